@@ -1,0 +1,70 @@
+# Needs Python 3.11 or newer, pip and make; everything else goes into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+CODE := src tests scripts $(wildcard benchmarks)
+COMPILE := $(BIN)/uv pip compile pyproject.toml --all-extras --group build --universal \
+  --python-version 3.11 --generate-hashes --no-header --quiet $(ARGS)
+
+# Passed on to agents-ledger, pytest and uv: make test ARGS="-k fork"
+ARGS ?=
+MINUTES ?= 10
+
+.DELETE_ON_ERROR:
+.PHONY: help up dev test check format bench soak requirements clean
+
+help:
+	@echo "make up            set up, and start agents-ledger"
+	@echo "make test          run every test, PostgreSQL included"
+	@echo "make check         format, lint, types, layers, sizes"
+	@echo "make format        let ruff put the format right"
+	@echo "make bench         measure the speed (ONLY=name for one part)"
+	@echo "make soak          run the trust harnesses for MINUTES=$(MINUTES)"
+	@echo "make requirements  pin again after a change in pyproject.toml (ARGS=--upgrade for newer)"
+	@echo "make clean         remove .venv and the caches"
+
+up: $(VENV)/installed-run
+	$(BIN)/agents-ledger up $(ARGS)
+
+dev: $(VENV)/installed-dev
+
+test: dev
+	$(BIN)/pytest -n 2 --dist worksteal $(ARGS)
+
+check: dev
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy $(CODE)
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/sizes.py
+
+format: dev
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+bench: dev
+	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+soak: dev
+	$(BIN)/python -m tests.trust.soak --minutes $(MINUTES) $(ARGS)
+
+# The second file is held to the first, so that tests run on what users get.
+requirements: dev
+	$(COMPILE) --output-file requirements/run.txt
+	$(COMPILE) --group dev --constraint requirements/run.txt --output-file requirements/dev.txt
+
+clean:
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests scripts benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(VENV)/installed-%: requirements/%.txt pyproject.toml | $(BIN)/python
+	$(PIP) install --require-hashes -r $<
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Some systems ship venv without the pip it would copy: then the system's pip brings one in.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV) || { $(PYTHON) -m venv --clear --without-pip $(VENV) \
+	  && $(PYTHON) -m pip --python $(VENV)/bin/python install -qq pip; }

@@ -1,0 +1,38 @@
+"""What Ledger and AsyncLedger share: one database, and recovery before the first write."""
+
+from __future__ import annotations
+
+import threading
+
+from agents_ledger.ledger import live
+from agents_ledger.store.database import Database, open_database
+
+
+class Core:
+    """An open ledger."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        self._guard = threading.Lock()
+        self.recovered = False
+
+    @classmethod
+    def open(cls, address: str, *, create: bool, read_only: bool) -> Core:
+        """Open a ledger by its address."""
+        return cls(open_database(address, create=create, read_only=read_only))
+
+    def recover(self) -> tuple[str, ...]:
+        """Fail the turns of writers that died."""
+        with self._guard:
+            self.recovered = True
+            return live.recover(self.db)
+
+    def recover_once(self) -> None:
+        """recover(), unless it was done: called before every write."""
+        if not self.recovered:
+            self.recover()
+
+    def close(self) -> None:
+        """Close the database, and say that this writer is done."""
+        live.retire(self.db)
+        self.db.close()

@@ -1,0 +1,423 @@
+"""The ledger for synchronous programs. Every verb is a function of its own module, joined here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Literal, TypeVar, Unpack
+
+from agents_ledger.ledger import audit, history, live, names, recording, sessions, threads
+from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.live import NO_RESPONSE, LiveState
+from agents_ledger.model import config as configs
+from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.errors import OutcomeUnknown
+from agents_ledger.model.sessions import (
+    Alias,
+    AliasReason,
+    Finding,
+    Move,
+    Session,
+    SessionStatus,
+    Thread,
+)
+from agents_ledger.model.turns import (
+    Answer,
+    CallStatus,
+    Message,
+    Query,
+    ToolCall,
+    Turn,
+    TurnFields,
+    Usage,
+    to_json,
+)
+from agents_ledger.store.database import Work
+
+T = TypeVar("T")
+
+
+class Ledger:
+    """One ledger, for any number of threads.
+
+    A target is a session's label or alias, or a turn's id or the first letters of it.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    @classmethod
+    def open(cls, address: str, *, create: bool = True, read_only: bool = False) -> Ledger:
+        """Open the ledger at a file's path or a `postgresql://` address, creating it if need be."""
+        return cls(Core.open(str(address), create=create, read_only=read_only))
+
+    def close(self) -> None:
+        """Close the ledger. Everything acknowledged is stored already."""
+        self._core.close()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _write(self, work: Work[T]) -> T:
+        self._core.recover_once()
+        return self._core.db.write(work)
+
+    def _read(self, work: Work[T]) -> T:
+        return self._core.db.read(work)
+
+    # -- turns --------------------------------------------------------------------------------
+
+    def record(
+        self,
+        session: str,
+        query: Query = (),
+        response: Answer = None,
+        *,
+        steps: Sequence[Message | ToolCall] = (),
+        usage: Usage | None = None,
+        status: Literal["completed", "failed"] = "completed",
+        error: str | None = None,
+        completed_at: int | None = None,
+        compaction: Compaction | None = None,
+        **fields: Unpack[TurnFields],
+    ) -> Turn:
+        """Record a finished turn and move the session to it: all of it, or nothing.
+
+        The session is found by label, then by alias, else created. With an `id` of your own, the
+        same call again changes nothing and returns the turn.
+        """
+        passed = {
+            "steps": steps,
+            "usage": usage,
+            "status": status,
+            "error": error,
+            "completed_at": completed_at,
+            "compaction": compaction,
+            **fields,
+        }
+        prepared = recording.recording(session, query, response, passed)
+        try:
+            return self._write(partial(recording.record, prepared=prepared))
+        except OutcomeUnknown as unknown:
+            raise OutcomeUnknown(str(unknown), prepared.id) from unknown
+
+    def turn(self, session: str, query: Query = (), **fields: Unpack[TurnFields]) -> LiveTurn:
+        """Begin a live turn: everything said in its block is durable as it happens."""
+        self._core.recover_once()
+        prepared = recording.recording(session, query, None, {**fields}, live=True)
+        turn = LiveTurn(self, LiveState(prepared, self._core.db.writer().id))
+        self._write(turn.state.begin())
+        return turn
+
+    def get_turn(self, target: str) -> Turn:
+        """One turn with all it consists of."""
+        return self._read(lambda tx: threads.turn(tx, target))
+
+    def partial_text(self, turn_id: str) -> str:
+        """What a live turn has streamed so far."""
+        return self._read(lambda tx: live.partial_text(tx, turn_id))
+
+    def live_turns(self) -> tuple[str, ...]:
+        """The ids of turns being written now, or whose writer died."""
+        return self._read(live.all_live)
+
+    def recover(self) -> tuple[str, ...]:
+        """Fail the turns whose writer died, and return their ids. Done by itself on first writing."""
+        return self._core.recover()
+
+    def effective_config(self, target: str) -> configs.EffectiveConfig:
+        """The configuration a turn ran with, and who decided each value."""
+        return configs.decode(self.get_turn(target).effective_config_json)
+
+    def system_prompt(self, target: str) -> str | None:
+        """The system prompt in force at a turn."""
+        return self._read(lambda tx: threads.system_prompt(tx, target))
+
+    # -- threads ------------------------------------------------------------------------------
+
+    def thread(
+        self,
+        target: str,
+        *,
+        last: int | None = None,
+        from_depth: int = 1,
+        to_depth: int | None = None,
+        exact: bool = False,
+    ) -> Thread:
+        """A turn with all its ancestors: metrics of the whole, and the turns asked for, root first."""
+        return self._read(
+            lambda tx: threads.thread(
+                tx, target, last=last, from_depth=from_depth, to_depth=to_depth, exact=exact
+            )
+        )
+
+    def ancestry(self, target: str) -> tuple[str, ...]:
+        """The ids of a thread's turns, root first."""
+        return self._read(lambda tx: threads.ancestry(tx, target))
+
+    def ancestor_at(self, target: str, depth: int) -> str | None:
+        """The turn of a thread at a depth; the root's depth is 1."""
+        return self._read(lambda tx: threads.ancestor_at(tx, target, depth))
+
+    def is_ancestor(self, ancestor: str, descendant: str) -> bool:
+        """Whether a turn stands on another's thread."""
+        return self._read(lambda tx: threads.is_ancestor(tx, ancestor, descendant))
+
+    def common_ancestor(self, first: str, second: str) -> str | None:
+        """The deepest turn that two threads share."""
+        return self._read(lambda tx: threads.common_ancestor(tx, first, second))
+
+    def children(self, target: str) -> tuple[Turn, ...]:
+        """The turns that hang on a turn, without their messages."""
+        return self._read(lambda tx: threads.children(tx, target))
+
+    def siblings(self, target: str) -> tuple[Turn, ...]:
+        """The other turns that hang where this one does, without their messages."""
+        return self._read(lambda tx: threads.siblings(tx, target))
+
+    def roots(self) -> tuple[Turn, ...]:
+        """The turns that hang on nothing, without their messages."""
+        return self._read(threads.roots)
+
+    def subtree(self, target: str, *, limit: int = 10_000) -> tuple[Turn, ...]:
+        """A turn and what stands below it, shallow first, without their messages."""
+        return self._read(lambda tx: threads.subtree(tx, target, limit))
+
+    def compactions(self, target: str) -> tuple[Compaction, ...]:
+        """The compactions on a thread, latest first."""
+        return self._read(lambda tx: threads.compactions(tx, target))
+
+    # -- sessions -----------------------------------------------------------------------------
+
+    def create_session(self, session: Session | str) -> Session:
+        """Make a session, empty or pointing to a turn. NameTaken if its label leads somewhere."""
+        new = Session(session) if isinstance(session, str) else session
+        return self._write(lambda tx: sessions.create(tx, new))
+
+    def session(self, key: str, *, exact: bool = False) -> Session:
+        """A session by label or alias; `exact` reaches one that was merged away."""
+        return self._read(lambda tx: sessions.get(tx, key, exact=exact))
+
+    def sessions(
+        self,
+        *,
+        status: SessionStatus | None = "active",
+        persona_id: str | None = None,
+        origin: str | None = None,
+        parent: str | None = None,
+        limit: int = 100,
+        after: Session | None = None,
+    ) -> tuple[Session, ...]:
+        """Sessions, latest first. The next page comes `after` the last one of this."""
+        return self._read(
+            lambda tx: sessions.list_(
+                tx,
+                status=status,
+                persona_id=persona_id,
+                origin=origin,
+                parent=parent,
+                limit=limit,
+                after=after,
+            )
+        )
+
+    def fork(
+        self,
+        target: str,
+        *,
+        label: str | None = None,
+        before: bool = False,
+        persona_id: str | None = None,
+    ) -> Session:
+        """A new session at a turn; `before`: at its parent, to ask its query differently."""
+        return self._write(
+            lambda tx: sessions.fork(tx, target, label=label, before=before, persona_id=persona_id)
+        )
+
+    def head(self, key: str, *, at: int | None = None) -> str | None:
+        """The turn a session points to, now or at a time in Unix milliseconds."""
+        return self._read(lambda tx: sessions.head(tx, key, at=at))
+
+    def move(self, key: str, target: str, *, expected: str | None | Any = ...) -> Session:
+        """Point a session to any sealed turn; only from `expected`, if that is given."""
+        return self._write(
+            lambda tx: sessions.move(tx, key, target, expected=expected, reason="move")
+        )
+
+    def roll_back(self, key: str, target: str, *, expected: str | None | Any = ...) -> Session:
+        """Point a session to an ancestor of its head."""
+        return self._write(
+            lambda tx: sessions.move(tx, key, target, expected=expected, reason="rollback")
+        )
+
+    def undo(self, key: str, move_id: int | None = None) -> Session:
+        """Point a session to where it was before a move, by default its last."""
+        return self._write(lambda tx: sessions.undo(tx, key, move_id))
+
+    def clear(self, key: str) -> Session:
+        """Make a session empty. Its turns stay."""
+        return self._write(lambda tx: sessions.clear(tx, key))
+
+    def archive(self, key: str, status: SessionStatus = "archived") -> Session:
+        """Archive a session, mark it deleted, or make it active again. Nothing is removed."""
+        return self._write(lambda tx: sessions.set_status(tx, key, status))
+
+    def update_session(self, key: str, **changes: Any) -> Session:
+        """Change persona_id, agent_id, routing_key, task_description, task_status, origin or
+        origin_session_id."""
+        return self._write(lambda tx: sessions.update(tx, key, changes))
+
+    def annotate(self, key: str, **changes: Any) -> Session:
+        """Change a session's title, starred or note: people's words, not part of the record."""
+        return self._write(lambda tx: sessions.annotate(tx, key, changes))
+
+    # -- names and history --------------------------------------------------------------------
+
+    def alias(self, alias: str, key: str, *, reason: AliasReason = "manual") -> Alias:
+        """Let a session answer to another key."""
+        return self._write(lambda tx: names.add(tx, alias, key, reason=reason))
+
+    def aliases(self, key: str | None = None) -> tuple[Alias, ...]:
+        """The aliases of a session, or all."""
+        return self._read(lambda tx: names.of(tx, key))
+
+    def merge(
+        self, first: str, second: str, *, reason: AliasReason = "identity_merge"
+    ) -> Session:
+        """Let two sessions go on as the one with the longer history; nothing of the other is lost."""
+        return self._write(lambda tx: names.merge(tx, first, second, reason=reason))
+
+    def history(self, key: str, *, limit: int = 100, before: int | None = None) -> tuple[Move, ...]:
+        """The moves of a session's head, latest first. The next page comes `before` the last id."""
+        return self._read(lambda tx: history.moves(tx, key, limit=limit, before=before))
+
+    def sessions_including(self, target: str) -> tuple[str, ...]:
+        """The labels of all sessions whose head ever stood on a turn or below it."""
+        return self._read(lambda tx: history.sessions_including(tx, target))
+
+    # -- the whole ----------------------------------------------------------------------------
+
+    def audit(self) -> tuple[Finding, ...]:
+        """Every broken rule; empty when all hold."""
+        return self._read(partial(audit.audit, engine=self._core.db.engine))
+
+    def query(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Column names and rows of an SQL statement, which may only read."""
+        return self._core.db.query(sql)
+
+
+class LiveTurn:
+    """A turn being written. Leaving its block without a response fails it."""
+
+    def __init__(self, ledger: Ledger, state: LiveState) -> None:
+        self._ledger = ledger
+        self.state = state
+        self.id = state.id
+
+    def message(self, message: str | Message) -> Message:
+        """Commit a message; text is the assistant's."""
+        filled, work = self.state.message(message)
+        self._ledger._write(work)
+        return filled
+
+    def tool_call(
+        self, tool_name: str, params: object = None, *, id: str = "", tool_number: int | None = None
+    ) -> LiveCall:
+        """Commit that a tool is being called."""
+        call, work = self.state.call(tool_name, params, id, tool_number)
+        self._ledger._write(work)
+        return LiveCall(self, call)
+
+    def stream(self, text: str) -> None:
+        """Commit a piece of the answer; others see it in `partial_text`."""
+        self._ledger._write(self.state.stream(text))
+
+    def respond(
+        self,
+        response: Answer = None,
+        *,
+        usage: Usage | None = None,
+        model: str | None = None,
+        provider: str | None = None,
+        permissions_used: Any = None,
+    ) -> None:
+        """Seal the turn and move its session to it. Without a response, what was streamed is it.
+
+        HeadMoved: the session moved meanwhile; the turn is stored all the same, beside its head.
+        """
+        work = self.state.respond(
+            response,
+            usage=usage or Usage(),
+            model=model,
+            provider=provider,
+            permissions_used=permissions_used,
+        )
+        self.state.close(self._ledger._write(work))
+
+    def fail(self, error: str, *, usage: Usage | None = None) -> None:
+        """Seal the turn as failed; what was recorded stays, the head does not move."""
+        self.state.close(self._ledger._write(self.state.fail(error, usage or Usage())))
+
+    def __enter__(self) -> LiveTurn:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self.state.sealed:
+            self.fail(live.reason_of(error) if error else NO_RESPONSE)
+
+
+class LiveCall:
+    """A tool call under way. Leaving its block by an error fails it."""
+
+    def __init__(self, turn: LiveTurn, call: ToolCall) -> None:
+        self._turn = turn
+        self.call = call
+        self.id = call.id
+        self._finished = False
+
+    def _finish(self, status: CallStatus, **outcome: str | None) -> None:
+        self._turn._ledger._write(self._turn.state.finish(self.call, status, **outcome))
+        self._finished = True
+
+    def complete(self, result: object = None) -> None:
+        """Commit the result: JSON text, or what becomes it."""
+        self._finish("completed", result_json=None if result is None else to_json(result))
+
+    def fail(self, error: str, result: object = None) -> None:
+        """Commit that the call failed."""
+        given = None if result is None else to_json(result)
+        self._finish("failed", error=error, result_json=given)
+
+    def cancel(self, error: str | None = None) -> None:
+        """Commit that the call was given up."""
+        self._finish("cancelled", error=error)
+
+    def reject(self, error: str | None = None) -> None:
+        """Commit that the call was not allowed."""
+        self._finish("rejected", error=error)
+
+    def spawn(self, session: Session | str) -> Session:
+        """Make the session of a subagent that this call starts, linked from both sides."""
+        child = Session(session) if isinstance(session, str) else session
+        return self._turn._ledger._write(self._turn.state.spawn(self.call, child))
+
+    def __enter__(self) -> LiveCall:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None and not self._finished:
+            self.fail(live.reason_of(error))

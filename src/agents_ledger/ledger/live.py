@@ -1,0 +1,348 @@
+"""Live turns: durable from the first word, sealed with the last.
+
+The first commit makes the turn, pending, in a segment of its own. Then each tool call and message is
+committed as it happens. The last commit seals it: response, usage, place, head and history as one.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Any, NamedTuple
+
+from agents_ledger.ledger import recording, sessions, threads
+from agents_ledger.ledger.recording import Prepared
+from agents_ledger.model.errors import Conflict, HeadMoved, Refused
+from agents_ledger.model.ids import now_ms
+from agents_ledger.model.sessions import Session
+from agents_ledger.model.turns import (
+    Answer,
+    CallStatus,
+    Message,
+    ToolCall,
+    TurnStatus,
+    Usage,
+    to_json,
+)
+from agents_ledger.store import rows
+from agents_ledger.store.database import Database, Transaction, Work
+
+NO_RESPONSE = "no response recorded"
+WRITER_DIED = "the process that wrote this turn died"
+PARTIAL = '{"partial":true}'
+
+
+class Live(NamedTuple):
+    """A live turn and who writes it."""
+
+    turn_id: str
+    writer_id: str
+
+
+class Sealing(NamedTuple):
+    """How a live turn ends."""
+
+    status: TurnStatus
+    error: str | None = None
+    response: Message | None = None
+    usage: Usage = Usage()
+    model: str | None = None
+    provider: str | None = None
+    permissions_used: str | None = None
+
+
+class LiveState:
+    """What the writer of a live turn keeps in mind, and its verbs as works to be committed."""
+
+    def __init__(self, prepared: Prepared, writer_id: str) -> None:
+        self.id = prepared.id
+        self.prepared = prepared
+        self.live = Live(prepared.id, writer_id)
+        self.sealed = False
+        self._guard = threading.Lock()  # tools may run in parallel
+        self._sequence = len(prepared.messages) + len(prepared.calls)
+        self._speaker: str | None = None
+
+    def _next(self) -> int:
+        with self._guard:
+            self._sequence += 1
+            return self._sequence - 1
+
+    def begin(self) -> Work[None]:
+        """The first commit."""
+        return partial(begin, prepared=self.prepared, writer_id=self.live.writer_id)
+
+    def message(self, message: str | Message) -> tuple[Message, Work[None]]:
+        """A message between query and response; text is the assistant's."""
+        if isinstance(message, str):
+            message = Message("assistant", message)
+        recording.check_step(message)
+        filled = recording.fill_message(message, self.id, self._next(), now_ms())
+        if filled.role == "assistant":
+            self._speaker = filled.id
+        return filled, partial(add_message, live=self.live, message=filled)
+
+    def call(
+        self, tool_name: str, params: object, call_id: str, tool_number: int | None
+    ) -> tuple[ToolCall, Work[None]]:
+        """A tool call that starts now."""
+        given = "{}" if params is None else to_json(params)
+        call = ToolCall(tool_name, given, status="running", id=call_id, tool_number=tool_number)
+        recording.check_step(call)
+        filled = recording.fill_call(call, self.id, self._next(), now_ms(), self._speaker)
+        return filled, partial(start_call, live=self.live, call=filled)
+
+    def finish(self, call: ToolCall, status: CallStatus, **outcome: str | None) -> Work[None]:
+        """What came of a call."""
+        return partial(finish_call, live=self.live, call_id=call.id, status=status, **outcome)  # type: ignore[arg-type]
+
+    def spawn(self, call: ToolCall, child: Session) -> Work[Session]:
+        """The session of a subagent that a call starts."""
+        return partial(spawn, live=self.live, call_id=call.id, child=child)
+
+    def stream(self, text: str) -> Work[None]:
+        """A piece of the answer."""
+        return partial(stream, live=self.live, text=text)
+
+    def respond(self, response: Answer, **said: Any) -> Work[HeadMoved | None]:
+        """The last commit of a turn that went well."""
+        if isinstance(response, str):
+            response = Message("assistant", response)
+        if response is not None:
+            recording.check_step(response)
+        if said.get("permissions_used") is not None:
+            said["permissions_used"] = to_json(said["permissions_used"])
+        return self._sealing(Sealing("completed", None, response, **said))
+
+    def fail(self, error: str, usage: Usage = Usage()) -> Work[HeadMoved | None]:
+        """The last commit of a turn that did not."""
+        return self._sealing(Sealing("failed", error, usage=usage))
+
+    def _sealing(self, sealing: Sealing) -> Work[HeadMoved | None]:
+        return partial(seal, live=self.live, sealing=sealing)
+
+    def close(self, moved: HeadMoved | None) -> None:
+        """After the last commit: the turn is stored, the head may not have followed."""
+        self.sealed = True
+        if moved is not None:
+            raise moved
+
+
+def begin(tx: Transaction, prepared: Prepared, writer_id: str) -> None:
+    """Make the turn, pending. Nobody may hang a child on it before it is sealed."""
+    new = prepared.new
+    if prepared.chosen and tx.run("turn_request", id=prepared.id):
+        raise Conflict(f"turn {prepared.id} exists already", "Use a new id for a live turn.")
+    session = sessions.writable(tx, new.session, persona_id=new.persona_id or "main")
+    parent_id = recording.expected_parent(session, new)
+    place = recording.write_turn(tx, prepared, session, parent_id)
+    threads.put(tx, prepared.id, place, join=False)
+    tx.run("insert_writer", id=writer_id)
+    tx.run(
+        "insert_live_turn",
+        turn_id=prepared.id,
+        writer_id=writer_id,
+        session_label=session.label,
+    )
+
+
+def _mine(tx: Transaction, live: Live) -> str:
+    """The session of a turn we may still write."""
+    found = tx.run("live_turn", turn_id=live.turn_id, writer_id=live.writer_id)
+    if not found:
+        raise Conflict(f"turn {live.turn_id} is sealed", "Begin a new turn.")
+    return str(found[0][0])
+
+
+def add_message(tx: Transaction, live: Live, message: Message) -> None:
+    """Commit a message as it happens."""
+    _mine(tx, live)
+    recording.write_messages(tx, (message,))
+
+
+def start_call(tx: Transaction, live: Live, call: ToolCall) -> None:
+    """Commit that a tool is being called."""
+    _mine(tx, live)
+    tx.run("insert_tool_call", **rows.tool_call_row(call))
+
+
+def finish_call(
+    tx: Transaction,
+    live: Live,
+    call_id: str,
+    status: CallStatus,
+    *,
+    result_json: str | None = None,
+    error: str | None = None,
+) -> None:
+    """Commit what came of a call."""
+    _mine(tx, live)
+    finished = tx.run(
+        "finish_tool_call",
+        turn_id=live.turn_id,
+        id=call_id,
+        status=status,
+        result_json=result_json,
+        error=error,
+        completed_at=now_ms(),
+    )
+    if not finished:
+        raise Conflict(f"tool call {call_id} of turn {live.turn_id} is finished already")
+
+
+def spawn(tx: Transaction, live: Live, call_id: str, child: Session) -> Session:
+    """Make or link the session of a subagent that a call starts."""
+    parent = sessions.existing(tx, _mine(tx, live), exact=True)
+    sessions.spawn(tx, child, parent, live.turn_id, call_id)
+    linked = tx.run("spawn_from_call", turn_id=live.turn_id, id=call_id, label=child.label)
+    if not linked:
+        raise Refused(f"tool call {call_id} spawned another session already")
+    return sessions.get(tx, child.label, exact=True)
+
+
+def stream(tx: Transaction, live: Live, text: str) -> None:
+    """Commit a piece of the answer, visible to others while the rest is still to come."""
+    _mine(tx, live)
+    tx.run("mark_streaming", turn_id=live.turn_id)
+    tx.run("insert_partial", turn_id=live.turn_id, content=text)
+
+
+def partial_text(tx: Transaction, turn_id: str) -> str:
+    """What was streamed so far."""
+    return "".join(row[0] for row in tx.run("partials", turn_id=turn_id))
+
+
+def seal(tx: Transaction, live: Live, sealing: Sealing) -> HeadMoved | None:
+    """End a turn. If its session moved meanwhile, the turn is kept beside the head, and the
+    HeadMoved to be raised once that is committed is returned."""
+    # The session before anything else, as recording does: on a server two writers of one session
+    # would otherwise wait for each other.
+    session = sessions.existing(tx, _mine(tx, live), exact=True)
+    turn_id, now = live.turn_id, now_ms()
+    parent_id, persona_id, prompt_hash, thread_key, model, provider = tx.run(
+        "live_parent", turn_id=turn_id
+    )[0]
+    model, provider = sealing.model or model, sealing.provider or provider
+    response = _closing_message(tx, turn_id, sealing, now)
+    tx.run("close_tool_calls", turn_id=turn_id, completed_at=now)
+    usage = sealing.usage
+    answered = sealing.status == "completed" and response is not None
+    tx.run(
+        "seal_turn",
+        id=turn_id,
+        status=sealing.status,
+        completed_at=now,
+        error=sealing.error,
+        model=model,
+        provider=provider,
+        response_message_id=response.id if answered and response else None,
+        permissions_used=sealing.permissions_used,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_input_tokens=usage.cached_input_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        total_tokens=usage.total,
+    )
+    tx.run("delete_partials", turn_id=turn_id)
+    tx.run("delete_live_turn", turn_id=turn_id)
+    threads.take_away(tx, turn_id)
+    place = threads.below(
+        threads.place_of(tx, parent_id),
+        usage=usage,
+        model=model,
+        provider=provider,
+        persona_id=persona_id,
+        system_prompt_hash=prompt_hash,
+        thread_key=thread_key,
+        compaction_turn_id=None,
+    )
+    completed = sealing.status == "completed"
+    threads.put(tx, turn_id, place, join=completed)
+    if not completed:
+        return None
+    if session.thread_id != parent_id:
+        return HeadMoved(session.label, parent_id, session.thread_id, turn_id)
+    sessions.move_head(tx, session.label, from_=parent_id, to=turn_id, reason="record")
+    return None
+
+
+def _closing_message(
+    tx: Transaction, turn_id: str, sealing: Sealing, now: int
+) -> Message | None:
+    """The response; without one, what was streamed: whole if the turn completed, else partial."""
+    response = sealing.response
+    if response is None or response.content is None:
+        streamed = partial_text(tx, turn_id)
+        if streamed:
+            metadata = None if sealing.status == "completed" else PARTIAL
+            plain = response or Message("assistant", metadata_json=metadata)
+            response = Message(
+                plain.role,
+                streamed,
+                plain.source,
+                plain.thinking,
+                plain.context_json,
+                plain.metadata_json,
+                plain.tool_call_id,
+                plain.id,
+            )
+    if response is None:
+        return None
+    last = tx.run("last_sequence", turn_id=turn_id)[0][0]
+    message = recording.fill_message(response, turn_id, (-1 if last is None else last) + 1, now)
+    recording.write_messages(tx, (message,))
+    return message
+
+
+def all_live(tx: Transaction) -> tuple[str, ...]:
+    """The ids of turns that are not sealed and have a writer."""
+    return tuple(row[0] for row in tx.run("live_turns"))
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a turn or call failed, in a line."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+# -- after a crash ----------------------------------------------------------------------------
+
+
+def recover(db: Database) -> tuple[str, ...]:
+    """Fail the turns whose writer is dead; those of a writer that lives are left alone."""
+    writers = db.read(lambda tx: tx.run("other_writers", id=""))
+    if not writers:
+        return ()
+    me = db.writer()
+    dead = [
+        writer_id
+        for writer_id, unseen_ms in writers
+        if writer_id != me.id and me.is_dead(writer_id, unseen_ms)
+    ]
+    failed: list[str] = []
+    for writer_id in dead:
+        failed += db.write(partial(_fail_all, writer_id=writer_id))
+        me.forget(writer_id)
+    return tuple(failed)
+
+
+def _fail_all(tx: Transaction, writer_id: str) -> list[str]:
+    failed = [row[0] for row in tx.run("writer_turns", writer_id=writer_id)]
+    for turn_id in failed:
+        seal(tx, Live(turn_id, writer_id), Sealing("failed", WRITER_DIED))
+    tx.run("delete_writer", id=writer_id)
+    return failed
+
+
+def retire(db: Database) -> None:
+    """Take this process off the list of writers, unless it leaves turns unfinished."""
+    me = db.known_writer()
+    if me is not None:
+        left = db.write(partial(_retire, writer_id=me.id))
+        if not left:
+            me.forget(me.id)
+
+
+def _retire(tx: Transaction, writer_id: str) -> bool:
+    tx.run("delete_writer", id=writer_id)
+    return bool(tx.run("writer_turns", writer_id=writer_id))

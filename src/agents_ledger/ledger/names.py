@@ -1,0 +1,60 @@
+"""Names of sessions: lookup by label, then by alias; aliases lead to a session, never to another."""
+
+from __future__ import annotations
+
+from agents_ledger.ledger import sessions
+from agents_ledger.model.errors import NameTaken, Refused
+from agents_ledger.model.ids import now_ms
+from agents_ledger.model.sessions import Alias, AliasReason, Session
+from agents_ledger.store.database import Transaction
+from agents_ledger.store.rows import to_alias
+
+
+def add(tx: Transaction, alias: str, key: str, *, reason: AliasReason) -> Alias:
+    """Let a session answer to another key. Saying so again changes nothing."""
+    target = sessions.existing(tx, key)
+    known = sessions.find(tx, alias)
+    if known is not None:
+        if known.label == target.label and alias != target.label:
+            return next(a for a in of(tx, target.label) if a.alias == alias)
+        raise NameTaken(f"{alias!r} leads to session {known.label!r} already")
+    if not alias or len(alias) > sessions.LABEL_MAX:
+        raise Refused(f"an alias has 1 to {sessions.LABEL_MAX} characters")
+    now = now_ms()
+    taken = not tx.run(
+        "insert_name", name=alias, session_label=target.label, created_at=now, reason=reason
+    )
+    if taken:
+        raise NameTaken(f"{alias!r} is taken")
+    return Alias(alias, target.label, now, reason)
+
+
+def of(tx: Transaction, key: str | None) -> tuple[Alias, ...]:
+    """The aliases of a session, or all of them."""
+    label = None if key is None else sessions.existing(tx, key).label
+    return tuple(to_alias(row) for row in tx.run("aliases", label=label))
+
+
+def merge(tx: Transaction, first: str, second: str, *, reason: AliasReason) -> Session:
+    """Let two sessions of one identity go on as one.
+
+    The one with the longer history stays, the later updated if they are equal. The other is
+    archived as it is, its turns untouched, and all its keys lead to the one that stays.
+    """
+    one, other = sessions.existing(tx, first), sessions.existing(tx, second)
+    if one.label == other.label:
+        return sessions.get(tx, one.label, exact=True)
+    stays, goes = sorted(
+        (one.label, other.label),
+        key=lambda label: (*_history(tx, label), label),
+        reverse=True,
+    )
+    tx.run("repoint_names", from_label=goes, to_label=stays, reason=reason)
+    tx.run("repoint_label", from_label=goes, to_label=stays, reason=reason)
+    tx.run("set_session_status", label=goes, status="archived")
+    return sessions.get(tx, stays, exact=True)
+
+
+def _history(tx: Transaction, label: str) -> tuple[int, int]:
+    moves, updated_at = tx.run("history_length", label=label)[0]
+    return moves, updated_at

@@ -1,0 +1,309 @@
+"""A turn with its ancestors: where a turn stands, and every question about ancestry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
+
+from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.errors import Ambiguous, NotFound, Refused
+from agents_ledger.model.sessions import Thread
+from agents_ledger.model.turns import (
+    Message,
+    MessageCodeblock,
+    MessageFile,
+    MessageLint,
+    ToolCall,
+    Turn,
+    Usage,
+)
+from agents_ledger.store.database import Row, Transaction
+from agents_ledger.store.rows import to_turn
+
+PREFIX_MIN = 4
+DEEPEST = 1 << 62
+
+
+class Place(NamedTuple):
+    """Segment and depth of a turn, and the metrics of its thread."""
+
+    segment_id: int
+    depth: int
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    total_tokens: int = 0
+    compaction_count: int = 0
+    compaction_turn_id: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    persona_id: str | None = None
+    system_prompt_hash: str | None = None
+    thread_key: str | None = None
+
+
+ABOVE_ROOT = Place(0, 0)
+
+
+def place_of(tx: Transaction, turn_id: str | None) -> Place:
+    """Where a turn stands; above the root for no turn."""
+    if turn_id is None:
+        return ABOVE_ROOT
+    rows = tx.run("place", turn_id=turn_id)
+    if not rows:
+        raise NotFound(f"there is no turn {turn_id}")
+    return Place(*rows[0])
+
+
+def below(
+    parent: Place,
+    *,
+    usage: Usage,
+    model: str | None,
+    provider: str | None,
+    persona_id: str | None,
+    system_prompt_hash: str | None,
+    thread_key: str | None,
+    compaction_turn_id: str | None,
+) -> Place:
+    """The place right below `parent`, in its segment, with one more turn added up."""
+    return Place(
+        parent.segment_id,
+        parent.depth + 1,
+        parent.input_tokens + (usage.input_tokens or 0),
+        parent.output_tokens + (usage.output_tokens or 0),
+        parent.cached_input_tokens + (usage.cached_input_tokens or 0),
+        parent.cache_write_tokens + (usage.cache_write_tokens or 0),
+        parent.reasoning_tokens + (usage.reasoning_tokens or 0),
+        parent.total_tokens + (usage.total or 0),
+        parent.compaction_count + (compaction_turn_id is not None),
+        compaction_turn_id or parent.compaction_turn_id,
+        model or parent.model,
+        provider or parent.provider,
+        persona_id or parent.persona_id,
+        system_prompt_hash or parent.system_prompt_hash,
+        thread_key,
+    )
+
+
+def put(tx: Transaction, turn_id: str, place: Place, *, join: bool) -> None:
+    """Give a turn its place: behind its parent if it may join and that is free, else in a new
+    segment that hangs there."""
+    if join and place.depth > 1 and tx.run("insert_place", turn_id=turn_id, **place._asdict()):
+        return
+    if place.depth == 1:
+        opened = tx.run("open_root_segment")
+    else:
+        opened = tx.run("open_segment", parent_id=place.segment_id, fork_depth=place.depth - 1)
+    own = place._replace(segment_id=opened[0][0])
+    tx.run("insert_place", turn_id=turn_id, **own._asdict())
+
+
+def take_away(tx: Transaction, turn_id: str) -> None:
+    """Undo put() for a turn that stands alone in its segment."""
+    segment_id = tx.run("delete_place", turn_id=turn_id)[0][0]
+    tx.run("delete_segment", id=segment_id)
+
+
+# -- finding turns ----------------------------------------------------------------------------
+
+
+def resolve(tx: Transaction, target: str, *, exact: bool = False) -> str | None:
+    """The turn a target means: a session's head (None while it is empty), or a turn by its id, or
+    by the first letters of its id."""
+    rows = tx.run("session_exactly" if exact else "session", key=target)
+    if rows:
+        head: str | None = rows[0][1]
+        return head
+    return resolve_turn(tx, target)
+
+
+def resolve_turn(tx: Transaction, target: str) -> str:
+    """A turn by its id, or by its first letters."""
+    if tx.run("turn_status", id=target):
+        return target
+    if len(target) >= PREFIX_MIN:
+        for prefix in dict.fromkeys((target, target.upper())):
+            rows = tx.run("turns_by_prefix", prefix=prefix, upper=prefix + "\U0010ffff")
+            if len(rows) == 1:
+                return str(rows[0][0])
+            if rows:
+                raise Ambiguous(f"several turns begin with {target}: {rows[0][0]}, {rows[1][0]}")
+    raise NotFound(f"there is no session or turn {target!r}")
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def thread(
+    tx: Transaction,
+    target: str,
+    *,
+    last: int | None = None,
+    from_depth: int = 1,
+    to_depth: int | None = None,
+    exact: bool = False,
+) -> Thread:
+    """The thread of a target, with its turns between two depths, or its last ones."""
+    turn_id = resolve(tx, target, exact=exact)
+    if turn_id is None:
+        return Thread(None)
+    place = place_of(tx, turn_id)
+    if last is not None:
+        if last < 0:
+            raise Refused(f"last is {last}; it must not be negative")
+        from_depth = max(1, place.depth - last + 1)
+    turns = load(tx, turn_id, from_depth, to_depth or DEEPEST) if last != 0 else ()
+    return Thread(turn_id, *place[1:], turns)
+
+
+def turn(tx: Transaction, target: str) -> Turn:
+    """One turn with all it consists of."""
+    turn_id = resolve(tx, target)
+    if turn_id is None:
+        raise NotFound(f"session {target!r} is empty", "Record a turn on it first.")
+    depth = place_of(tx, turn_id).depth
+    return load(tx, turn_id, depth, depth)[0]
+
+
+def load(tx: Transaction, turn_id: str, from_depth: int, to_depth: int) -> tuple[Turn, ...]:
+    """The turns of a thread between two depths, root first, with all they consist of."""
+    within = {"turn_id": turn_id, "from_depth": from_depth, "to_depth": to_depth}
+    rows = tx.run("thread_turns", **within)
+    rows.sort(key=itemgetter(-1))
+    messages: dict[str, list[Message]] = {}
+    detailed: dict[str, set[str]] = {}
+    for row in tx.run("thread_messages", **within):
+        message = Message(*row[:-1])
+        messages.setdefault(message.turn_id, []).append(message)
+        if row[-1]:
+            detailed.setdefault(message.turn_id, set()).add(message.id)
+    for owner in detailed:
+        messages[owner] = _with_details(tx, owner, messages[owner])
+    calls: dict[str, list[ToolCall]] = {}
+    for row in tx.run("thread_tool_calls", **within):
+        calls.setdefault(row[6], []).append(ToolCall(*row))
+    return tuple(
+        to_turn(
+            row,
+            _in_order(messages.get(row[0])),
+            _in_order(calls.get(row[0])),
+            compaction(tx, row[0]) if row[2] == "compaction" else None,
+        )
+        for row in rows
+    )
+
+
+_BY_SEQUENCE = attrgetter("sequence")
+
+
+def _in_order(steps: list[Any] | None) -> tuple[Any, ...]:
+    if not steps:
+        return ()
+    steps.sort(key=_BY_SEQUENCE)
+    return tuple(steps)
+
+
+def _with_details(tx: Transaction, turn_id: str, messages: Sequence[Message]) -> list[Message]:
+    """The same messages with their files, lints and codeblocks."""
+    files = _by_message(tx.run("turn_files", turn_id=turn_id), MessageFile)
+    lints = _by_message(tx.run("turn_lints", turn_id=turn_id), MessageLint)
+    blocks = _by_message(tx.run("turn_codeblocks", turn_id=turn_id), MessageCodeblock)
+    plain = Message.__struct_fields__[:-3]
+    return [
+        Message(
+            *(getattr(message, name) for name in plain),
+            files.get(message.id, ()),
+            lints.get(message.id, ()),
+            blocks.get(message.id, ()),
+        )
+        for message in messages
+    ]
+
+
+def _by_message(rows: Iterable[Row], kind: Any) -> Mapping[str, tuple[Any, ...]]:
+    found: dict[str, tuple[Any, ...]] = {}
+    for message_id, *values in rows:
+        found[message_id] = (*found.get(message_id, ()), kind(*values))
+    return found
+
+
+# -- questions about ancestry -----------------------------------------------------------------
+
+
+def ancestry(tx: Transaction, target: str) -> tuple[str, ...]:
+    """The ids of a thread, root first."""
+    turn_id = resolve(tx, target)
+    if turn_id is None:
+        return ()
+    rows = tx.run("ancestry", turn_id=turn_id, from_depth=1, to_depth=DEEPEST)
+    return tuple(turn_id for _, turn_id in sorted(rows))
+
+
+def ancestor_at(tx: Transaction, target: str, depth: int) -> str | None:
+    """The turn of a thread at a depth; None above its root and below its head."""
+    turn_id = resolve(tx, target)
+    rows = tx.run("ancestor_at", turn_id=turn_id, depth=depth) if depth > 0 else []
+    return str(rows[0][0]) if rows else None
+
+
+def is_ancestor(tx: Transaction, ancestor: str, descendant: str) -> bool:
+    """Whether a turn stands on the thread of another. Every turn stands on its own."""
+    first, second = resolve(tx, ancestor), resolve(tx, descendant)
+    if first is None or second is None:
+        return False
+    return on_thread(tx, first, second)
+
+
+def on_thread(tx: Transaction, turn_id: str, head: str) -> bool:
+    """is_ancestor() for exact turn ids."""
+    depth = place_of(tx, turn_id).depth
+    return tx.run("ancestor_at", turn_id=head, depth=depth) == [(turn_id,)]
+
+
+def common_ancestor(tx: Transaction, first: str, second: str) -> str | None:
+    """The deepest turn on both threads; None if they share none."""
+    rows = tx.run("common_ancestor", a=resolve(tx, first), b=resolve(tx, second))
+    return str(rows[0][0]) if rows else None
+
+
+def children(tx: Transaction, target: str) -> tuple[Turn, ...]:
+    """The turns that hang on a turn, without their messages."""
+    return tuple(to_turn(row) for row in tx.run("child_turns", turn_id=resolve(tx, target)))
+
+
+def siblings(tx: Transaction, target: str) -> tuple[Turn, ...]:
+    """The other turns that hang where this one does, without their messages."""
+    return tuple(to_turn(row) for row in tx.run("sibling_turns", turn_id=resolve(tx, target)))
+
+
+def roots(tx: Transaction) -> tuple[Turn, ...]:
+    """Every turn without a parent, oldest first, without their messages."""
+    return tuple(to_turn(row) for row in tx.run("root_turns"))
+
+
+def subtree(tx: Transaction, target: str, limit: int) -> tuple[Turn, ...]:
+    """A turn and what stands below it, shallow first, without their messages."""
+    rows = tx.run("subtree_turns", turn_id=resolve(tx, target), limit=limit)
+    return tuple(to_turn(row) for row in rows)
+
+
+def compaction(tx: Transaction, turn_id: str) -> Compaction | None:
+    """The record of a compaction turn."""
+    rows = tx.run("turn_compaction", turn_id=turn_id)
+    return Compaction(*rows[0]) if rows else None
+
+
+def compactions(tx: Transaction, target: str) -> tuple[Compaction, ...]:
+    """The compactions on a thread, latest first."""
+    rows = tx.run("thread_compactions", turn_id=resolve(tx, target))
+    return tuple(Compaction(*row) for row in rows)
+
+
+def system_prompt(tx: Transaction, target: str) -> str | None:
+    """The system prompt in force at a turn."""
+    rows = tx.run("system_prompt", hash=place_of(tx, resolve(tx, target)).system_prompt_hash)
+    return str(rows[0][0]) if rows else None

@@ -1,0 +1,140 @@
+"""Every error the ledger raises on purpose.
+
+LedgerError
+├── NotFound             no such session, turn or message
+├── Conflict             the ledger moved under the caller, or holds something else there
+│   ├── HeadMoved        another turn was recorded on the session first
+│   └── NameTaken        a session or alias of that name exists
+├── Refused              the request contradicts the ledger's rules
+│   └── Ambiguous        the short id fits several turns
+└── StoreUnavailable     the database could not be used
+    ├── Locked           another process held it too long
+    ├── ReadOnly         it may not be written
+    ├── DiskFull         there is no room left
+    ├── Damaged          the file is corrupt
+    ├── NotALedger       the file or schema holds something else
+    ├── NewerLedger      written by a newer version of this program
+    ├── Unreachable      the server does not answer, or refuses us
+    └── OutcomeUnknown   a commit failed half way: it may or may not be stored
+
+Each says what happened and to which thing; `hint` says what to do next. The four families are four
+exit codes of the command line and four kinds of HTTP status.
+"""
+
+from __future__ import annotations
+
+
+class LedgerError(Exception):
+    """Base of all errors raised on purpose."""
+
+    hint = ""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        if hint is not None:
+            self.hint = hint
+
+
+class NotFound(LedgerError):
+    """There is no such session, turn or message."""
+
+    hint = "List what there is with `agents-ledger sessions`."
+
+
+class Conflict(LedgerError):
+    """The ledger moved under the caller, or holds something else under that id."""
+
+
+class HeadMoved(Conflict):
+    """Another turn was recorded on the session first.
+
+    `turn_id` is set when the turn itself was recorded all the same, beside the head.
+    """
+
+    hint = "Read the session again and record on its new head, or fork."
+
+    def __init__(
+        self, label: str, expected: str | None, found: str | None, turn_id: str | None = None
+    ) -> None:
+        kept = f"; turn {turn_id} is kept beside it" if turn_id else ""
+        super().__init__(
+            f"session {label!r} is at {found or 'no turn'}, not at {expected or 'no turn'}{kept}"
+        )
+        if turn_id:
+            self.hint = "The turn is stored: fork from it, or move the session to it."
+        self.label, self.expected, self.found, self.turn_id = label, expected, found, turn_id
+
+
+class NameTaken(Conflict):
+    """A session or alias of that name exists."""
+
+    hint = "Choose another name, or use the session that has it."
+
+
+class Refused(LedgerError):
+    """The request contradicts the ledger's rules; nothing was changed."""
+
+
+class Ambiguous(Refused):
+    """The short id fits several turns."""
+
+    hint = "Give more letters of the id."
+
+
+class StoreUnavailable(LedgerError):
+    """The database could not be used."""
+
+
+class Locked(StoreUnavailable):
+    """Another process held the ledger too long."""
+
+    hint = "Wait for the other process, or see who writes with `agents-ledger doctor`."
+
+
+class ReadOnly(StoreUnavailable):
+    """The ledger may not be written."""
+
+    hint = "Check the permissions of the file, its folder and the file system."
+
+
+class DiskFull(StoreUnavailable):
+    """There is no room left for the ledger."""
+
+    hint = "Free some space and do the same again; what was acknowledged is stored."
+
+
+class Damaged(StoreUnavailable):
+    """The database file is corrupt."""
+
+    hint = "Restore a backup with `agents-ledger restore`."
+
+
+class NotALedger(StoreUnavailable):
+    """The file or schema holds something other than a ledger."""
+
+    hint = "Give the address of a ledger, or of a file that does not exist yet."
+
+
+class NewerLedger(StoreUnavailable):
+    """The ledger was written by a newer version of this program."""
+
+    hint = "Install a newer version of agents-ledger."
+
+
+class Unreachable(StoreUnavailable):
+    """The database server does not answer, or refuses us."""
+
+    hint = "Check that the server runs, and the host, user and password in the address."
+
+
+class OutcomeUnknown(StoreUnavailable):
+    """A commit failed half way: it may or may not be stored.
+
+    `turn_id` is the id the turn has if it was stored.
+    """
+
+    hint = "Make the same call again with the same turn id: it is stored once."
+
+    def __init__(self, message: str, turn_id: str | None = None) -> None:
+        super().__init__(message)
+        self.turn_id = turn_id

@@ -1,0 +1,91 @@
+"""Sessions, the moves of their heads, and threads, as values."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from agents_ledger.model.turns import Turn
+
+SessionStatus = Literal["active", "archived", "deleted"]
+CreatedAs = Literal["user", "system", "subagent", "fork", "import"]
+TaskStatus = Literal["pending", "running", "completed", "failed", "cancelled"]
+AliasReason = Literal["identity_promotion", "identity_merge", "import_reconciliation", "manual"]
+MoveReason = Literal["record", "fork", "move", "rollback", "undo", "clear", "import"]
+
+
+class Session(Struct, frozen=True):
+    """A label that points to the head of a thread."""
+
+    label: str
+    thread_id: str | None = None  # the head; None: empty
+    persona_id: str = "main"
+    agent_id: str | None = None
+    created_as: CreatedAs = "user"
+    is_subagent: bool = False
+    parent_session_label: str | None = None
+    parent_turn_id: str | None = None
+    spawn_tool_call_id: str | None = None
+    task_description: str | None = None
+    task_status: TaskStatus | None = None
+    routing_key: str | None = None
+    origin: str | None = None
+    origin_session_id: str | None = None
+    created_at: int = 0
+    updated_at: int = 0
+    status: SessionStatus = "active"
+    title: str | None = None
+    starred: bool = False
+    note: str | None = None
+
+
+class Move(Struct, frozen=True):
+    """One line of a session's history: its head came to point here."""
+
+    id: int
+    session_label: str
+    thread_id: str | None
+    changed_at: int
+    reason: MoveReason
+
+
+class Alias(Struct, frozen=True):
+    """Another key for a session."""
+
+    alias: str
+    session_label: str
+    created_at: int
+    reason: AliasReason | None
+
+
+class Thread(Struct, frozen=True):
+    """A turn seen with all its ancestors. The tokens are sums over all of them.
+
+    `turns` is the part that was asked for, root first.
+    """
+
+    turn_id: str | None
+    depth: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    total_tokens: int = 0
+    compaction_count: int = 0
+    compaction_turn_id: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    persona_id: str | None = None
+    system_prompt_hash: str | None = None
+    thread_key: str | None = None
+    turns: tuple[Turn, ...] = ()
+
+
+class Finding(Struct, frozen=True):
+    """A broken rule, and what breaks it."""
+
+    rule: str
+    id: str
+    detail: str = ""

@@ -1,0 +1,251 @@
+"""A turn and what it consists of, as values. The words are those stored in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypedDict
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.config import Config
+
+TurnType = Literal["normal", "compaction"]
+TurnStatus = Literal["pending", "streaming", "completed", "failed"]
+TurnRole = Literal["manager", "worker", "unified"]
+MessageRole = Literal["user", "assistant", "system", "tool"]
+MessageSource = Literal["human", "trigger", "agent", "webhook", "cron", "event"]
+CallStatus = Literal["pending", "running", "completed", "failed", "cancelled", "rejected"]
+FileKind = Literal["read", "written", "referenced", "attached"]
+Severity = Literal["error", "warning", "info"]
+
+SEALED: tuple[TurnStatus, ...] = ("completed", "failed")
+OPEN_CALL: tuple[CallStatus, ...] = ("pending", "running")
+
+
+def to_json(value: object) -> str:
+    """The JSON text of a value; text is taken to be JSON already and kept as it is."""
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:  # a lone surrogate, which only the escaped form can carry
+        import json
+
+        return json.dumps(value, separators=(",", ":"))
+
+
+class Usage(Struct, frozen=True):
+    """Tokens of one turn. None: not said.
+
+    Without `total_tokens` the total is input plus output: cached, cache-write and reasoning tokens
+    are then taken as parts of these. Pass it where your provider counts otherwise.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    total_tokens: int | None = None
+
+    @property
+    def total(self) -> int | None:
+        """The total said, else input plus output, else None."""
+        if self.total_tokens is not None:
+            return self.total_tokens
+        if self.input_tokens is None and self.output_tokens is None:
+            return None
+        return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+
+class MessageFile(Struct, frozen=True):
+    """A file that a message read, wrote, referred to or carried."""
+
+    kind: FileKind
+    file_path: str
+    line_start: int | None = None
+    line_end: int | None = None
+
+
+class MessageLint(Struct, frozen=True):
+    """A linter's complaint that was visible with a message."""
+
+    file_path: str | None = None
+    message: str | None = None
+    lint_source: str | None = None
+    start_line: int | None = None
+    start_col: int | None = None
+    end_line: int | None = None
+    end_col: int | None = None
+    severity: Severity | None = None
+
+
+class MessageCodeblock(Struct, frozen=True):
+    """Code that a message proposed."""
+
+    content: str
+    language: str | None = None
+    file_path: str | None = None
+    line_start: int | None = None
+    line_end: int | None = None
+
+
+class Message(Struct, frozen=True):
+    """One piece of content. The last four plain fields are filled in when it is recorded."""
+
+    role: MessageRole
+    content: str | None = None
+    source: MessageSource | None = None
+    thinking: str | None = None
+    context_json: str | None = None
+    metadata_json: str | None = None
+    tool_call_id: str | None = None
+    id: str = ""
+    turn_id: str = ""
+    sequence: int = -1
+    created_at: int = 0
+    files: tuple[MessageFile, ...] = ()
+    lints: tuple[MessageLint, ...] = ()
+    codeblocks: tuple[MessageCodeblock, ...] = ()
+
+
+class ToolCall(Struct, frozen=True):
+    """One invocation of a tool, with what came of it."""
+
+    tool_name: str
+    params_json: str = "{}"
+    result_json: str | None = None
+    error: str | None = None
+    status: CallStatus = "completed"
+    id: str = ""
+    turn_id: str = ""
+    message_id: str | None = None
+    tool_number: int | None = None
+    source_status: str | None = None
+    spawned_session_label: str | None = None
+    started_at: int = 0
+    completed_at: int | None = None
+    sequence: int = -1
+
+    @classmethod
+    def of(
+        cls, tool_name: str, params: object, result: object = None, error: str | None = None
+    ) -> ToolCall:
+        """A finished call, from plain values instead of JSON text."""
+        return cls(
+            tool_name,
+            to_json(params),
+            None if result is None else to_json(result),
+            error,
+            "completed" if error is None else "failed",
+        )
+
+
+class Turn(Struct, frozen=True):
+    """One exchange: what was asked, what the agent did, what it answered."""
+
+    id: str
+    parent_turn_id: str | None = None
+    turn_type: TurnType = "normal"
+    status: TurnStatus = "completed"
+    started_at: int = 0
+    completed_at: int | None = None
+    model: str | None = None
+    provider: str | None = None
+    role: TurnRole = "unified"
+    toolset_name: str | None = None
+    tools_available: str | None = None
+    permissions_granted: str | None = None
+    permissions_used: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    total_tokens: int | None = None
+    query_message_ids: str | None = None
+    response_message_id: str | None = None
+    has_children: bool = False
+    tool_call_count: int = 0
+    source_event_id: str | None = None
+    workspace_path: str | None = None
+    effective_config_json: str | None = None
+    error: str | None = None
+    projected: bool = False
+    depth: int = 0
+    messages: tuple[Message, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    compaction: Compaction | None = None
+
+    @property
+    def query(self) -> tuple[Message, ...]:
+        """The messages that asked."""
+        ids = set(msgspec.json.decode(self.query_message_ids)) if self.query_message_ids else set()
+        return tuple(message for message in self.messages if message.id in ids)
+
+    @property
+    def response(self) -> Message | None:
+        """The message that answered, if there is one."""
+        wanted = self.response_message_id
+        return next((message for message in self.messages if message.id == wanted), None)
+
+    @property
+    def steps(self) -> tuple[Message | ToolCall, ...]:
+        """Messages and tool calls together, in the order they happened."""
+        return tuple(sorted((*self.messages, *self.tool_calls), key=lambda step: step.sequence))
+
+
+Query = str | Message | Sequence[str | Message]
+Answer = str | Message | None
+
+
+class TurnFields(TypedDict, total=False):
+    """What a caller may say about a turn beside its messages. All of it may be left out."""
+
+    id: str  # chosen by the caller, it makes a retry safe
+    parent: str | None  # the head the caller expects; left out, whatever the head is
+    started_at: int
+    model: str | None
+    provider: str | None
+    role: TurnRole
+    toolset_name: str | None
+    tools_available: Sequence[str] | str | None
+    permissions_granted: Any  # JSON text, or what becomes it
+    permissions_used: Any
+    source_event_id: str | None
+    workspace_path: str | None
+    config: Config | None
+    system_prompt: str | None
+    thread_key: str | None
+    persona_id: str | None  # of the session, if this turn creates it
+
+
+class NewTurn(Struct, frozen=True, omit_defaults=True):
+    """A turn as its caller passed it. Its hash tells a retry from another turn of the same id."""
+
+    session: str
+    query: tuple[Message, ...]
+    steps: tuple[Message | ToolCall, ...] = ()
+    response: Message | None = None
+    status: Literal["completed", "failed"] = "completed"
+    error: str | None = None
+    usage: Usage = Usage()
+    completed_at: int | None = None
+    compaction: Compaction | None = None
+    parent: str | UnsetType | None = UNSET
+    started_at: int = 0
+    model: str | None = None
+    provider: str | None = None
+    role: TurnRole = "unified"
+    toolset_name: str | None = None
+    tools_available: str | None = None
+    permissions_granted: str | None = None
+    permissions_used: str | None = None
+    source_event_id: str | None = None
+    workspace_path: str | None = None
+    config: Config | None = None
+    system_prompt: str | None = None
+    thread_key: str | None = None
+    persona_id: str | None = None

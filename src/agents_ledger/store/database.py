@@ -1,0 +1,88 @@
+"""The port to a database, and the one place that picks an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol, TypeVar
+
+T = TypeVar("T")
+Engine = Literal["sqlite", "postgresql"]
+Row = tuple[Any, ...]
+
+
+class Transaction(Protocol):
+    """Runs the named statements of sql/queries, all or nothing."""
+
+    def run(self, name: str, /, **values: object) -> list[Row]:
+        """Run one statement and return its rows, if it has any."""
+
+    def run_many(self, name: str, rows: Sequence[dict[str, object]], /) -> None:
+        """Run one statement once per row."""
+
+    def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
+        """Run a statement that has no name: migrations, copies, what a user typed."""
+
+
+Work = Callable[[Transaction], T]
+"""What to do within a transaction. It may be run again after a roll-back, so it must not have
+effects of its own."""
+
+
+class Answer(Protocol[T]):
+    """The place where a submitted work's outcome arrives."""
+
+    def set(self, result: T | None, error: BaseException | None) -> None:
+        """Called once, from the thread that committed."""
+
+
+class Writer(Protocol):
+    """Proof that this process lives, for as long as it has live turns."""
+
+    id: str
+
+    def is_dead(self, writer_id: str, unseen_ms: int) -> bool:
+        """Whether another writer is certainly gone."""
+
+    def forget(self, writer_id: str) -> None:
+        """Clear away what a dead writer left beside the ledger."""
+
+
+class Database(Protocol):
+    """A ledger's tables. Two exist: SQLite and PostgreSQL."""
+
+    engine: Engine
+    address: str
+
+    def write(self, work: Work[T]) -> T:
+        """Do `work` durably: once this returns, it is stored."""
+
+    def submit(self, work: Work[T], answer: Answer[T]) -> Callable[[], bool]:
+        """Like write, without waiting. The function returned withdraws it, if it is not taken yet."""
+
+    def read(self, work: Work[T]) -> T:
+        """Do `work`, which only reads, on one snapshot."""
+
+    def query(self, sql: str) -> tuple[list[str], list[Row]]:
+        """Column names and rows of a statement somebody typed; it cannot write."""
+
+    def writer(self) -> Writer:
+        """This process's proof of life, made on first use."""
+
+    def known_writer(self) -> Writer | None:
+        """The same, if it was made."""
+
+    def restore(self, work: Work[T]) -> T:
+        """Do `work` with foreign keys checked at its end and no guards: for filling a new ledger."""
+
+    def close(self) -> None: ...
+
+
+def open_database(address: str, *, create: bool = True, read_only: bool = False) -> Database:
+    """A ledger's database by its address, brought to the newest schema."""
+    if address.startswith(("postgresql://", "postgres://")):
+        from agents_ledger.store.postgres import PostgresDatabase
+
+        return PostgresDatabase(address, create=create, read_only=read_only)
+    from agents_ledger.store.sqlite import SqliteDatabase
+
+    return SqliteDatabase(address, create=create, read_only=read_only)

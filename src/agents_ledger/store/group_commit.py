@@ -1,0 +1,219 @@
+"""Group commit: works that wait together are committed together.
+
+Whoever finds nobody leading leads: it takes what is queued, commits it as one transaction, answers
+everyone, and hands the lead to a waiting thread. A lone caller leads at once, without a hand-over.
+For members that do not wait in a thread (asyncio) the leader goes on until the queue is empty.
+
+A work that raises before it wrote anything fails alone. One that raises after it wrote spoils the
+batch: it is rolled back and done again with a savepoint for each.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from agents_ledger.model.errors import OutcomeUnknown
+from agents_ledger.store.database import Answer, Transaction, Work
+
+BATCH_MAX = 256
+
+
+class Session(Protocol):
+    """A connection that can write, as the leader uses it."""
+
+    transaction: Transaction
+
+    def begin(self) -> None:
+        """Wait for our turn among all processes, then begin."""
+
+    def restart(self) -> None:
+        """Begin again after a roll-back, still our turn."""
+
+    def commit(self) -> None: ...
+    def roll_back(self) -> None: ...
+    def end(self) -> None:
+        """Roll back what is still open; it is the next process's turn."""
+
+    def is_open(self) -> bool:
+        """Whether a transaction is under way: a full disk ends it."""
+
+    def changes(self) -> int:
+        """How many rows were written so far."""
+
+    def savepoint(self) -> None: ...
+    def release(self) -> None: ...
+    def roll_back_to(self) -> None: ...
+    def error(self, error: Exception) -> Exception:
+        """The same in our words."""
+
+
+class Member:
+    """A queued work and its outcome."""
+
+    __slots__ = ("answer", "error", "leads", "result", "wake", "work")
+
+    def __init__(self, work: Work[Any], answer: Answer[Any] | None = None) -> None:
+        self.work = work
+        self.answer = answer  # None: a thread waits
+        self.wake: threading.Lock | None = None  # locked until answered or made leader
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.leads = False
+
+
+class GroupCommit:
+    """A queue of works in front of one connection."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._queue: deque[Member] = deque()
+        self._state = threading.Lock()  # guards the queue and _leading; held for an instant
+        self._leading = False
+
+    def run(self, work: Work[Any]) -> Any:
+        """Do `work` durably, alone or together with whoever waits."""
+        me = Member(work)
+        with self._state:
+            if self._leading:
+                me.wake = threading.Lock()
+                me.wake.acquire()
+            self._leading = True
+            self._queue.append(me)
+        if me.wake is None:
+            self.lead()
+        else:
+            self._wait(me)
+        if me.error is not None:
+            raise me.error
+        return me.result
+
+    def _wait(self, me: Member) -> None:
+        assert me.wake is not None
+        try:
+            me.wake.acquire()
+        except BaseException:  # Ctrl-C: nothing of ours may stay behind, nobody else may hang
+            withdrawn = self.withdraw(me)
+            if not withdrawn:
+                me.wake.acquire()
+            if me.leads:
+                self.lead()
+            raise
+        if me.leads:
+            self.lead()
+
+    def submit(self, work: Work[Any], answer: Answer[Any], start: Callable[[], object]) -> Member:
+        """Queue `work` and return; `start` is called when nobody leads and must call lead()."""
+        me = Member(work, answer)
+        with self._state:
+            first, self._leading = not self._leading, True
+            self._queue.append(me)
+        if first:
+            start()
+        return me
+
+    def withdraw(self, me: Member) -> bool:
+        """Take `me` back. False: too late, its outcome will come."""
+        with self._state:
+            if me.leads:
+                self._queue.remove(me)  # it leads for the others now
+                return True
+            try:
+                self._queue.remove(me)
+            except ValueError:
+                return False
+            return True
+
+    def lead(self) -> None:
+        """Commit a batch and hand over; go on while only members without a thread wait."""
+        again = True
+        while again:
+            with self._state:
+                batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_MAX))]
+            try:
+                if batch:
+                    self._commit(batch)
+            except BaseException:  # Ctrl-C in the leader: nobody may hang
+                self._fail(batch, OutcomeUnknown("the process was interrupted while it wrote"))
+                raise
+            finally:
+                again = self._hand_over(batch)
+
+    def _hand_over(self, batch: Sequence[Member]) -> bool:
+        heir = None
+        with self._state:
+            if self._queue:
+                heir = next((member for member in self._queue if member.wake is not None), None)
+                if heir is not None:
+                    heir.leads = True
+            else:
+                self._leading = False
+            again = bool(self._queue) and heir is None
+        for member in batch:
+            if member.wake is not None:
+                member.wake.release()
+            elif member.answer is not None:
+                member.answer.set(member.result, member.error)
+        if heir is not None and heir.wake is not None:
+            heir.wake.release()
+        return again
+
+    def _commit(self, batch: Sequence[Member]) -> None:
+        session = self._session
+        try:
+            session.begin()
+            try:
+                if not self._run_together(batch):
+                    self._run_apart(batch)
+                if session.is_open():
+                    session.commit()
+            finally:
+                session.end()
+        except Exception as error:
+            self._fail(batch, session.error(error))
+
+    def _run_together(self, batch: Sequence[Member]) -> bool:
+        """Whether the transaction stands as it is, or is over; False: do it again apart."""
+        session = self._session
+        for member in batch:
+            written = session.changes()
+            try:
+                member.result = member.work(session.transaction)
+            except Exception as error:
+                member.error = session.error(error)
+                if not session.is_open():
+                    self._fail(batch, member.error)
+                    return True
+                if session.changes() == written:
+                    continue
+                session.roll_back()
+                if len(batch) == 1:
+                    return True
+                session.restart()
+                for each in batch:
+                    each.result = each.error = None
+                return False
+        return True
+
+    def _run_apart(self, batch: Sequence[Member]) -> None:
+        """Each in a savepoint of its own."""
+        session = self._session
+        for member in batch:
+            session.savepoint()
+            try:
+                member.result = member.work(session.transaction)
+            except Exception as error:
+                member.error = session.error(error)
+                if not session.is_open():
+                    self._fail(batch, member.error)
+                    return
+                session.roll_back_to()
+            session.release()
+
+    @staticmethod
+    def _fail(batch: Sequence[Member], error: Exception) -> None:
+        for member in batch:
+            if member.error is None:
+                member.error = error

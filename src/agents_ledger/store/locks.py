@@ -1,0 +1,135 @@
+"""Locks on files beside the ledger, held by the kernel for exactly as long as their process lives."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+import weakref
+from pathlib import Path
+
+from agents_ledger.model.errors import Locked, ReadOnly, StoreUnavailable
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(fd: int) -> None:
+        os.lseek(fd, 1 << 30, os.SEEK_SET)  # beyond the text inside, which others may read
+        msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+
+    def _unlock(fd: int) -> None:
+        os.lseek(fd, 1 << 30, os.SEEK_SET)
+        msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
+else:
+    import fcntl
+
+    def _try_lock(fd: int) -> None:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock(fd: int) -> None:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+_all: weakref.WeakSet[FileLock] = weakref.WeakSet()
+
+
+class FileLock:
+    """One lock file. The lock is its first holder's until released, closed or dead."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd: int | None = None
+        _all.add(self)
+
+    def _open(self) -> int:
+        if self._fd is None:
+            try:
+                self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+            except PermissionError as error:
+                raise ReadOnly(f"cannot create the lock file {self.path}: {error.strerror}") from error
+            except OSError as error:
+                if error.errno == 30:  # EROFS
+                    raise ReadOnly(f"cannot create the lock file {self.path}: {error.strerror}") from error
+                raise StoreUnavailable(f"cannot create the lock file {self.path}: {error}") from error
+        return self._fd
+
+    def try_acquire(self) -> bool:
+        """Take the lock if it is free. A lock file that was deleted meanwhile does not count."""
+        while True:
+            fd = self._open()
+            try:
+                _try_lock(fd)
+            except OSError:
+                return False
+            try:
+                current = os.stat(self.path)
+            except FileNotFoundError:
+                current = None
+            if current is not None and os.path.samestat(current, os.fstat(fd)):
+                return True
+            self.close()
+
+    def acquire(self, deadline: float, pause: float) -> None:
+        """Take the lock, waiting for it until `deadline` (monotonic seconds)."""
+        while not self.try_acquire():
+            if time.monotonic() > deadline:
+                raise Locked(f"{self.path} is held by another process{self._holder()}")
+            time.sleep(pause)
+
+    def sign(self) -> None:
+        """Write who holds the lock into it, for people who wonder."""
+        os.pwrite(self._open(), b"%-20d" % os.getpid(), 0) if hasattr(os, "pwrite") else None
+
+    def _holder(self) -> str:
+        with contextlib.suppress(OSError, ValueError):
+            return f" (process {int(self.path.read_bytes()[:20])})"
+        return ""
+
+    def release(self) -> None:
+        if self._fd is not None:
+            _unlock(self._fd)
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def _close_in_child() -> None:
+    # A child keeps its parent's locks taken for as long as it has their descriptors.
+    for lock in list(_all):
+        lock.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)
+
+
+class WriteQueue:
+    """One writer at a time over all processes, first come, first served.
+
+    Whoever waits for `.lock` holds `.next`, so a busy writer cannot barge in again before it. The
+    database's own lock stays the guarantee; this is the queue in front of it.
+    """
+
+    def __init__(self, ledger: Path, timeout: float) -> None:
+        self._timeout = timeout
+        self._next = FileLock(ledger.with_name(ledger.name + ".next"))
+        self._lock = FileLock(ledger.with_name(ledger.name + ".lock"))
+
+    def __enter__(self) -> None:
+        deadline = time.monotonic() + self._timeout
+        self._next.acquire(deadline, pause=0.002)
+        try:
+            self._lock.acquire(deadline, pause=0.001)
+        finally:
+            self._next.release()
+        self._lock.sign()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def close(self) -> None:
+        self._next.close()
+        self._lock.close()

@@ -1,0 +1,118 @@
+"""Brings a ledger to the newest schema: numbered files, each in one transaction with its number.
+
+Views and guards are not migrated: they are dropped and made anew from their own files every time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from agents_ledger.model.errors import NewerLedger, NotALedger
+from agents_ledger.model.ids import now_ms
+from agents_ledger.store import queries
+from agents_ledger.store.database import Engine, Transaction
+
+_MADE = re.compile(r"^CREATE (VIEW|TRIGGER|FUNCTION) (\w+)", re.MULTILINE)
+_SUFFIX: dict[Engine, str] = {"sqlite": "sqlite", "postgresql": "postgres"}
+_TABLES: dict[Engine, str] = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table'",
+    "postgresql": "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",
+}
+_MADE_NOW: dict[Engine, str] = {
+    "sqlite": "SELECT type, name, tbl_name FROM sqlite_master WHERE type IN ('view', 'trigger')",
+    "postgresql": """
+        SELECT 'view', viewname, '' FROM pg_views WHERE schemaname = current_schema()
+        UNION ALL
+        SELECT 'trigger', t.tgname, c.relname FROM pg_trigger t
+        JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = current_schema() AND NOT t.tgisinternal
+        UNION ALL
+        SELECT 'function', p.proname, '' FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+        WHERE n.nspname = current_schema()
+    """,
+}
+
+
+def _number(path: Path) -> int:
+    return int(path.name.split("_", 1)[0])
+
+
+def newest() -> int:
+    """The number of the newest migration this program knows."""
+    return max(_number(path) for path in queries.migration_files())
+
+
+def version(tx: Transaction, engine: Engine, address: str) -> int:
+    """The number of the newest migration applied; 0 for an empty database."""
+    tables = {row[0] for row in tx.execute(_TABLES[engine])}
+    if not tables:
+        return 0
+    if "schema_migrations" not in tables:
+        raise NotALedger(f"{address} holds the tables of something else")
+    found = max((row[0] for row in tx.run("migrations_applied")), default=0)
+    if found > newest():
+        raise NewerLedger(
+            f"{address} has schema {found}; this version of agents-ledger knows {newest()}"
+        )
+    return int(found)
+
+
+def migrate(tx: Transaction, engine: Engine, words: Mapping[str, str], address: str) -> None:
+    """Apply what is missing. The caller keeps everyone else out."""
+    current = version(tx, engine, address)
+    for path in queries.migration_files():
+        if _number(path) <= current:
+            continue
+        tx.execute("BEGIN")
+        try:
+            drop_made(tx, engine)
+            for statement in queries.split(path.read_text(encoding="utf-8")):
+                tx.execute(_spelled(statement, engine, words))
+            current = _number(path)
+            tx.run("insert_migration", number=current, name=path.stem, applied_at=now_ms())
+            make(tx, engine)
+            tx.execute("COMMIT")
+        except BaseException:
+            tx.execute("ROLLBACK")
+            raise
+
+
+def _spelled(statement: str, engine: Engine, words: Mapping[str, str]) -> str:
+    """The statement for one engine. On a server text is compared byte by byte, as SQLite does."""
+    filled = queries.fill(statement, words)
+    return re.sub(r"\bTEXT\b", 'TEXT COLLATE "C"', filled) if engine == "postgresql" else filled
+
+
+def _files(engine: Engine) -> list[str]:
+    return [queries.read(f"{kind}.{_SUFFIX[engine]}.sql") for kind in ("views", "guards")]
+
+
+def make(tx: Transaction, engine: Engine) -> None:
+    """Make the views and the guards."""
+    for script in _files(engine):
+        for statement in queries.split(script):
+            tx.execute(statement)
+
+
+def expected(engine: Engine) -> set[tuple[str, str]]:
+    """Kind and name of every view and guard a ledger must have."""
+    found = (match for script in _files(engine) for match in _MADE.findall(script))
+    return {(kind.lower(), name) for kind, name in found}
+
+
+def made(tx: Transaction, engine: Engine) -> set[tuple[str, str]]:
+    """Kind and name of every view and guard this ledger has."""
+    return {(kind, name) for kind, name, _ in tx.execute(_MADE_NOW[engine])}
+
+
+def drop_made(tx: Transaction, engine: Engine, *, kinds: tuple[str, ...] = ()) -> None:
+    """Drop the views and the guards, or only some kinds of them."""
+    rows = tx.execute(_MADE_NOW[engine])
+    for kind in kinds or ("trigger", "function", "view"):
+        for found, name, table in rows:
+            if found == kind:
+                on_table = f" ON {table}" if kind == "trigger" and engine == "postgresql" else ""
+                cascade = " CASCADE" if engine == "postgresql" else ""
+                tx.execute(f"DROP {kind.upper()} IF EXISTS {name}{on_table}{cascade}")

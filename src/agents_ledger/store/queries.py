@@ -1,0 +1,70 @@
+"""Loads the named statements of sql/."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+_SQL = Path(__file__).parent / "sql"
+_HEADER = re.compile(r"^-- (\w+) --$", re.MULTILINE)
+_PIECE = re.compile(r"<(\w+)>")
+_COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
+
+
+def read(path: str) -> str:
+    """The text of one file of sql/."""
+    return (_SQL / path).read_text(encoding="utf-8")
+
+
+def _named(text: str) -> Iterator[tuple[str, str]]:
+    parts = _HEADER.split(text)
+    for name, body in zip(parts[1::2], parts[2::2], strict=True):
+        yield name, _COMMENT.sub("", body).strip().rstrip(";").rstrip()
+
+
+@cache
+def _statements() -> tuple[dict[str, str], dict[str, str]]:
+    pieces = dict(_named(read("fragments.sql")))
+    statements: dict[str, str] = {}
+    for path in sorted((_SQL / "queries").glob("*.sql")):
+        for name, body in _named(path.read_text(encoding="utf-8")):
+            if name in statements:
+                raise ValueError(f"statement {name} is defined twice")
+            statements[name] = body
+    return pieces, statements
+
+
+def fill(text: str, words: Mapping[str, str]) -> str:
+    """The text with every <word> in its engine's spelling."""
+    return _PIECE.sub(lambda found: words[found[1]], text)
+
+
+def load(words: Mapping[str, str]) -> dict[str, str]:
+    """Every statement by name; `words` are the engine's spellings."""
+    pieces, statements = _statements()
+    known = {**pieces, **words}
+    return {name: fill(body, known).rstrip() for name, body in statements.items()}
+
+
+def split(script: str) -> Iterator[str]:
+    """The statements of a script, one by one; a trigger or function body counts as one."""
+    statement: list[str] = []
+    inside = False
+    for line in script.splitlines():
+        if not statement and (not line.strip() or line.lstrip().startswith("--")):
+            continue
+        statement.append(line)
+        code = line.split("--", 1)[0].rstrip()
+        if code.count("$$") == 1:
+            inside = not inside
+        begins = statement[0].startswith("CREATE TRIGGER") and "BEGIN" in "\n".join(statement)
+        if code.endswith(";") and not inside and (not begins or code.endswith("END;")):
+            yield "\n".join(statement)
+            statement = []
+
+
+def migration_files() -> list[Path]:
+    """The migrations, oldest first: sql/migrations/0001_name.sql and on."""
+    return sorted((_SQL / "migrations").glob("[0-9]*.sql"))

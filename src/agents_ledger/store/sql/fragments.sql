@@ -1,0 +1,42 @@
+-- Pieces that several statements share; a statement names them in angle brackets.
+
+-- turn_columns --
+t.id, t.parent_turn_id, t.turn_type, t.status, t.started_at, t.completed_at, t.model, t.provider,
+    t.role, t.toolset_name, t.tools_available, t.permissions_granted, t.permissions_used,
+    t.input_tokens, t.output_tokens, t.cached_input_tokens, t.cache_write_tokens,
+    t.reasoning_tokens, t.total_tokens, t.query_message_ids, t.response_message_id,
+    t.has_children, t.tool_call_count, t.source_event_id, t.workspace_path,
+    t.effective_config_json, t.error, t.projected
+
+-- session_columns --
+s.label, s.thread_id, s.persona_id, s.agent_id, s.created_as, s.is_subagent,
+    s.parent_session_label, s.parent_turn_id, s.spawn_tool_call_id, s.task_description,
+    s.task_status, s.routing_key, s.origin, s.origin_session_id, s.created_at, s.updated_at,
+    s.status, a.title, COALESCE(a.starred, 0), a.note
+
+-- compaction_columns --
+c.summary, c.summarized_through_turn_id, c.first_kept_turn_id, c.turns_summarized,
+    c.compaction_type, c.model, c.provider, c.tokens_before, c.tokens_after, c.summary_tokens,
+    c.summarization_input_tokens, c.summarization_output_tokens, c.duration_ms, c.trigger,
+    c.metadata_json, c.turn_id
+
+-- range --
+-- The segments of a thread between two depths, each with how far down it belongs to the thread.
+WITH RECURSIVE chain (segment_id, upto) AS (
+    SELECT segment_id, depth FROM places WHERE turn_id = :turn_id
+    UNION ALL
+    SELECT s.parent_id, s.fork_depth
+    FROM chain JOIN segments s ON s.id = chain.segment_id
+    WHERE s.parent_id IS NOT NULL AND s.fork_depth >= :from_depth
+), range (segment_id, upto) AS (
+    SELECT segment_id, CASE WHEN upto < :to_depth THEN upto ELSE :to_depth END FROM chain
+)
+
+-- below --
+-- The segments at or below a turn, each with the depth at which it begins to be below.
+WITH RECURSIVE tail (segment_id, from_depth) AS (
+    SELECT segment_id, depth FROM places WHERE turn_id = :turn_id
+    UNION ALL
+    SELECT s.id, s.fork_depth + 1
+    FROM tail JOIN segments s ON s.parent_id = tail.segment_id AND s.fork_depth >= tail.from_depth
+)

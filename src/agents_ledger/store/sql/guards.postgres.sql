@@ -1,0 +1,162 @@
+-- Guards, as guards.sqlite.sql: what was recorded is not changed, whoever writes. Made anew after every migration.
+-- The store turns their word `guard:` into a Refused error.
+
+CREATE FUNCTION guard_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE EXCEPTION 'guard: %', TG_ARGV[0]; END $$;
+
+-- Whether a turn's rows may still be rewritten: only a projection that nothing native stands on.
+CREATE FUNCTION guard_fixed(turn TEXT) RETURNS boolean LANGUAGE sql STABLE AS $$
+SELECT EXISTS (
+    SELECT 1 FROM turns t WHERE t.id = turn AND (
+        t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
+    )
+) $$;
+
+CREATE FUNCTION guard_turns() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.id) THEN
+        RAISE EXCEPTION 'guard: a sealed turn does not change';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION guard_turns_delete() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF guard_fixed(OLD.id) THEN RAISE EXCEPTION 'guard: turns are never deleted'; END IF;
+    RETURN OLD;
+END $$;
+
+CREATE FUNCTION guard_compaction_turn() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM compactions c WHERE c.turn_id = NEW.id) THEN
+        RAISE EXCEPTION 'guard: a compaction turn needs its compactions row, written first';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION guard_compaction_row() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM turns t WHERE t.id = NEW.turn_id AND t.turn_type <> 'compaction') THEN
+        RAISE EXCEPTION 'guard: only a compaction turn has a compactions row';
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- For tables with a turn_id; TG_ARGV[0] is the sentence.
+CREATE FUNCTION guard_of_turn() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF guard_fixed(OLD.turn_id) THEN RAISE EXCEPTION 'guard: %', TG_ARGV[0]; END IF;
+    IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION guard_tool_calls() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.turn_id) THEN
+        RAISE EXCEPTION 'guard: tool calls of a sealed turn do not change';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION guard_of_message() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF guard_fixed((SELECT m.turn_id FROM messages m WHERE m.id = OLD.message_id)) THEN
+        RAISE EXCEPTION 'guard: %', TG_ARGV[0];
+    END IF;
+    IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION guard_names() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (
+        NEW.name <> NEW.session_label AND NOT EXISTS (
+            SELECT 1 FROM names n
+            WHERE n.name = NEW.session_label AND n.session_label = NEW.session_label
+        )
+    ) OR (
+        TG_OP = 'UPDATE' AND OLD.name = OLD.session_label
+        AND NEW.session_label <> OLD.session_label
+        AND EXISTS (SELECT 1 FROM names n WHERE n.session_label = OLD.name AND n.name <> OLD.name)
+    ) THEN
+        RAISE EXCEPTION 'guard: an alias must point at a canonical session';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER turns_update BEFORE UPDATE OF
+    id, parent_turn_id, turn_type, status, started_at, completed_at, model, provider, role,
+    toolset_name, tools_available, permissions_granted, permissions_used, input_tokens,
+    output_tokens, cached_input_tokens, cache_write_tokens, reasoning_tokens, total_tokens,
+    query_message_ids, response_message_id, tool_call_count, source_event_id, workspace_path,
+    effective_config_json, error, projected, request_hash
+ON turns
+FOR EACH ROW EXECUTE FUNCTION guard_turns();
+
+CREATE TRIGGER turns_children BEFORE UPDATE OF has_children ON turns
+FOR EACH ROW WHEN (NEW.has_children < OLD.has_children AND OLD.projected = 0)
+EXECUTE FUNCTION guard_refuse('a turn does not lose its children');
+
+CREATE TRIGGER turns_delete BEFORE DELETE ON turns
+FOR EACH ROW EXECUTE FUNCTION guard_turns_delete();
+
+CREATE TRIGGER turns_compaction BEFORE INSERT ON turns
+FOR EACH ROW WHEN (NEW.turn_type = 'compaction')
+EXECUTE FUNCTION guard_compaction_turn();
+
+CREATE TRIGGER compactions_insert BEFORE INSERT ON compactions
+FOR EACH ROW EXECUTE FUNCTION guard_compaction_row();
+
+CREATE TRIGGER messages_update BEFORE UPDATE ON messages
+FOR EACH ROW EXECUTE FUNCTION guard_of_turn('messages do not change');
+
+CREATE TRIGGER compactions_update BEFORE UPDATE ON compactions
+FOR EACH ROW EXECUTE FUNCTION guard_of_turn('compactions do not change');
+
+CREATE TRIGGER tool_calls_update BEFORE UPDATE ON tool_calls
+FOR EACH ROW EXECUTE FUNCTION guard_tool_calls();
+
+CREATE TRIGGER messages_delete BEFORE DELETE ON messages
+FOR EACH ROW EXECUTE FUNCTION guard_of_turn('messages are never deleted');
+
+CREATE TRIGGER tool_calls_delete BEFORE DELETE ON tool_calls
+FOR EACH ROW EXECUTE FUNCTION guard_of_turn('tool_calls are never deleted');
+
+CREATE TRIGGER compactions_delete BEFORE DELETE ON compactions
+FOR EACH ROW EXECUTE FUNCTION guard_of_turn('compactions are never deleted');
+
+CREATE TRIGGER message_files_update BEFORE UPDATE ON message_files
+FOR EACH ROW EXECUTE FUNCTION guard_of_message('message_files do not change');
+
+CREATE TRIGGER message_files_delete BEFORE DELETE ON message_files
+FOR EACH ROW EXECUTE FUNCTION guard_of_message('message_files do not change');
+
+CREATE TRIGGER message_lints_update BEFORE UPDATE ON message_lints
+FOR EACH ROW EXECUTE FUNCTION guard_of_message('message_lints do not change');
+
+CREATE TRIGGER message_lints_delete BEFORE DELETE ON message_lints
+FOR EACH ROW EXECUTE FUNCTION guard_of_message('message_lints do not change');
+
+CREATE TRIGGER message_codeblocks_update BEFORE UPDATE ON message_codeblocks
+FOR EACH ROW EXECUTE FUNCTION guard_of_message('message_codeblocks do not change');
+
+CREATE TRIGGER message_codeblocks_delete BEFORE DELETE ON message_codeblocks
+FOR EACH ROW EXECUTE FUNCTION guard_of_message('message_codeblocks do not change');
+
+CREATE TRIGGER session_history_update BEFORE UPDATE ON session_history
+FOR EACH ROW EXECUTE FUNCTION guard_refuse('session_history only grows');
+
+CREATE TRIGGER session_history_delete BEFORE DELETE ON session_history
+FOR EACH ROW EXECUTE FUNCTION guard_refuse('session_history only grows');
+
+CREATE TRIGGER system_prompts_update BEFORE UPDATE ON system_prompts
+FOR EACH ROW EXECUTE FUNCTION guard_refuse('system_prompts only grows');
+
+CREATE TRIGGER system_prompts_delete BEFORE DELETE ON system_prompts
+FOR EACH ROW EXECUTE FUNCTION guard_refuse('system_prompts only grows');
+
+CREATE TRIGGER sessions_delete BEFORE DELETE ON sessions
+FOR EACH ROW EXECUTE FUNCTION guard_refuse('sessions are archived, never deleted');
+
+CREATE TRIGGER names_guard BEFORE INSERT OR UPDATE ON names
+FOR EACH ROW EXECUTE FUNCTION guard_names();

@@ -1,0 +1,157 @@
+-- Guards: what was recorded is not changed, whoever writes. Made anew after every migration.
+-- The store turns their word `guard:` into a Refused error.
+
+-- A sealed turn may only learn that it has children.
+CREATE TRIGGER turns_update BEFORE UPDATE OF
+    id, parent_turn_id, turn_type, status, started_at, completed_at, model, provider, role,
+    toolset_name, tools_available, permissions_granted, permissions_used, input_tokens,
+    output_tokens, cached_input_tokens, cache_write_tokens, reasoning_tokens, total_tokens,
+    query_message_ids, response_message_id, tool_call_count, source_event_id, workspace_path,
+    effective_config_json, error, projected, request_hash
+ON turns
+WHEN EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.id)
+BEGIN SELECT RAISE(ABORT, 'guard: a sealed turn does not change'); END;
+
+CREATE TRIGGER turns_children BEFORE UPDATE OF has_children ON turns
+WHEN NEW.has_children < OLD.has_children AND OLD.projected = 0
+BEGIN SELECT RAISE(ABORT, 'guard: a turn does not lose its children'); END;
+
+-- Only what a projection may rewrite can go.
+CREATE TRIGGER turns_delete BEFORE DELETE ON turns
+WHEN OLD.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.id)
+BEGIN SELECT RAISE(ABORT, 'guard: turns are never deleted'); END;
+
+CREATE TRIGGER turns_compaction BEFORE INSERT ON turns
+WHEN NEW.turn_type = 'compaction'
+AND NOT EXISTS (SELECT 1 FROM compactions c WHERE c.turn_id = NEW.id)
+BEGIN SELECT RAISE(ABORT, 'guard: a compaction turn needs its compactions row, written first'); END;
+
+CREATE TRIGGER compactions_insert BEFORE INSERT ON compactions
+WHEN EXISTS (SELECT 1 FROM turns t WHERE t.id = NEW.turn_id AND t.turn_type <> 'compaction')
+BEGIN SELECT RAISE(ABORT, 'guard: only a compaction turn has a compactions row'); END;
+
+CREATE TRIGGER messages_update BEFORE UPDATE ON messages
+WHEN EXISTS (
+    SELECT 1 FROM turns t WHERE t.id = OLD.turn_id AND (
+        t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
+    )
+)
+BEGIN SELECT RAISE(ABORT, 'guard: messages do not change'); END;
+
+CREATE TRIGGER compactions_update BEFORE UPDATE ON compactions
+WHEN EXISTS (
+    SELECT 1 FROM turns t WHERE t.id = OLD.turn_id AND (
+        t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
+    )
+)
+BEGIN SELECT RAISE(ABORT, 'guard: compactions do not change'); END;
+
+CREATE TRIGGER tool_calls_update BEFORE UPDATE ON tool_calls
+WHEN EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.turn_id)
+BEGIN SELECT RAISE(ABORT, 'guard: tool calls of a sealed turn do not change'); END;
+
+CREATE TRIGGER messages_delete BEFORE DELETE ON messages
+WHEN EXISTS (
+    SELECT 1 FROM turns t WHERE t.id = OLD.turn_id AND (
+        t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
+    )
+)
+BEGIN SELECT RAISE(ABORT, 'guard: messages are never deleted'); END;
+
+CREATE TRIGGER tool_calls_delete BEFORE DELETE ON tool_calls
+WHEN EXISTS (
+    SELECT 1 FROM turns t WHERE t.id = OLD.turn_id AND (
+        t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
+    )
+)
+BEGIN SELECT RAISE(ABORT, 'guard: tool_calls are never deleted'); END;
+
+CREATE TRIGGER compactions_delete BEFORE DELETE ON compactions
+WHEN EXISTS (
+    SELECT 1 FROM turns t WHERE t.id = OLD.turn_id AND (
+        t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
+    )
+)
+BEGIN SELECT RAISE(ABORT, 'guard: compactions are never deleted'); END;
+
+CREATE TRIGGER message_files_update BEFORE UPDATE ON message_files
+WHEN EXISTS (
+    SELECT 1 FROM turns t WHERE t.id = (SELECT m.turn_id FROM messages m WHERE m.id = OLD.message_id) AND (
+        t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
+    )
+)
+BEGIN SELECT RAISE(ABORT, 'guard: message_files do not change'); END;
+
+CREATE TRIGGER message_files_delete BEFORE DELETE ON message_files
+WHEN EXISTS (
+    SELECT 1 FROM turns t WHERE t.id = (SELECT m.turn_id FROM messages m WHERE m.id = OLD.message_id) AND (
+        t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
+    )
+)
+BEGIN SELECT RAISE(ABORT, 'guard: message_files do not change'); END;
+
+CREATE TRIGGER message_lints_update BEFORE UPDATE ON message_lints
+WHEN EXISTS (
+    SELECT 1 FROM turns t WHERE t.id = (SELECT m.turn_id FROM messages m WHERE m.id = OLD.message_id) AND (
+        t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
+    )
+)
+BEGIN SELECT RAISE(ABORT, 'guard: message_lints do not change'); END;
+
+CREATE TRIGGER message_lints_delete BEFORE DELETE ON message_lints
+WHEN EXISTS (
+    SELECT 1 FROM turns t WHERE t.id = (SELECT m.turn_id FROM messages m WHERE m.id = OLD.message_id) AND (
+        t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
+    )
+)
+BEGIN SELECT RAISE(ABORT, 'guard: message_lints do not change'); END;
+
+CREATE TRIGGER message_codeblocks_update BEFORE UPDATE ON message_codeblocks
+WHEN EXISTS (
+    SELECT 1 FROM turns t WHERE t.id = (SELECT m.turn_id FROM messages m WHERE m.id = OLD.message_id) AND (
+        t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
+    )
+)
+BEGIN SELECT RAISE(ABORT, 'guard: message_codeblocks do not change'); END;
+
+CREATE TRIGGER message_codeblocks_delete BEFORE DELETE ON message_codeblocks
+WHEN EXISTS (
+    SELECT 1 FROM turns t WHERE t.id = (SELECT m.turn_id FROM messages m WHERE m.id = OLD.message_id) AND (
+        t.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = t.id)
+    )
+)
+BEGIN SELECT RAISE(ABORT, 'guard: message_codeblocks do not change'); END;
+
+CREATE TRIGGER session_history_update BEFORE UPDATE ON session_history
+BEGIN SELECT RAISE(ABORT, 'guard: session_history only grows'); END;
+
+CREATE TRIGGER session_history_delete BEFORE DELETE ON session_history
+BEGIN SELECT RAISE(ABORT, 'guard: session_history only grows'); END;
+
+CREATE TRIGGER system_prompts_update BEFORE UPDATE ON system_prompts
+BEGIN SELECT RAISE(ABORT, 'guard: system_prompts only grows'); END;
+
+CREATE TRIGGER system_prompts_delete BEFORE DELETE ON system_prompts
+BEGIN SELECT RAISE(ABORT, 'guard: system_prompts only grows'); END;
+
+CREATE TRIGGER sessions_delete BEFORE DELETE ON sessions
+BEGIN SELECT RAISE(ABORT, 'guard: sessions are archived, never deleted'); END;
+
+-- An alias points at a session that stands for itself, so chains cannot form.
+CREATE TRIGGER names_insert BEFORE INSERT ON names
+WHEN NEW.name <> NEW.session_label
+AND NOT EXISTS (
+    SELECT 1 FROM names n WHERE n.name = NEW.session_label AND n.session_label = NEW.session_label
+)
+BEGIN SELECT RAISE(ABORT, 'guard: an alias must point at a canonical session'); END;
+
+CREATE TRIGGER names_update BEFORE UPDATE ON names
+WHEN (NEW.name <> NEW.session_label
+AND NOT EXISTS (
+    SELECT 1 FROM names n WHERE n.name = NEW.session_label AND n.session_label = NEW.session_label
+))
+OR (
+    OLD.name = OLD.session_label AND NEW.session_label <> OLD.session_label
+    AND EXISTS (SELECT 1 FROM names n WHERE n.session_label = OLD.name AND n.name <> OLD.name)
+)
+BEGIN SELECT RAISE(ABORT, 'guard: an alias must point at a canonical session'); END;

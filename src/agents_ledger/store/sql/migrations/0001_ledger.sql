@@ -1,0 +1,259 @@
+-- The first schema.
+
+CREATE TABLE schema_migrations (
+    number BIGINT PRIMARY KEY,
+    name TEXT NOT NULL,
+    applied_at BIGINT NOT NULL
+);
+
+CREATE TABLE turns (
+    id TEXT PRIMARY KEY,
+    parent_turn_id TEXT REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE,
+    turn_type TEXT NOT NULL DEFAULT 'normal' CHECK (turn_type IN ('normal', 'compaction')),
+    status TEXT NOT NULL DEFAULT 'pending'
+        CHECK (status IN ('pending', 'streaming', 'completed', 'failed')),
+    started_at BIGINT NOT NULL,
+    completed_at BIGINT,
+    model TEXT,
+    provider TEXT,
+    role TEXT NOT NULL DEFAULT 'unified' CHECK (role IN ('manager', 'worker', 'unified')),
+    toolset_name TEXT,
+    tools_available TEXT,
+    permissions_granted TEXT,
+    permissions_used TEXT,
+    input_tokens BIGINT,
+    output_tokens BIGINT,
+    cached_input_tokens BIGINT,
+    cache_write_tokens BIGINT,
+    reasoning_tokens BIGINT,
+    total_tokens BIGINT,
+    query_message_ids TEXT,
+    response_message_id TEXT,
+    has_children BIGINT NOT NULL DEFAULT 0,
+    tool_call_count BIGINT NOT NULL DEFAULT 0,
+    source_event_id TEXT,
+    workspace_path TEXT,
+    effective_config_json TEXT,
+    error TEXT,
+    projected BIGINT NOT NULL DEFAULT 0,
+    request_hash <bytes>
+);
+CREATE INDEX idx_turns_parent ON turns (parent_turn_id);
+CREATE INDEX idx_turns_started ON turns (started_at);
+CREATE INDEX idx_turns_compaction ON turns (started_at) WHERE turn_type = 'compaction';
+CREATE INDEX idx_turns_pending ON turns (started_at) WHERE status = 'pending';
+CREATE INDEX idx_turns_streaming ON turns (started_at) WHERE status = 'streaming';
+CREATE INDEX idx_turns_failed ON turns (started_at) WHERE status = 'failed';
+CREATE INDEX idx_turns_manager ON turns (started_at) WHERE role = 'manager';
+CREATE INDEX idx_turns_worker ON turns (started_at) WHERE role = 'worker';
+CREATE INDEX idx_turns_leaf ON turns (started_at) WHERE has_children = 0;
+CREATE INDEX idx_turns_source_event ON turns (source_event_id) WHERE source_event_id IS NOT NULL;
+
+CREATE TABLE segments (
+    id <serial_key>,
+    parent_id BIGINT REFERENCES segments (id) DEFERRABLE INITIALLY IMMEDIATE,
+    fork_depth BIGINT NOT NULL,
+    level BIGINT NOT NULL,
+    jump_id BIGINT,
+    jump_depth BIGINT,
+    frozen_depth BIGINT NOT NULL DEFAULT 0
+);
+CREATE INDEX idx_segments_parent ON segments (parent_id, fork_depth);
+
+CREATE TABLE places (
+    segment_id BIGINT NOT NULL REFERENCES segments (id) DEFERRABLE INITIALLY IMMEDIATE,
+    depth BIGINT NOT NULL,
+    turn_id TEXT NOT NULL UNIQUE REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE,
+    input_tokens BIGINT NOT NULL,
+    output_tokens BIGINT NOT NULL,
+    cached_input_tokens BIGINT NOT NULL,
+    cache_write_tokens BIGINT NOT NULL,
+    reasoning_tokens BIGINT NOT NULL,
+    total_tokens BIGINT NOT NULL,
+    compaction_count BIGINT NOT NULL,
+    compaction_turn_id TEXT,
+    model TEXT,
+    provider TEXT,
+    persona_id TEXT,
+    system_prompt_hash TEXT,
+    thread_key TEXT,
+    PRIMARY KEY (segment_id, depth)
+) <clustered>;
+CREATE UNIQUE INDEX idx_places_key ON places (thread_key) WHERE thread_key IS NOT NULL;
+CREATE INDEX idx_places_persona ON places (persona_id);
+
+CREATE TABLE system_prompts (
+    hash TEXT PRIMARY KEY,
+    content TEXT NOT NULL
+);
+
+CREATE TABLE sessions (
+    label TEXT PRIMARY KEY,
+    thread_id TEXT REFERENCES places (turn_id) DEFERRABLE INITIALLY IMMEDIATE,
+    persona_id TEXT NOT NULL DEFAULT 'main',
+    agent_id TEXT,
+    created_as TEXT NOT NULL DEFAULT 'user'
+        CHECK (created_as IN ('user', 'system', 'subagent', 'fork', 'import')),
+    is_subagent BIGINT NOT NULL DEFAULT 0,
+    parent_session_label TEXT REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE,
+    parent_turn_id TEXT REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE,
+    spawn_tool_call_id TEXT,
+    task_description TEXT,
+    task_status TEXT
+        CHECK (task_status IN ('pending', 'running', 'completed', 'failed', 'cancelled')),
+    routing_key TEXT,
+    origin TEXT,
+    origin_session_id TEXT,
+    created_at BIGINT NOT NULL,
+    updated_at BIGINT NOT NULL,
+    status TEXT NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'archived', 'deleted'))
+);
+CREATE INDEX idx_sessions_persona ON sessions (persona_id);
+CREATE INDEX idx_sessions_routing ON sessions (routing_key) WHERE routing_key IS NOT NULL;
+CREATE INDEX idx_sessions_updated ON sessions (updated_at);
+CREATE INDEX idx_sessions_head ON sessions (thread_id);
+CREATE INDEX idx_sessions_parent ON sessions (parent_session_label)
+    WHERE parent_session_label IS NOT NULL;
+CREATE INDEX idx_sessions_origin ON sessions (origin, origin_session_id) WHERE origin IS NOT NULL;
+
+CREATE TABLE names (
+    name TEXT PRIMARY KEY,
+    session_label TEXT NOT NULL REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE,
+    created_at BIGINT NOT NULL,
+    reason TEXT
+);
+CREATE INDEX idx_names_session ON names (session_label);
+
+CREATE TABLE annotations (
+    session_label TEXT PRIMARY KEY REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE,
+    title TEXT,
+    starred BIGINT NOT NULL DEFAULT 0,
+    note TEXT
+);
+
+CREATE TABLE session_history (
+    id <serial_key>,
+    session_label TEXT NOT NULL REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE,
+    thread_id TEXT REFERENCES places (turn_id) DEFERRABLE INITIALLY IMMEDIATE,
+    changed_at BIGINT NOT NULL,
+    reason TEXT NOT NULL
+);
+CREATE INDEX idx_session_history_label ON session_history (session_label, changed_at, id);
+CREATE INDEX idx_session_history_thread ON session_history (thread_id);
+
+CREATE TABLE messages (
+    id TEXT PRIMARY KEY,
+    turn_id TEXT NOT NULL REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE,
+    role TEXT NOT NULL CHECK (role IN ('user', 'assistant', 'system', 'tool')),
+    content TEXT,
+    source TEXT,
+    sequence BIGINT NOT NULL,
+    created_at BIGINT NOT NULL,
+    thinking TEXT,
+    context_json TEXT,
+    metadata_json TEXT,
+    tool_call_id TEXT,
+    has_details BIGINT NOT NULL DEFAULT 0
+);
+CREATE UNIQUE INDEX idx_messages_turn ON messages (turn_id, sequence);
+CREATE INDEX idx_messages_system ON messages (turn_id) WHERE role = 'system';
+CREATE INDEX idx_messages_tool ON messages (turn_id) WHERE role = 'tool';
+
+CREATE TABLE tool_calls (
+    id TEXT NOT NULL,
+    turn_id TEXT NOT NULL REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE,
+    message_id TEXT REFERENCES messages (id) DEFERRABLE INITIALLY IMMEDIATE,
+    tool_name TEXT NOT NULL,
+    tool_number BIGINT,
+    params_json TEXT NOT NULL,
+    result_json TEXT,
+    error TEXT,
+    status TEXT NOT NULL DEFAULT 'pending'
+        CHECK (status IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'rejected')),
+    source_status TEXT,
+    spawned_session_label TEXT REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE,
+    started_at BIGINT NOT NULL,
+    completed_at BIGINT,
+    sequence BIGINT NOT NULL,
+    PRIMARY KEY (turn_id, id)
+);
+CREATE INDEX idx_tool_calls_tool ON tool_calls (tool_name);
+CREATE INDEX idx_tool_calls_message ON tool_calls (message_id) WHERE message_id IS NOT NULL;
+CREATE INDEX idx_tool_calls_spawned ON tool_calls (spawned_session_label)
+    WHERE spawned_session_label IS NOT NULL;
+
+CREATE TABLE compactions (
+    turn_id TEXT PRIMARY KEY REFERENCES turns (id) DEFERRABLE INITIALLY DEFERRED,
+    summary TEXT NOT NULL,
+    summarized_through_turn_id TEXT NOT NULL REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE,
+    first_kept_turn_id TEXT REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE,
+    turns_summarized BIGINT,
+    compaction_type TEXT NOT NULL DEFAULT 'summary',
+    model TEXT NOT NULL,
+    provider TEXT,
+    tokens_before BIGINT,
+    tokens_after BIGINT,
+    summary_tokens BIGINT,
+    summarization_input_tokens BIGINT,
+    summarization_output_tokens BIGINT,
+    duration_ms BIGINT,
+    trigger TEXT,
+    metadata_json TEXT
+);
+
+CREATE TABLE message_files (
+    id <serial_key>,
+    message_id TEXT NOT NULL REFERENCES messages (id) DEFERRABLE INITIALLY IMMEDIATE,
+    kind TEXT NOT NULL CHECK (kind IN ('read', 'written', 'referenced', 'attached')),
+    file_path TEXT NOT NULL,
+    line_start BIGINT,
+    line_end BIGINT
+);
+CREATE UNIQUE INDEX idx_message_files_message
+    ON message_files (message_id, kind, file_path, COALESCE(line_start, -1));
+CREATE INDEX idx_message_files_path ON message_files (file_path);
+
+CREATE TABLE message_lints (
+    id <serial_key>,
+    message_id TEXT NOT NULL REFERENCES messages (id) DEFERRABLE INITIALLY IMMEDIATE,
+    file_path TEXT,
+    message TEXT,
+    lint_source TEXT,
+    start_line BIGINT,
+    start_col BIGINT,
+    end_line BIGINT,
+    end_col BIGINT,
+    severity TEXT CHECK (severity IN ('error', 'warning', 'info'))
+);
+CREATE INDEX idx_message_lints_message ON message_lints (message_id);
+
+CREATE TABLE message_codeblocks (
+    id <serial_key>,
+    message_id TEXT NOT NULL REFERENCES messages (id) DEFERRABLE INITIALLY IMMEDIATE,
+    idx BIGINT NOT NULL,
+    language TEXT,
+    content TEXT NOT NULL,
+    file_path TEXT,
+    line_start BIGINT,
+    line_end BIGINT
+);
+CREATE UNIQUE INDEX idx_message_codeblocks_message ON message_codeblocks (message_id, idx);
+
+CREATE TABLE writers (
+    id TEXT PRIMARY KEY,
+    seen_at BIGINT NOT NULL
+);
+
+CREATE TABLE live_turns (
+    turn_id TEXT PRIMARY KEY REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE,
+    writer_id TEXT NOT NULL REFERENCES writers (id) DEFERRABLE INITIALLY IMMEDIATE,
+    session_label TEXT NOT NULL REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE
+);
+CREATE INDEX idx_live_turns_writer ON live_turns (writer_id);
+
+CREATE TABLE partial_texts (
+    turn_id TEXT NOT NULL REFERENCES live_turns (turn_id) DEFERRABLE INITIALLY IMMEDIATE,
+    piece BIGINT NOT NULL,
+    content TEXT NOT NULL,
+    PRIMARY KEY (turn_id, piece)
+);

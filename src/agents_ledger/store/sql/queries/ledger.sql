@@ -1,0 +1,12 @@
+-- The ledger as a whole.
+
+-- migrations_applied --
+SELECT number FROM schema_migrations ORDER BY number;
+
+-- insert_migration --
+INSERT INTO schema_migrations (number, name, applied_at) VALUES (:number, :name, :applied_at);
+
+-- counts --
+SELECT
+    (SELECT count(*) FROM sessions), (SELECT count(*) FROM turns),
+    (SELECT count(*) FROM messages), (SELECT count(*) FROM tool_calls);

@@ -1,0 +1,89 @@
+-- Turns while they are being written, and those whose writer died.
+
+-- insert_writer --
+INSERT INTO writers (id, seen_at) VALUES (:id, <server_now>)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at;
+
+-- renew_writer --
+UPDATE writers SET seen_at = <server_now> WHERE id = :id;
+
+-- delete_writer --
+DELETE FROM writers WHERE id = :id
+AND NOT EXISTS (SELECT 1 FROM live_turns l WHERE l.writer_id = writers.id);
+
+-- other_writers --
+-- Writers that may have died, with how long ago each was last seen, in milliseconds.
+SELECT w.id, <server_now> - w.seen_at FROM writers w WHERE w.id <> :id;
+
+-- insert_live_turn --
+INSERT INTO live_turns (turn_id, writer_id, session_label)
+VALUES (:turn_id, :writer_id, :session_label);
+
+-- live_turn --
+-- A turn we may still write: no row: it is sealed, or another process writes it.
+SELECT session_label FROM live_turns WHERE turn_id = :turn_id AND writer_id = :writer_id
+<lock_live>;
+
+-- live_turns --
+SELECT turn_id FROM live_turns ORDER BY turn_id;
+
+-- writer_turns --
+SELECT turn_id FROM live_turns WHERE writer_id = :writer_id ORDER BY turn_id;
+
+-- delete_live_turn --
+DELETE FROM live_turns WHERE turn_id = :turn_id;
+
+-- insert_partial --
+INSERT INTO partial_texts (turn_id, piece, content)
+SELECT :turn_id, COALESCE(max(piece), -1) + 1, :content
+FROM partial_texts WHERE turn_id = :turn_id;
+
+-- partials --
+SELECT content FROM partial_texts WHERE turn_id = :turn_id ORDER BY piece;
+
+-- delete_partials --
+DELETE FROM partial_texts WHERE turn_id = :turn_id;
+
+-- mark_streaming --
+UPDATE turns SET status = 'streaming' WHERE id = :turn_id AND status = 'pending';
+
+-- last_sequence --
+SELECT max(sequence) FROM (
+    SELECT max(sequence) AS sequence FROM messages WHERE turn_id = :turn_id
+    UNION ALL
+    SELECT max(sequence) FROM tool_calls WHERE turn_id = :turn_id
+) AS both_kinds;
+
+-- finish_tool_call --
+-- No row returned: there is no such call, or it is finished already.
+UPDATE tool_calls SET
+    status = :status, result_json = :result_json, error = :error, completed_at = :completed_at
+WHERE turn_id = :turn_id AND id = :id AND status IN ('pending', 'running')
+RETURNING id;
+
+-- close_tool_calls --
+-- Completing or failing a turn leaves no call open.
+UPDATE tool_calls SET
+    status = 'cancelled', error = 'no result recorded', completed_at = :completed_at
+WHERE turn_id = :turn_id AND status IN ('pending', 'running');
+
+-- spawn_from_call --
+UPDATE tool_calls SET spawned_session_label = :label
+WHERE turn_id = :turn_id AND id = :id AND spawned_session_label IS NULL
+RETURNING id;
+
+-- live_parent --
+SELECT
+    t.parent_turn_id, p.persona_id, p.system_prompt_hash, p.thread_key, t.model, t.provider
+FROM turns t JOIN places p ON p.turn_id = t.id WHERE t.id = :turn_id;
+
+-- seal_turn --
+UPDATE turns SET
+    status = :status, completed_at = :completed_at, error = :error, model = :model,
+    provider = :provider, response_message_id = :response_message_id,
+    permissions_used = COALESCE(CAST(:permissions_used AS TEXT), permissions_used),
+    input_tokens = :input_tokens, output_tokens = :output_tokens,
+    cached_input_tokens = :cached_input_tokens, cache_write_tokens = :cache_write_tokens,
+    reasoning_tokens = :reasoning_tokens, total_tokens = :total_tokens,
+    tool_call_count = (SELECT count(*) FROM tool_calls c WHERE c.turn_id = turns.id)
+WHERE id = :id;

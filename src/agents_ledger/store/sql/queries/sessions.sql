@@ -1,0 +1,145 @@
+-- Sessions, their names, and the history of their heads.
+
+-- find_session --
+-- A session by any of its names; on a server its row stays ours until we commit.
+SELECT s.label, s.thread_id, s.persona_id, s.status
+FROM names n JOIN sessions s ON s.label = n.session_label
+WHERE n.name = :key
+<lock_sessions>;
+
+-- find_session_exactly --
+SELECT s.label, s.thread_id, s.persona_id, s.status FROM sessions s WHERE s.label = :key
+<lock_sessions>;
+
+-- session --
+SELECT <session_columns>
+FROM names n
+JOIN sessions s ON s.label = n.session_label
+LEFT JOIN annotations a ON a.session_label = s.label
+WHERE n.name = :key;
+
+-- session_exactly --
+SELECT <session_columns>
+FROM sessions s LEFT JOIN annotations a ON a.session_label = s.label
+WHERE s.label = :key;
+
+-- list_sessions --
+-- Latest first. Pages continue after (updated_at, label).
+SELECT <session_columns>
+FROM sessions s LEFT JOIN annotations a ON a.session_label = s.label
+WHERE (CAST(:status AS TEXT) IS NULL OR s.status = :status)
+AND (CAST(:persona_id AS TEXT) IS NULL OR s.persona_id = :persona_id)
+AND (CAST(:origin AS TEXT) IS NULL OR s.origin = :origin)
+AND (CAST(:parent AS TEXT) IS NULL OR s.parent_session_label = :parent)
+AND (s.updated_at < :before_at OR (s.updated_at = :before_at AND s.label > :after_label))
+ORDER BY s.updated_at DESC, s.label
+LIMIT :limit;
+
+-- insert_session --
+-- No row returned: there is one of that label.
+INSERT INTO sessions (
+    label, thread_id, persona_id, agent_id, created_as, is_subagent, parent_session_label,
+    parent_turn_id, spawn_tool_call_id, task_description, task_status, routing_key, origin,
+    origin_session_id, created_at, updated_at
+) VALUES (
+    :label, :thread_id, :persona_id, :agent_id, :created_as, :is_subagent, :parent_session_label,
+    :parent_turn_id, :spawn_tool_call_id, :task_description, :task_status, :routing_key, :origin,
+    :origin_session_id, :created_at, :created_at
+)
+ON CONFLICT DO NOTHING
+RETURNING label;
+
+-- insert_name --
+-- No row returned: the name is taken.
+INSERT INTO names (name, session_label, created_at, reason)
+VALUES (:name, :session_label, :created_at, :reason)
+ON CONFLICT DO NOTHING
+RETURNING name;
+
+-- move_head --
+-- The one statement that moves a head: only from where the caller saw it. The time it returns
+-- never runs backwards within a session, whatever the clock does.
+UPDATE sessions
+SET thread_id = :to_turn,
+    updated_at = CASE WHEN updated_at > :now THEN updated_at ELSE :now END
+WHERE label = :label AND COALESCE(thread_id, '') = COALESCE(CAST(:from_turn AS TEXT), '')
+RETURNING updated_at;
+
+-- log_move --
+INSERT INTO session_history (session_label, thread_id, changed_at, reason)
+VALUES (:label, :thread_id, :changed_at, :reason);
+
+-- head_at --
+SELECT thread_id FROM session_history
+WHERE session_label = :label AND changed_at <= :at
+ORDER BY changed_at DESC, id DESC LIMIT 1;
+
+-- session_moves --
+-- Latest first; pages continue below an id.
+SELECT id, session_label, thread_id, changed_at, reason FROM session_history
+WHERE session_label = :label AND id < :before_id
+ORDER BY changed_at DESC, id DESC LIMIT :limit;
+
+-- move_before --
+-- The head a session had before one of its moves.
+SELECT thread_id FROM session_history
+WHERE session_label = :label AND id < :move_id
+ORDER BY changed_at DESC, id DESC LIMIT 1;
+
+-- move_exists --
+SELECT 1 FROM session_history WHERE session_label = :label AND id = :move_id;
+
+-- sessions_including --
+-- Every session whose head ever stood on a turn or below it.
+<below>
+SELECT DISTINCT h.session_label
+FROM tail
+JOIN places p ON p.segment_id = tail.segment_id AND p.depth >= tail.from_depth
+JOIN session_history h ON h.thread_id = p.turn_id
+ORDER BY h.session_label;
+
+-- sessions_at --
+-- The sessions whose head is this turn now.
+SELECT label FROM sessions WHERE thread_id = :turn_id ORDER BY label;
+
+-- aliases --
+SELECT alias, session_label, created_at, reason FROM session_aliases
+WHERE CAST(:label AS TEXT) IS NULL OR session_label = :label
+ORDER BY alias;
+
+-- history_length --
+SELECT
+    (SELECT count(*) FROM session_history h WHERE h.session_label = s.label), s.updated_at
+FROM sessions s WHERE s.label = :label;
+
+-- repoint_names --
+-- Aliases first, the label itself after them: at no moment is there a chain.
+UPDATE names SET session_label = :to_label, reason = :reason
+WHERE session_label = :from_label AND name <> :from_label;
+
+-- repoint_label --
+UPDATE names SET session_label = :to_label, reason = :reason WHERE name = :from_label;
+
+-- set_session_status --
+UPDATE sessions SET status = :status WHERE label = :label;
+
+-- update_session --
+UPDATE sessions SET
+    persona_id = :persona_id, agent_id = :agent_id, routing_key = :routing_key,
+    task_description = :task_description, task_status = :task_status, origin = :origin,
+    origin_session_id = :origin_session_id
+WHERE label = :label;
+
+-- link_subagent --
+-- Only a session nobody else spawned.
+UPDATE sessions SET
+    is_subagent = 1, parent_session_label = :parent_session_label,
+    parent_turn_id = :parent_turn_id, spawn_tool_call_id = :spawn_tool_call_id
+WHERE label = :label AND parent_turn_id IS NULL
+RETURNING label;
+
+-- annotate --
+INSERT INTO annotations (session_label, title, starred, note)
+VALUES (:label, :title, :starred, :note)
+ON CONFLICT (session_label) DO UPDATE
+SET title = excluded.title, starred = excluded.starred, note = excluded.note;

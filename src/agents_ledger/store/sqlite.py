@@ -1,0 +1,501 @@
+"""The embedded engine: the standard library's sqlite3 on one file.
+
+Nothing but SQLite may ever open the ledger file, its -wal or -shm in this process: closing any other
+descriptor of it would drop SQLite's locks. Sizes are asked with stat.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.request import pathname2url
+
+from agents_ledger.model.errors import (
+    Damaged,
+    DiskFull,
+    LedgerError,
+    Locked,
+    NotALedger,
+    NotFound,
+    OutcomeUnknown,
+    ReadOnly,
+    Refused,
+    StoreUnavailable,
+)
+from agents_ledger.model.ids import new_id
+from agents_ledger.store import migrations, queries
+from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work, Writer
+from agents_ledger.store.group_commit import GroupCommit
+from agents_ledger.store.locks import FileLock, WriteQueue
+from agents_ledger.store.text import escape_values, unescape_rows
+
+T = TypeVar("T")
+Connect = Callable[..., Any]
+
+APPLICATION_ID = 0x4147_4C47  # "AGLG", in the file's header
+WAIT_SECONDS = 30.0
+UNSEEN_MS = 24 * 3600 * 1000  # a writer whose lock file is gone is dead after this
+WAL_BYTES = 16 * 1024 * 1024  # a checkpoint is due above this
+
+WORDS = {
+    "serial_key": "INTEGER PRIMARY KEY",
+    "bytes": "BLOB",
+    "clustered": "WITHOUT ROWID",
+    "lock_sessions": "",
+    "lock_live": "",
+    "server_now": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+}
+
+
+@cache
+def _statements() -> dict[str, str]:
+    return queries.load(WORDS)
+
+
+class _Transaction:
+    """Named statements on one connection."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self._execute = connection.execute
+        self._executemany = connection.executemany
+        self._statements = _statements()
+
+    def run(self, name: str, /, **values: object) -> list[Row]:
+        rows = self._execute(self._statements[name], escape_values(values)).fetchall()
+        return unescape_rows(rows) if rows else rows
+
+    def run_many(self, name: str, rows: Sequence[dict[str, object]], /) -> None:
+        self._executemany(self._statements[name], [escape_values(row) for row in rows])
+
+    def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
+        rows: list[Row] = self._execute(sql, values).fetchall()
+        return rows
+
+
+class _WriteSession:
+    """The writing connection, as group commit uses it."""
+
+    def __init__(self, connection: Any, queue: WriteQueue, database: SqliteDatabase) -> None:
+        self.transaction: Transaction = _Transaction(connection)
+        self._connection = connection
+        self._execute = connection.execute
+        self._queue = queue
+        self._database = database
+        self._checkpoint_above = WAL_BYTES
+
+    def begin(self) -> None:
+        self._queue.__enter__()
+        try:
+            # IMMEDIATE: a reader that later writes would otherwise fail half way.
+            self._execute("BEGIN IMMEDIATE")
+        except BaseException:
+            self._queue.__exit__()
+            raise
+
+    def restart(self) -> None:
+        self._execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        try:
+            self._execute("COMMIT")
+        except sqlite3.Error as error:
+            translated = _translate(error, self._database.address)
+            if isinstance(translated, (DiskFull, Refused, Locked)):
+                raise
+            raise OutcomeUnknown(f"the commit failed: {error}") from error
+
+    def roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._execute("ROLLBACK")
+
+    def end(self) -> None:
+        try:
+            self.roll_back()
+            self._checkpoint_if_due()
+        finally:
+            self._queue.__exit__()
+
+    def is_open(self) -> bool:
+        return bool(self._connection.in_transaction)
+
+    def changes(self) -> int:
+        return int(self._connection.total_changes)
+
+    def savepoint(self) -> None:
+        self._execute("SAVEPOINT member")
+
+    def release(self) -> None:
+        self._execute("RELEASE member")
+
+    def roll_back_to(self) -> None:
+        self._execute("ROLLBACK TO member")
+
+    def error(self, error: Exception) -> Exception:
+        return _translate(error, self._database.address)
+
+    def _checkpoint_if_due(self) -> None:
+        """Move the log into the file when it has grown, while nobody can write.
+
+        Older SQLite can lose the log's order when a checkpoint races a write, so an empty
+        transaction keeps out even programs that do not know our queue.
+        """
+        size = self._database.wal_bytes()
+        if size <= self._checkpoint_above:
+            return
+        self._execute("BEGIN IMMEDIATE")
+        try:
+            _, log, moved = self._database.checkpoint()
+        finally:
+            self._execute("ROLLBACK")
+        # A reader may hold back part of it: do not try again at every commit.
+        self._checkpoint_above = WAL_BYTES if moved == log else size + WAL_BYTES
+
+
+class _SqliteWriter:
+    """A writer lives while it holds the lock on a file of its own, whatever becomes of its pid."""
+
+    def __init__(self, ledger: Path) -> None:
+        self._ledger = ledger
+        self.id = new_id()
+        self._lock = self._lock_of(self.id)
+        if not self._lock.try_acquire():
+            raise StoreUnavailable(f"cannot lock {self._lock.path}")
+
+    def _lock_of(self, writer_id: str) -> FileLock:
+        return FileLock(self._ledger.with_name(f"{self._ledger.name}.writer-{writer_id}"))
+
+    def is_dead(self, writer_id: str, unseen_ms: int) -> bool:
+        lock = self._lock_of(writer_id)
+        if not lock.path.exists():  # somebody cleaned up; the writer may live on
+            return unseen_ms > UNSEEN_MS
+        try:
+            return lock.try_acquire()
+        finally:
+            lock.close()
+
+    def forget(self, writer_id: str) -> None:
+        self._lock_of(writer_id).path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Without the file nobody could tell that turns left live are dead: recovery removes it."""
+        self._lock.close()
+
+
+class SqliteDatabase:
+    """One ledger file."""
+
+    engine: Engine = "sqlite"
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        create: bool = True,
+        read_only: bool = False,
+        connect: Connect = sqlite3.connect,
+        wait_seconds: float = WAIT_SECONDS,
+    ) -> None:
+        self.address = address
+        self.path = Path(os.path.realpath(address.removeprefix("sqlite:///")))
+        self._connect = connect
+        self._read_only = read_only
+        self._wait_seconds = wait_seconds
+        self._pid = os.getpid()
+        self._queue = WriteQueue(self.path, wait_seconds)
+        self._readers: list[_Transaction] = []
+        self._checkpointer: Any = None
+        self._writer: _SqliteWriter | None = None
+        self._writer_guard = threading.Lock()
+        self._thread: _LeaderThread | None = None
+        self._closed = False
+        self._immutable = False
+        self._open_file(create=create)
+
+    def _open_file(self, *, create: bool) -> None:
+        if not self.path.exists():
+            if self._read_only or not create:
+                raise NotFound(
+                    f"there is no ledger at {self.path}",
+                    "Make one with `agents-ledger up`, or give its address with --ledger.",
+                )
+            if not self.path.parent.is_dir():
+                raise NotFound(
+                    f"there is no folder {self.path.parent} to keep a ledger in",
+                    "Make the folder first, or give another address.",
+                )
+        try:
+            if self._read_only:
+                self._schema()
+                return
+            if not self.path.exists() or self._schema() < migrations.newest():
+                self._make()
+            connection = self._new_connection()
+        except sqlite3.Error as error:
+            raise _translate(error, self.address) from error
+        self._connection = connection
+        self._group = GroupCommit(_WriteSession(connection, self._queue, self))
+
+    def _make(self) -> None:
+        """Create the file, or bring it to the newest schema, while everyone else waits."""
+        with self._queue:
+            if not self.path.exists():
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            connection = self._new_connection()
+            try:
+                self._refuse_foreign(connection)
+                connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+                connection.execute("PRAGMA foreign_keys=OFF")
+                migrations.migrate(_Transaction(connection), self.engine, WORDS, self.address)
+                broken = connection.execute("PRAGMA foreign_key_check").fetchall()
+                if broken:
+                    raise Damaged(f"{self.address} has dangling references: {broken[:3]}")
+            finally:
+                connection.close()
+
+    def _schema(self) -> int:
+        """The schema's number, read without our turn to write."""
+        with self._reader() as transaction:
+            self._refuse_foreign(transaction.connection)
+            return migrations.version(transaction, self.engine, self.address)
+
+    def _refuse_foreign(self, connection: Any) -> None:
+        marked = connection.execute("PRAGMA application_id").fetchone()[0]
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if tables and marked != APPLICATION_ID:
+            raise NotALedger(f"{self.path} is a database of something else")
+
+    def _new_connection(self, *, read_only: bool = False) -> Any:
+        options = ""
+        if read_only:
+            options = "?immutable=1" if self._immutable else "?mode=ro"
+        elif not self._read_only:
+            options = "?mode=rw"
+        connection = self._connect(
+            f"file:{pathname2url(str(self.path))}{options}",
+            uri=True,
+            isolation_level=None,
+            timeout=self._wait_seconds,
+            check_same_thread=False,
+            cached_statements=512,
+        )
+        execute = connection.execute
+        if not read_only:
+            execute("PRAGMA journal_mode=WAL")
+            execute("PRAGMA synchronous=FULL")
+            execute("PRAGMA fullfsync=ON")
+            execute("PRAGMA wal_autocheckpoint=0")
+            execute(f"PRAGMA journal_size_limit={WAL_BYTES}")
+            execute("PRAGMA foreign_keys=ON")
+            execute("PRAGMA recursive_triggers=ON")  # else REPLACE slips past the guards
+        else:
+            execute("PRAGMA query_only=ON")
+        return connection
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise Refused("this ledger is closed", "Open it again.")
+        if os.getpid() != self._pid:
+            raise Refused(
+                "this ledger was opened before the process forked", "Open it again in the child."
+            )
+
+    def _check_writable(self) -> None:
+        self._check_usable()
+        if self._read_only:
+            raise ReadOnly(f"{self.path} was opened for reading only")
+
+    def write(self, work: Work[T]) -> T:
+        self._check_writable()
+        result: T = self._group.run(work)
+        return result
+
+    def submit(self, work: Work[T], answer: Answer[T]) -> Callable[[], bool]:
+        self._check_writable()
+        if self._thread is None:
+            self._thread = _LeaderThread(self._group)
+        member = self._group.submit(work, answer, self._thread.start_leading)
+        return lambda: self._group.withdraw(member)
+
+    def restore(self, work: Work[T]) -> T:
+        self._check_writable()
+
+        def unguarded(tx: Transaction) -> T:
+            tx.execute("PRAGMA defer_foreign_keys=ON")
+            migrations.drop_made(tx, self.engine)
+            result = work(tx)
+            migrations.make(tx, self.engine)
+            return result
+
+        return self.write(unguarded)
+
+    def writer(self) -> Writer:
+        with self._writer_guard:
+            if self._writer is None:
+                self._writer = _SqliteWriter(self.path)
+            return self._writer
+
+    def known_writer(self) -> Writer | None:
+        return self._writer
+
+    # -- reading ------------------------------------------------------------------------------
+
+    @contextmanager
+    def _reader(self) -> Iterator[_Transaction]:
+        """A reading connection of our own for a while."""
+        try:
+            transaction = self._readers.pop()
+        except IndexError:
+            transaction = _Transaction(self._new_reader())
+        try:
+            yield transaction
+        finally:
+            self._readers.append(transaction)
+
+    def _new_reader(self) -> Any:
+        connection = self._new_connection(read_only=True)
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError as error:
+            # On a read-only folder SQLite cannot make its -shm file. Without an unmerged log the
+            # file alone is the whole truth.
+            if not self._read_only or self.wal_bytes() > 0 or _name(error) == "SQLITE_BUSY":
+                raise
+            self._immutable = True
+            connection = self._new_connection(read_only=True)
+        return connection
+
+    def read(self, work: Work[T]) -> T:
+        self._check_usable()
+        try:
+            with self._reader() as transaction:
+                transaction.connection.execute("BEGIN")
+                try:
+                    return work(transaction)
+                finally:
+                    transaction.connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise _translate(error, self.address) from error
+
+    def query(self, sql: str) -> tuple[list[str], list[Row]]:
+        self._check_usable()
+        try:
+            with self._reader() as transaction:
+                cursor = transaction.connection.execute(sql)
+                columns = [column[0] for column in cursor.description or ()]
+                return columns, unescape_rows(cursor.fetchall())
+        except (sqlite3.Error, sqlite3.Warning) as error:
+            raise Refused(f"the query failed: {error}", "One statement that only reads.") from error
+
+    # -- the file -----------------------------------------------------------------------------
+
+    def wal_bytes(self) -> int:
+        """How long the write-ahead log is."""
+        try:
+            return os.stat(f"{self.path}-wal").st_size
+        except FileNotFoundError:
+            return 0
+
+    def checkpoint(self) -> tuple[int, int, int]:
+        """Move what can be moved; the caller keeps writers out."""
+        if self._checkpointer is None:
+            self._checkpointer = self._new_connection()
+        row: tuple[int, int, int] = self._checkpointer.execute(
+            "PRAGMA wal_checkpoint(PASSIVE)"
+        ).fetchone()
+        return row
+
+    def save_to(self, target: Path) -> None:
+        """A whole copy of the ledger as it is now, in a new file."""
+        connection = self._new_connection(read_only=True)
+        try:
+            connection.execute("PRAGMA query_only=OFF")
+            connection.execute("VACUUM INTO ?", (str(target),))
+        except sqlite3.Error as error:
+            raise _translate(error, str(target)) from error
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._closed = True
+        if self._thread is not None:
+            self._thread.stop()
+        while self._readers:
+            self._readers.pop().connection.close()
+        if self._checkpointer is not None:
+            self._checkpointer.close()
+        if not self._read_only:
+            self._connection.close()  # last: it moves the log into the file
+        if self._writer is not None:
+            self._writer.close()
+        self._queue.close()
+
+
+class _LeaderThread:
+    """Leads for callers that must not block: asyncio's loop."""
+
+    def __init__(self, group: GroupCommit) -> None:
+        self._group = group
+        self._wanted = threading.Semaphore(0)
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="agents-ledger", daemon=True)
+        self._thread.start()
+
+    def start_leading(self) -> None:
+        self._wanted.release()
+
+    def _run(self) -> None:
+        while True:
+            self._wanted.acquire()
+            if self._stopped:
+                return
+            self._group.lead()
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._wanted.release()
+        self._thread.join()
+
+
+def _name(error: BaseException) -> str:
+    return getattr(error, "sqlite_errorname", "") or ""
+
+
+def _translate(error: Exception, address: str) -> Exception:
+    """A driver's error in our words; ours stay as they are."""
+    if isinstance(error, LedgerError):
+        return error
+    if isinstance(error, OverflowError):
+        return Refused(f"a number is too large to store: {error}")
+    if not isinstance(error, sqlite3.Error):
+        return error
+    name, text = _name(error), str(error)
+    if text.startswith("guard: "):
+        return Refused(text.removeprefix("guard: "))
+    if name.startswith("SQLITE_CONSTRAINT"):
+        return Refused(f"the ledger's rules forbid this: {text}")
+    families: list[tuple[tuple[str, ...], type[StoreUnavailable], str]] = [
+        (("SQLITE_BUSY", "SQLITE_LOCKED"), Locked, f"{address} is locked by another program"),
+        (("SQLITE_READONLY",), ReadOnly, f"{address} cannot be written: {text}"),
+        (("SQLITE_FULL",), DiskFull, f"there is no room left for {address}"),
+        (("SQLITE_NOTADB",), NotALedger, f"{address} is not a database"),
+        (("SQLITE_CORRUPT",), Damaged, f"{address} is damaged: {text}"),
+        (("SQLITE_CANTOPEN", "SQLITE_PERM"), ReadOnly, f"{address} cannot be opened: {text}"),
+    ]
+    for names, kind, message in families:
+        if name.startswith(names):
+            return kind(message)
+    if name.startswith("SQLITE_TOOBIG") or "too big" in text:
+        return Refused(f"a value is too large to store: {text}")
+    return StoreUnavailable(f"{address}: {text}")
+
