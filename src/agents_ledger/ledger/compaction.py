@@ -12,7 +12,9 @@ def check(tx: Transaction, compaction: Compaction, parent_id: str | None) -> Non
     """Refuse a compaction whose turns are not those of the thread, or not in order."""
     if parent_id is None:
         raise Refused("an empty session has nothing to compact")
-    through = _depth(tx, compaction.summarized_through_turn_id, parent_id, "summarized_through_turn_id")
+    through = _depth(
+        tx, compaction.summarized_through_turn_id, parent_id, "summarized_through_turn_id"
+    )
     if compaction.first_kept_turn_id is None:
         return
     kept = _depth(tx, compaction.first_kept_turn_id, parent_id, "first_kept_turn_id")

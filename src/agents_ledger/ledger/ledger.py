@@ -285,9 +285,7 @@ class Ledger:
         """The aliases of a session, or all."""
         return self._read(lambda tx: names.of(tx, key))
 
-    def merge(
-        self, first: str, second: str, *, reason: AliasReason = "identity_merge"
-    ) -> Session:
+    def merge(self, first: str, second: str, *, reason: AliasReason = "identity_merge") -> Session:
         """Let two sessions go on as the one with the longer history; nothing of the other is lost."""
         return self._write(lambda tx: names.merge(tx, first, second, reason=reason))
 

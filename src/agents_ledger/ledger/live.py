@@ -267,9 +267,7 @@ def seal(tx: Transaction, live: Live, sealing: Sealing) -> HeadMoved | None:
     return None
 
 
-def _closing_message(
-    tx: Transaction, turn_id: str, sealing: Sealing, now: int
-) -> Message | None:
+def _closing_message(tx: Transaction, turn_id: str, sealing: Sealing, now: int) -> Message | None:
     """The response; without one, what was streamed: whole if the turn completed, else partial."""
     response = sealing.response
     if response is None or response.content is None:
@@ -321,12 +319,13 @@ def recover(db: Database) -> tuple[str, ...]:
     ]
     failed: list[str] = []
     for writer_id in dead:
-        failed += db.write(partial(_fail_all, writer_id=writer_id))
+        failed += db.write(partial(fail_all, writer_id=writer_id))
         me.forget(writer_id)
     return tuple(failed)
 
 
-def _fail_all(tx: Transaction, writer_id: str) -> list[str]:
+def fail_all(tx: Transaction, writer_id: str) -> list[str]:
+    """Fail the turns of a writer that will write no more."""
     failed = [row[0] for row in tx.run("writer_turns", writer_id=writer_id)]
     for turn_id in failed:
         seal(tx, Live(turn_id, writer_id), Sealing("failed", WRITER_DIED))

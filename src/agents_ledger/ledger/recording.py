@@ -16,6 +16,7 @@ from agents_ledger.model.errors import Conflict, HeadMoved, Refused
 from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import (
+    OPEN_CALL,
     Answer,
     CallStatus,
     Message,
@@ -78,7 +79,9 @@ def new_turn(session: str, query: Query, answer: Answer = None, /, **fields: Any
 def _messages(query: Query) -> tuple[Message, ...]:
     if isinstance(query, (str, Message)):
         query = (query,)
-    return tuple(Message("user", part, "human") if isinstance(part, str) else part for part in query)
+    return tuple(
+        Message("user", part, "human") if isinstance(part, str) else part for part in query
+    )
 
 
 def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> Prepared:
@@ -90,10 +93,8 @@ def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> Prepare
     query = _fill(new.query, own_id, started_at)
     steps = _fill(new.steps, own_id, now, first=len(query))
     response = _fill((new.response,) if new.response else (), own_id, now, len(query) + len(steps))
-    messages = tuple(
-        step for step in (*query, *steps, *response) if isinstance(step, Message)
-    )
-    calls = tuple(step for step in steps if isinstance(step, ToolCall))
+    messages = tuple(step for step in (*query, *steps, *response) if isinstance(step, Message))
+    calls = tuple(_closed(step, now) for step in steps if isinstance(step, ToolCall))
     usage = new.usage
     row: dict[str, object] = {
         "id": own_id,
@@ -129,6 +130,15 @@ def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> Prepare
     return Prepared(new, own_id, turn_id is not None, row, messages, calls, prompt_hash)
 
 
+def _closed(call: ToolCall, at: int) -> ToolCall:
+    """A call of a sealed turn: one without an outcome is given up."""
+    if call.status not in OPEN_CALL:
+        return call
+    return msgspec.structs.replace(
+        call, status="cancelled", error=call.error or "no result recorded", completed_at=at
+    )
+
+
 def _check(new: NewTurn) -> None:
     """Refuse what no ledger can hold, in words; the database would only say which rule broke."""
     if new.role not in _TURN_ROLES:
@@ -137,7 +147,9 @@ def _check(new: NewTurn) -> None:
         raise Refused(f"a recorded turn is completed or failed, not {new.status!r}")
     for step in (*new.query, *new.steps, *((new.response,) if new.response else ())):
         check_step(step)
-    open_calls = [s for s in new.steps if isinstance(s, ToolCall) and s.status in ("pending", "running")]
+    if (new.status == "failed") != (new.error is not None):
+        raise Refused("a failed turn says why in `error`, a completed one has none")
+    open_calls = [s for s in new.steps if isinstance(s, ToolCall) and s.status in OPEN_CALL]
     if open_calls and new.status == "completed":
         raise Refused(
             f"tool call {open_calls[0].id or open_calls[0].tool_name!r} of a completed turn is"
@@ -153,7 +165,9 @@ def check_step(step: Message | ToolCall) -> None:
             raise Refused(f"a message's role is one of {_words(_ROLES)}, not {step.role!r}")
     elif isinstance(step, ToolCall):
         if step.status not in _CALL_STATUSES:
-            raise Refused(f"a call's status is one of {_words(_CALL_STATUSES)}, not {step.status!r}")
+            raise Refused(
+                f"a call's status is one of {_words(_CALL_STATUSES)}, not {step.status!r}"
+            )
         if not step.tool_name:
             raise Refused("a tool call needs the name of its tool")
     else:
@@ -201,10 +215,12 @@ def fill_message(message: Message, turn_id: str, sequence: int, at: int) -> Mess
     )
 
 
-def fill_call(call: ToolCall, turn_id: str, sequence: int, at: int, speaker: str | None) -> ToolCall:
+def fill_call(
+    call: ToolCall, turn_id: str, sequence: int, at: int, speaker: str | None
+) -> ToolCall:
     """A tool call as it is stored. `speaker`: the assistant message it came with, if any."""
     ended = call.completed_at
-    if ended is None and call.status not in ("pending", "running"):
+    if ended is None and call.status not in OPEN_CALL:
         ended = at
     return ToolCall(
         call.tool_name,
@@ -275,7 +291,7 @@ def _again(tx: Transaction, prepared: Prepared, known: bytes) -> Turn:
 def expected_parent(session: Pointer, new: NewTurn) -> str | None:
     """The turn to hang on: the head, which must be the one the caller expects, if it said one."""
     if new.parent is not UNSET and new.parent != session.thread_id:
-        raise HeadMoved(session.label, expected=new.parent, found=session.thread_id)  # type: ignore[arg-type]
+        raise HeadMoved(session.label, expected=new.parent, found=session.thread_id)
     return session.thread_id
 
 

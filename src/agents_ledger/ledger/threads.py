@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.errors import Ambiguous, NotFound, Refused
 from agents_ledger.model.sessions import Thread
@@ -212,13 +214,12 @@ def _with_details(tx: Transaction, turn_id: str, messages: Sequence[Message]) ->
     files = _by_message(tx.run("turn_files", turn_id=turn_id), MessageFile)
     lints = _by_message(tx.run("turn_lints", turn_id=turn_id), MessageLint)
     blocks = _by_message(tx.run("turn_codeblocks", turn_id=turn_id), MessageCodeblock)
-    plain = Message.__struct_fields__[:-3]
     return [
-        Message(
-            *(getattr(message, name) for name in plain),
-            files.get(message.id, ()),
-            lints.get(message.id, ()),
-            blocks.get(message.id, ()),
+        structs.replace(
+            message,
+            files=files.get(message.id, ()),
+            lints=lints.get(message.id, ()),
+            codeblocks=blocks.get(message.id, ()),
         )
         for message in messages
     ]

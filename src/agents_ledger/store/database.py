@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -22,16 +23,25 @@ class Transaction(Protocol):
     def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
         """Run a statement that has no name: migrations, copies, what a user typed."""
 
+    def execute_many(self, sql: str, rows: Sequence[Row], /) -> None:
+        """The same, once per row."""
+
+    def columns(self, table: str, /) -> list[str]:
+        """The names of a table's columns, in order."""
+
+    def stream(self, sql: str, /) -> Iterator[list[Row]]:
+        """The rows of a statement as they are stored, a batch at a time."""
+
 
 Work = Callable[[Transaction], T]
 """What to do within a transaction. It may be run again after a roll-back, so it must not have
 effects of its own."""
 
 
-class Answer(Protocol[T]):
+class Answer(Protocol):
     """The place where a submitted work's outcome arrives."""
 
-    def set(self, result: T | None, error: BaseException | None) -> None:
+    def set(self, result: Any, error: BaseException | None) -> None:
         """Called once, from the thread that committed."""
 
 
@@ -56,7 +66,7 @@ class Database(Protocol):
     def write(self, work: Work[T]) -> T:
         """Do `work` durably: once this returns, it is stored."""
 
-    def submit(self, work: Work[T], answer: Answer[T]) -> Callable[[], bool]:
+    def submit(self, work: Work[T], answer: Answer) -> Callable[[], bool]:
         """Like write, without waiting. The function returned withdraws it, if it is not taken yet."""
 
     def read(self, work: Work[T]) -> T:
@@ -73,6 +83,12 @@ class Database(Protocol):
 
     def restore(self, work: Work[T]) -> T:
         """Do `work` with foreign keys checked at its end and no guards: for filling a new ledger."""
+
+    def save_to(self, file: Path) -> bool:
+        """Fill an empty file with the whole ledger as it is now. False: this engine has no files."""
+
+    def check_file(self) -> None:
+        """Read every page of the database; Damaged if one is bad."""
 
     def close(self) -> None: ...
 

@@ -55,7 +55,7 @@ class Member:
 
     __slots__ = ("answer", "error", "leads", "result", "wake", "work")
 
-    def __init__(self, work: Work[Any], answer: Answer[Any] | None = None) -> None:
+    def __init__(self, work: Work[Any], answer: Answer | None = None) -> None:
         self.work = work
         self.answer = answer  # None: a thread waits
         self.wake: threading.Lock | None = None  # locked until answered or made leader
@@ -104,7 +104,7 @@ class GroupCommit:
         if me.leads:
             self.lead()
 
-    def submit(self, work: Work[Any], answer: Answer[Any], start: Callable[[], object]) -> Member:
+    def submit(self, work: Work[Any], answer: Answer, start: Callable[[], object]) -> Member:
         """Queue `work` and return; `start` is called when nobody leads and must call lead()."""
         me = Member(work, answer)
         with self._state:

@@ -45,13 +45,21 @@ class FileLock:
     def _open(self) -> int:
         if self._fd is None:
             try:
-                self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+                self._fd = os.open(
+                    self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600
+                )
             except PermissionError as error:
-                raise ReadOnly(f"cannot create the lock file {self.path}: {error.strerror}") from error
+                raise ReadOnly(
+                    f"cannot create the lock file {self.path}: {error.strerror}"
+                ) from error
             except OSError as error:
                 if error.errno == 30:  # EROFS
-                    raise ReadOnly(f"cannot create the lock file {self.path}: {error.strerror}") from error
-                raise StoreUnavailable(f"cannot create the lock file {self.path}: {error}") from error
+                    raise ReadOnly(
+                        f"cannot create the lock file {self.path}: {error.strerror}"
+                    ) from error
+                raise StoreUnavailable(
+                    f"cannot create the lock file {self.path}: {error}"
+                ) from error
         return self._fd
 
     def try_acquire(self) -> bool:

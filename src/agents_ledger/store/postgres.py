@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -41,6 +42,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 POOL_MAX = 10
 WAIT_SECONDS = 30.0
+STREAM_ROWS = 1000
 LEASE_MS = 60_000  # a writer unseen for longer, whose lock is free, is dead
 
 WORDS = {
@@ -49,6 +51,7 @@ WORDS = {
     "clustered": "",
     "lock_sessions": "FOR UPDATE OF s",
     "lock_live": "FOR UPDATE",
+    "position": "strpos",
     "server_now": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
 }
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
@@ -82,6 +85,23 @@ class _Transaction:
     def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
         cursor = self.cursor.execute(sql.replace("?", "%s") if values else sql, values or None)
         return cursor.fetchall() if cursor.description else []
+
+    def execute_many(self, sql: str, rows: Sequence[Row], /) -> None:
+        self.cursor.executemany(sql.replace("?", "%s"), rows)
+
+    def columns(self, table: str, /) -> list[str]:
+        rows = self.execute(
+            "SELECT column_name FROM information_schema.columns"
+            " WHERE table_schema = current_schema() AND table_name = ? ORDER BY ordinal_position",
+            (table,),
+        )
+        return [name for (name,) in rows]
+
+    def stream(self, sql: str, /) -> Iterator[list[Row]]:
+        with self.cursor.connection.cursor("agents_ledger_stream") as cursor:
+            cursor.execute(sql)
+            while rows := cursor.fetchmany(STREAM_ROWS):
+                yield rows
 
 
 class _PostgresWriter:
@@ -268,7 +288,7 @@ class PostgresDatabase:
             raise OutcomeUnknown(f"the commit failed: {error}") from error
         return result
 
-    def submit(self, work: Work[T], answer: Answer[T]) -> Callable[[], bool]:
+    def submit(self, work: Work[T], answer: Answer) -> Callable[[], bool]:
         with self._guard:
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self._pool_max, "agents-ledger")
@@ -289,6 +309,7 @@ class PostgresDatabase:
             migrations.drop_made(tx, self.engine)
             result = work(tx)
             tx.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            _continue_numbers(tx)
             migrations.make(tx, self.engine)
             return result
 
@@ -321,6 +342,12 @@ class PostgresDatabase:
             return self.read(run)
         except (Refused, ReadOnly) as error:
             raise Refused(f"the query failed: {error}", "One statement that only reads.") from error
+
+    def save_to(self, file: Path) -> bool:
+        return False
+
+    def check_file(self) -> None:
+        """The server checks its own pages."""
 
     def close(self) -> None:
         if self._closed or os.getpid() != self._pid:
@@ -362,6 +389,18 @@ class PostgresDatabase:
         if isinstance(error, psycopg.ProgrammingError):
             return Refused(text)
         return StoreUnavailable(f"{where}: {text}")
+
+
+def _continue_numbers(tx: Transaction) -> None:
+    """Let every numbered table count on from the rows it was filled with."""
+    for (table,) in tx.execute(
+        "SELECT table_name FROM information_schema.columns"
+        " WHERE table_schema = current_schema() AND is_identity = 'YES'"
+    ):
+        tx.execute(
+            f"SELECT setval(pg_get_serial_sequence('{table}', 'id'),"
+            f" COALESCE((SELECT max(id) FROM {table}), 0) + 1, false)"
+        )
 
 
 def _split_address(address: str) -> tuple[str, str]:

@@ -48,6 +48,11 @@ def load(words: Mapping[str, str]) -> dict[str, str]:
     return {name: fill(body, known).rstrip() for name, body in statements.items()}
 
 
+def names() -> tuple[str, ...]:
+    """The names of all statements."""
+    return tuple(_statements()[1])
+
+
 def split(script: str) -> Iterator[str]:
     """The statements of a script, one by one; a trigger or function body counts as one."""
     statement: list[str] = []

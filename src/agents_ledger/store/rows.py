@@ -14,7 +14,10 @@ from agents_ledger.model.turns import (
 )
 from agents_ledger.store.database import Row
 
-_HAS_CHILDREN, _PROJECTED = 21, 27
+_HAS_CHILDREN = Turn.__struct_fields__.index("has_children")
+_PROJECTED = Turn.__struct_fields__.index("projected")
+_IS_SUBAGENT = Session.__struct_fields__.index("is_subagent")
+_STARRED = Session.__struct_fields__.index("starred")
 
 
 def to_turn(
@@ -24,23 +27,18 @@ def to_turn(
     compaction: Compaction | None = None,
 ) -> Turn:
     """A row of <turn_columns> and the depth."""
-    return Turn(
-        *row[:_HAS_CHILDREN],
-        bool(row[_HAS_CHILDREN]),
-        *row[_HAS_CHILDREN + 1 : _PROJECTED],
-        bool(row[_PROJECTED]),
-        *row[_PROJECTED + 1 :],
-        messages,
-        tool_calls,
-        compaction,
-    )
+    values = [*row, messages, tool_calls, compaction]
+    values[_HAS_CHILDREN] = bool(values[_HAS_CHILDREN])
+    values[_PROJECTED] = bool(values[_PROJECTED])
+    return Turn(*values)
 
 
 def to_session(row: Row) -> Session:
     """A row of <session_columns>."""
-    *rest, title, starred, note = row
-    rest[5] = bool(rest[5])
-    return Session(*rest, title, bool(starred), note)
+    values = list(row)
+    values[_IS_SUBAGENT] = bool(values[_IS_SUBAGENT])
+    values[_STARRED] = bool(values[_STARRED])
+    return Session(*values)
 
 
 def to_move(row: Row) -> Move:

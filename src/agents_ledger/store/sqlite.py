@@ -40,6 +40,7 @@ Connect = Callable[..., Any]
 
 APPLICATION_ID = 0x4147_4C47  # "AGLG", in the file's header
 WAIT_SECONDS = 30.0
+STREAM_ROWS = 1000
 UNSEEN_MS = 24 * 3600 * 1000  # a writer whose lock file is gone is dead after this
 WAL_BYTES = 16 * 1024 * 1024  # a checkpoint is due above this
 
@@ -49,6 +50,7 @@ WORDS = {
     "clustered": "WITHOUT ROWID",
     "lock_sessions": "",
     "lock_live": "",
+    "position": "instr",
     "server_now": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
 }
 
@@ -77,6 +79,18 @@ class _Transaction:
     def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
         rows: list[Row] = self._execute(sql, values).fetchall()
         return rows
+
+    def execute_many(self, sql: str, rows: Sequence[Row], /) -> None:
+        self._executemany(sql, rows)
+
+    def columns(self, table: str, /) -> list[str]:
+        rows = self.execute("SELECT name FROM pragma_table_info(?)", (table,))
+        return [name for (name,) in rows]
+
+    def stream(self, sql: str, /) -> Iterator[list[Row]]:
+        cursor = self._execute(sql)
+        while rows := cursor.fetchmany(STREAM_ROWS):
+            yield rows
 
 
 class _WriteSession:
@@ -318,7 +332,7 @@ class SqliteDatabase:
         result: T = self._group.run(work)
         return result
 
-    def submit(self, work: Work[T], answer: Answer[T]) -> Callable[[], bool]:
+    def submit(self, work: Work[T], answer: Answer) -> Callable[[], bool]:
         self._check_writable()
         if self._thread is None:
             self._thread = _LeaderThread(self._group)
@@ -413,16 +427,21 @@ class SqliteDatabase:
         ).fetchone()
         return row
 
-    def save_to(self, target: Path) -> None:
-        """A whole copy of the ledger as it is now, in a new file."""
+    def save_to(self, file: Path) -> bool:
         connection = self._new_connection(read_only=True)
         try:
             connection.execute("PRAGMA query_only=OFF")
-            connection.execute("VACUUM INTO ?", (str(target),))
+            connection.execute("VACUUM INTO ?", (str(file),))
         except sqlite3.Error as error:
-            raise _translate(error, str(target)) from error
+            raise _translate(error, str(file)) from error
         finally:
             connection.close()
+        return True
+
+    def check_file(self) -> None:
+        problems = self.read(lambda tx: tx.execute("PRAGMA integrity_check"))
+        if problems != [("ok",)]:
+            raise Damaged(f"{self.address} is damaged: {problems[0][0]}")
 
     def close(self) -> None:
         if self._closed or os.getpid() != self._pid:
@@ -498,4 +517,3 @@ def _translate(error: Exception, address: str) -> Exception:
     if name.startswith("SQLITE_TOOBIG") or "too big" in text:
         return Refused(f"a value is too large to store: {text}")
     return StoreUnavailable(f"{address}: {text}")
-

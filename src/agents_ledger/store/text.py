@@ -36,7 +36,7 @@ def escape_values(values: dict[str, object]) -> dict[str, object]:
     """The same values, with every text as it is stored."""
     for name, value in values.items():
         if value.__class__ is str:
-            values[name] = escape(value)  # type: ignore[arg-type]
+            values[name] = escape(value)
     return values
 
 
@@ -44,7 +44,7 @@ def unescape_rows(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
     """The same rows, with every text as it was."""
     for index, row in enumerate(rows):
         for value in row:
-            if value.__class__ is str and _ESCAPE in value:  # type: ignore[operator]
+            if value.__class__ is str and _ESCAPE in value:
                 rows[index] = tuple(unescape(v) if isinstance(v, str) else v for v in row)
                 break
     return rows

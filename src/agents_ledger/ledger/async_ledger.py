@@ -1,0 +1,524 @@
+"""The same ledger for asyncio. Writes join the queue that synchronous callers use.
+
+asyncio is imported on use: whoever calls this has it already, whoever does not need not pay for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
+
+from agents_ledger.ledger import audit, history, live, names, recording, sessions, threads
+from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.live import NO_RESPONSE, LiveState
+from agents_ledger.model import config as configs
+from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.errors import OutcomeUnknown
+from agents_ledger.model.sessions import (
+    Alias,
+    AliasReason,
+    Finding,
+    Move,
+    Session,
+    SessionStatus,
+    Thread,
+)
+from agents_ledger.model.turns import (
+    Answer,
+    CallStatus,
+    Message,
+    Query,
+    ToolCall,
+    Turn,
+    TurnFields,
+    Usage,
+    to_json,
+)
+from agents_ledger.store.database import Work
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Future
+
+T = TypeVar("T")
+
+
+class _Mailbox:
+    """Outcomes on their way to one event loop: a whole batch wakes it once."""
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self.loop = loop
+        self._guard = threading.Lock()
+        self._letters: list[tuple[Future[Any], Any, BaseException | None]] = []
+
+    def post(self, future: Future[Any], result: Any, error: BaseException | None) -> None:
+        with self._guard:
+            self._letters.append((future, result, error))
+            first = len(self._letters) == 1
+        if first:
+            self.loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        with self._guard:
+            letters, self._letters = self._letters, []
+        for future, result, error in letters:
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+
+class _Answer:
+    """Where one write's outcome arrives."""
+
+    def __init__(self, mailbox: _Mailbox) -> None:
+        self._mailbox = mailbox
+        self.future: Future[Any] = mailbox.loop.create_future()
+
+    def set(self, result: Any, error: BaseException | None) -> None:
+        self._mailbox.post(self.future, result, error)
+
+
+class AsyncLedger:
+    """One ledger, for asyncio; see Ledger for what each verb does.
+
+    `async with AsyncLedger.open(address) as ledger:`, or `ledger = await AsyncLedger.open(address)`.
+    """
+
+    def __init__(self, open_core: Callable[[], Core]) -> None:
+        self._open_core = open_core
+        self._mailbox: _Mailbox | None = None
+
+    @classmethod
+    def open(cls, address: str, *, create: bool = True, read_only: bool = False) -> AsyncLedger:
+        """The ledger at a file's path or a `postgresql://` address; opened when awaited or entered."""
+        return cls(partial(Core.open, str(address), create=create, read_only=read_only))
+
+    async def _start(self) -> AsyncLedger:
+        import asyncio
+
+        self._core = await asyncio.to_thread(self._open_core)
+        return self
+
+    def __await__(self) -> Generator[Any, None, AsyncLedger]:
+        return self._start().__await__()
+
+    async def __aenter__(self) -> AsyncLedger:
+        return await self._start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the ledger. Everything acknowledged is stored already."""
+        import asyncio
+
+        await asyncio.to_thread(self._core.close)
+
+    async def _write(self, work: Work[T]) -> T:
+        """Queue `work` and wait for it. Cancelling takes it back, or, when a leader has it already,
+        waits for its outcome first: a cancelled write is either not stored or known to be."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        if not self._core.recovered:
+            await asyncio.to_thread(self._core.recover_once)
+        if self._mailbox is None or self._mailbox.loop is not loop:
+            self._mailbox = _Mailbox(loop)
+        answer: _Answer = _Answer(self._mailbox)
+        withdraw = self._core.db.submit(work, answer)
+        try:
+            result: T = await asyncio.shield(answer.future)
+        except asyncio.CancelledError:
+            if not withdraw():
+                while not answer.future.done():
+                    try:
+                        await asyncio.wait([answer.future])
+                    except asyncio.CancelledError:
+                        continue
+                answer.future.exception()
+            raise
+        return result
+
+    async def _read(self, work: Work[T]) -> T:
+        import asyncio
+
+        return await asyncio.to_thread(self._core.db.read, work)
+
+    # -- turns --------------------------------------------------------------------------------
+
+    async def record(
+        self,
+        session: str,
+        query: Query = (),
+        response: Answer = None,
+        *,
+        steps: Sequence[Message | ToolCall] = (),
+        usage: Usage | None = None,
+        status: Literal["completed", "failed"] = "completed",
+        error: str | None = None,
+        completed_at: int | None = None,
+        compaction: Compaction | None = None,
+        **fields: Unpack[TurnFields],
+    ) -> Turn:
+        """Record a finished turn and move the session to it: all of it, or nothing.
+
+        The session is found by label, then by alias, else created. With an `id` of your own, the
+        same call again changes nothing and returns the turn.
+        """
+        passed = {
+            "steps": steps,
+            "usage": usage,
+            "status": status,
+            "error": error,
+            "completed_at": completed_at,
+            "compaction": compaction,
+            **fields,
+        }
+        prepared = recording.recording(session, query, response, passed)
+        try:
+            return await self._write(partial(recording.record, prepared=prepared))
+        except OutcomeUnknown as unknown:
+            raise OutcomeUnknown(str(unknown), prepared.id) from unknown
+
+    def turn(self, session: str, query: Query = (), **fields: Unpack[TurnFields]) -> AsyncLiveTurn:
+        """A live turn; it begins when awaited or entered."""
+        return AsyncLiveTurn(self, recording.recording(session, query, None, {**fields}, live=True))
+
+    async def get_turn(self, target: str) -> Turn:
+        """One turn with all it consists of."""
+        return await self._read(lambda tx: threads.turn(tx, target))
+
+    async def partial_text(self, turn_id: str) -> str:
+        """What a live turn has streamed so far."""
+        return await self._read(lambda tx: live.partial_text(tx, turn_id))
+
+    async def live_turns(self) -> tuple[str, ...]:
+        """The ids of turns being written now, or whose writer died."""
+        return await self._read(live.all_live)
+
+    async def recover(self) -> tuple[str, ...]:
+        """Fail the turns whose writer died, and return their ids. Done by itself on first writing."""
+        import asyncio
+
+        return await asyncio.to_thread(self._core.recover)
+
+    async def effective_config(self, target: str) -> configs.EffectiveConfig:
+        """The configuration a turn ran with, and who decided each value."""
+        return configs.decode((await self.get_turn(target)).effective_config_json)
+
+    async def system_prompt(self, target: str) -> str | None:
+        """The system prompt in force at a turn."""
+        return await self._read(lambda tx: threads.system_prompt(tx, target))
+
+    # -- threads ------------------------------------------------------------------------------
+
+    async def thread(
+        self,
+        target: str,
+        *,
+        last: int | None = None,
+        from_depth: int = 1,
+        to_depth: int | None = None,
+        exact: bool = False,
+    ) -> Thread:
+        """A turn with all its ancestors: metrics of the whole, and the turns asked for, root first."""
+        return await self._read(
+            lambda tx: threads.thread(
+                tx, target, last=last, from_depth=from_depth, to_depth=to_depth, exact=exact
+            )
+        )
+
+    async def ancestry(self, target: str) -> tuple[str, ...]:
+        """The ids of a thread's turns, root first."""
+        return await self._read(lambda tx: threads.ancestry(tx, target))
+
+    async def ancestor_at(self, target: str, depth: int) -> str | None:
+        """The turn of a thread at a depth; the root's depth is 1."""
+        return await self._read(lambda tx: threads.ancestor_at(tx, target, depth))
+
+    async def is_ancestor(self, ancestor: str, descendant: str) -> bool:
+        """Whether a turn stands on another's thread."""
+        return await self._read(lambda tx: threads.is_ancestor(tx, ancestor, descendant))
+
+    async def common_ancestor(self, first: str, second: str) -> str | None:
+        """The deepest turn that two threads share."""
+        return await self._read(lambda tx: threads.common_ancestor(tx, first, second))
+
+    async def children(self, target: str) -> tuple[Turn, ...]:
+        """The turns that hang on a turn, without their messages."""
+        return await self._read(lambda tx: threads.children(tx, target))
+
+    async def siblings(self, target: str) -> tuple[Turn, ...]:
+        """The other turns that hang where this one does, without their messages."""
+        return await self._read(lambda tx: threads.siblings(tx, target))
+
+    async def roots(self) -> tuple[Turn, ...]:
+        """The turns that hang on nothing, without their messages."""
+        return await self._read(threads.roots)
+
+    async def subtree(self, target: str, *, limit: int = 10_000) -> tuple[Turn, ...]:
+        """A turn and what stands below it, shallow first, without their messages."""
+        return await self._read(lambda tx: threads.subtree(tx, target, limit))
+
+    async def compactions(self, target: str) -> tuple[Compaction, ...]:
+        """The compactions on a thread, latest first."""
+        return await self._read(lambda tx: threads.compactions(tx, target))
+
+    # -- sessions -----------------------------------------------------------------------------
+
+    async def create_session(self, session: Session | str) -> Session:
+        """Make a session, empty or pointing to a turn. NameTaken if its label leads somewhere."""
+        new = Session(session) if isinstance(session, str) else session
+        return await self._write(lambda tx: sessions.create(tx, new))
+
+    async def session(self, key: str, *, exact: bool = False) -> Session:
+        """A session by label or alias; `exact` reaches one that was merged away."""
+        return await self._read(lambda tx: sessions.get(tx, key, exact=exact))
+
+    async def sessions(
+        self,
+        *,
+        status: SessionStatus | None = "active",
+        persona_id: str | None = None,
+        origin: str | None = None,
+        parent: str | None = None,
+        limit: int = 100,
+        after: Session | None = None,
+    ) -> tuple[Session, ...]:
+        """Sessions, latest first. The next page comes `after` the last one of this."""
+        return await self._read(
+            lambda tx: sessions.list_(
+                tx,
+                status=status,
+                persona_id=persona_id,
+                origin=origin,
+                parent=parent,
+                limit=limit,
+                after=after,
+            )
+        )
+
+    async def fork(
+        self,
+        target: str,
+        *,
+        label: str | None = None,
+        before: bool = False,
+        persona_id: str | None = None,
+    ) -> Session:
+        """A new session at a turn; `before`: at its parent, to ask its query differently."""
+        return await self._write(
+            lambda tx: sessions.fork(tx, target, label=label, before=before, persona_id=persona_id)
+        )
+
+    async def head(self, key: str, *, at: int | None = None) -> str | None:
+        """The turn a session points to, now or at a time in Unix milliseconds."""
+        return await self._read(lambda tx: sessions.head(tx, key, at=at))
+
+    async def move(self, key: str, target: str, *, expected: str | None | Any = ...) -> Session:
+        """Point a session to any sealed turn; only from `expected`, if that is given."""
+        return await self._write(
+            lambda tx: sessions.move(tx, key, target, expected=expected, reason="move")
+        )
+
+    async def roll_back(
+        self, key: str, target: str, *, expected: str | None | Any = ...
+    ) -> Session:
+        """Point a session to an ancestor of its head."""
+        return await self._write(
+            lambda tx: sessions.move(tx, key, target, expected=expected, reason="rollback")
+        )
+
+    async def undo(self, key: str, move_id: int | None = None) -> Session:
+        """Point a session to where it was before a move, by default its last."""
+        return await self._write(lambda tx: sessions.undo(tx, key, move_id))
+
+    async def clear(self, key: str) -> Session:
+        """Make a session empty. Its turns stay."""
+        return await self._write(lambda tx: sessions.clear(tx, key))
+
+    async def archive(self, key: str, status: SessionStatus = "archived") -> Session:
+        """Archive a session, mark it deleted, or make it active again. Nothing is removed."""
+        return await self._write(lambda tx: sessions.set_status(tx, key, status))
+
+    async def update_session(self, key: str, **changes: Any) -> Session:
+        """Change persona_id, agent_id, routing_key, task_description, task_status, origin or
+        origin_session_id."""
+        return await self._write(lambda tx: sessions.update(tx, key, changes))
+
+    async def annotate(self, key: str, **changes: Any) -> Session:
+        """Change a session's title, starred or note: people's words, not part of the record."""
+        return await self._write(lambda tx: sessions.annotate(tx, key, changes))
+
+    # -- names and history --------------------------------------------------------------------
+
+    async def alias(self, alias: str, key: str, *, reason: AliasReason = "manual") -> Alias:
+        """Let a session answer to another key."""
+        return await self._write(lambda tx: names.add(tx, alias, key, reason=reason))
+
+    async def aliases(self, key: str | None = None) -> tuple[Alias, ...]:
+        """The aliases of a session, or all."""
+        return await self._read(lambda tx: names.of(tx, key))
+
+    async def merge(
+        self, first: str, second: str, *, reason: AliasReason = "identity_merge"
+    ) -> Session:
+        """Let two sessions go on as the one with the longer history; nothing of the other is lost."""
+        return await self._write(lambda tx: names.merge(tx, first, second, reason=reason))
+
+    async def history(
+        self, key: str, *, limit: int = 100, before: int | None = None
+    ) -> tuple[Move, ...]:
+        """The moves of a session's head, latest first. The next page comes `before` the last id."""
+        return await self._read(lambda tx: history.moves(tx, key, limit=limit, before=before))
+
+    async def sessions_including(self, target: str) -> tuple[str, ...]:
+        """The labels of all sessions whose head ever stood on a turn or below it."""
+        return await self._read(lambda tx: history.sessions_including(tx, target))
+
+    # -- the whole ----------------------------------------------------------------------------
+
+    async def audit(self) -> tuple[Finding, ...]:
+        """Every broken rule; empty when all hold."""
+        return await self._read(partial(audit.audit, engine=self._core.db.engine))
+
+    async def query(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Column names and rows of an SQL statement, which may only read."""
+        import asyncio
+
+        return await asyncio.to_thread(self._core.db.query, sql)
+
+
+class AsyncLiveTurn:
+    """A turn being written. Leaving its block without a response fails it."""
+
+    def __init__(self, ledger: AsyncLedger, prepared: recording.Prepared) -> None:
+        self._ledger = ledger
+        self._prepared = prepared
+        self.id = prepared.id
+
+    async def _start(self) -> AsyncLiveTurn:
+        import asyncio
+
+        writer = await asyncio.to_thread(self._ledger._core.db.writer)
+        self.state = LiveState(self._prepared, writer.id)
+        await self._ledger._write(self.state.begin())
+        return self
+
+    def __await__(self) -> Generator[Any, None, AsyncLiveTurn]:
+        return self._start().__await__()
+
+    async def __aenter__(self) -> AsyncLiveTurn:
+        return await self._start()
+
+    async def message(self, message: str | Message) -> Message:
+        """Commit a message; text is the assistant's."""
+        filled, work = self.state.message(message)
+        await self._ledger._write(work)
+        return filled
+
+    def tool_call(
+        self, tool_name: str, params: object = None, *, id: str = "", tool_number: int | None = None
+    ) -> AsyncLiveCall:
+        """A tool call; that it is made is committed when awaited or entered."""
+        return AsyncLiveCall(self, *self.state.call(tool_name, params, id, tool_number))
+
+    async def stream(self, text: str) -> None:
+        """Commit a piece of the answer; others see it in `partial_text`."""
+        await self._ledger._write(self.state.stream(text))
+
+    async def respond(
+        self,
+        response: Answer = None,
+        *,
+        usage: Usage | None = None,
+        model: str | None = None,
+        provider: str | None = None,
+        permissions_used: Any = None,
+    ) -> None:
+        """Seal the turn and move its session to it. Without a response, what was streamed is it.
+
+        HeadMoved: the session moved meanwhile; the turn is stored all the same, beside its head.
+        """
+        work = self.state.respond(
+            response,
+            usage=usage or Usage(),
+            model=model,
+            provider=provider,
+            permissions_used=permissions_used,
+        )
+        self.state.close(await self._ledger._write(work))
+
+    async def fail(self, error: str, *, usage: Usage | None = None) -> None:
+        """Seal the turn as failed; what was recorded stays, the head does not move."""
+        self.state.close(await self._ledger._write(self.state.fail(error, usage or Usage())))
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        import asyncio
+
+        if not self.state.sealed:
+            await asyncio.shield(self.fail(live.reason_of(error) if error else NO_RESPONSE))
+
+
+class AsyncLiveCall:
+    """A tool call under way. Leaving its block by an error fails it."""
+
+    def __init__(self, turn: AsyncLiveTurn, call: ToolCall, start: Work[None]) -> None:
+        self._turn = turn
+        self.call = call
+        self.id = call.id
+        self._start_work = start
+        self._finished = False
+
+    async def _start(self) -> AsyncLiveCall:
+        await self._turn._ledger._write(self._start_work)
+        return self
+
+    def __await__(self) -> Generator[Any, None, AsyncLiveCall]:
+        return self._start().__await__()
+
+    async def _finish(self, status: CallStatus, **outcome: str | None) -> None:
+        await self._turn._ledger._write(self._turn.state.finish(self.call, status, **outcome))
+        self._finished = True
+
+    async def complete(self, result: object = None) -> None:
+        """Commit the result: JSON text, or what becomes it."""
+        await self._finish("completed", result_json=None if result is None else to_json(result))
+
+    async def fail(self, error: str, result: object = None) -> None:
+        """Commit that the call failed."""
+        given = None if result is None else to_json(result)
+        await self._finish("failed", error=error, result_json=given)
+
+    async def cancel(self, error: str | None = None) -> None:
+        """Commit that the call was given up."""
+        await self._finish("cancelled", error=error)
+
+    async def reject(self, error: str | None = None) -> None:
+        """Commit that the call was not allowed."""
+        await self._finish("rejected", error=error)
+
+    async def spawn(self, session: Session | str) -> Session:
+        """Make the session of a subagent that this call starts, linked from both sides."""
+        child = Session(session) if isinstance(session, str) else session
+        return await self._turn._ledger._write(self._turn.state.spawn(self.call, child))
+
+    async def __aenter__(self) -> AsyncLiveCall:
+        return await self._start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None and not self._finished:
+            await self.fail(live.reason_of(error))

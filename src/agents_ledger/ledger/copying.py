@@ -1,0 +1,87 @@
+"""Whole ledgers moved: copies between engines, backups and restores, each verified."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from agents_ledger.ledger import audit, live
+from agents_ledger.model.errors import Damaged, Refused
+from agents_ledger.store import tables
+from agents_ledger.store.database import Database, Transaction, open_database
+from agents_ledger.store.files import new_private_file, replace_durably
+
+
+def copy(source: str, target: str) -> dict[str, int]:
+    """Copy a ledger into a new one at another address; the rows copied, by table.
+
+    The copy is compared with its source, row by row, before it counts. Turns that were being
+    written when it was made are failed in the copy: their writer does not write there.
+    """
+    origin = open_database(source, create=False, read_only=True)
+    try:
+        copied = open_database(target)
+        try:
+            return _fill(origin, copied)
+        finally:
+            copied.close()
+    finally:
+        origin.close()
+
+
+def _fill(origin: Database, copied: Database) -> dict[str, int]:
+    if any(copied.read(lambda tx: tx.run("counts"))[0]):
+        raise Refused(f"{copied.address} is not empty", "Copy into a new ledger.")
+
+    def fill(reading: Transaction) -> dict[str, tuple[int, str]]:
+        copied.restore(lambda writing: tables.copy(reading, writing))
+        return tables.digests(reading)
+
+    wanted = origin.read(fill)
+    found = copied.read(tables.digests)
+    if wanted != found:
+        wrong = ", ".join(table for table in wanted if wanted[table] != found[table])
+        raise Damaged(f"the copy differs from its source in {wrong}", "Copy again.")
+    for writer_id, _ in copied.read(lambda tx: tx.run("other_writers", id="")):
+        copied.write(partial(live.fail_all, writer_id=writer_id))
+    return {table: count for table, (count, _) in wanted.items()}
+
+
+def verify(address: str) -> None:
+    """Refuse a ledger file that is damaged or breaks a rule."""
+    db = open_database(address, create=False, read_only=True)
+    try:
+        db.check_file()
+        findings = db.read(lambda tx: audit.audit(tx, db.engine))
+    finally:
+        db.close()
+    if findings:
+        first = findings[0]
+        raise Damaged(f"{address} breaks {len(findings)} rules: {first.rule} {first.id}")
+
+
+def backup(source: str, file: str) -> Path:
+    """A verified copy of a ledger in a new file, while others go on writing."""
+    target = Path(file)
+    if target.exists():
+        raise Refused(f"{target} exists already", "Name a file that does not exist.")
+    unfinished = new_private_file(target)
+    try:
+        db = open_database(source, create=False, read_only=True)
+        try:
+            saved = db.save_to(unfinished)
+        finally:
+            db.close()
+        if not saved:
+            copy(source, str(unfinished))
+        verify(str(unfinished))
+        replace_durably(unfinished, target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return target
+
+
+def restore(file: str, target: str) -> dict[str, int]:
+    """A new ledger from a backup, which is verified first."""
+    verify(file)
+    return copy(file, target)

@@ -1,0 +1,39 @@
+"""New files beside a ledger: private from their first byte, durable before they have their name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from agents_ledger.model.errors import NotFound, ReadOnly
+from agents_ledger.model.ids import new_id
+
+
+def new_private_file(beside: Path) -> Path:
+    """An empty file in the same folder that only its owner can read."""
+    path = beside.with_name(f"{beside.name}.unfinished-{new_id()}")
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no folder {path.parent}", "Make the folder first.") from error
+    except OSError as error:
+        raise ReadOnly(f"cannot write into {path.parent}: {error.strerror}") from error
+    return path
+
+
+def replace_durably(file: Path, target: Path) -> None:
+    """Give a finished file its name, so that a power cut leaves all of it or nothing."""
+    _sync(file)
+    for suffix in ("-wal", "-shm", ".lock", ".next"):
+        file.with_name(file.name + suffix).unlink(missing_ok=True)
+    os.replace(file, target)
+    if os.name != "nt":
+        _sync(target.parent)
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,322 @@
+-- Every rule, as the statement that selects what breaks it: an id, and a detail for people.
+
+-- audit_parent_missing --
+-- Every turn but a root has a parent.
+SELECT t.id, t.parent_turn_id
+FROM turns t LEFT JOIN turns p ON p.id = t.parent_turn_id
+WHERE t.parent_turn_id IS NOT NULL AND p.id IS NULL;
+
+-- audit_thread_missing --
+-- Every turn has its thread.
+SELECT t.id, t.status
+FROM turns t LEFT JOIN places p ON p.turn_id = t.id
+WHERE p.turn_id IS NULL;
+
+-- audit_place_wrong --
+-- A turn stands right behind its parent, or first in a segment that hangs on its parent.
+SELECT t.id, p.depth
+FROM turns t
+JOIN places p ON p.turn_id = t.id
+LEFT JOIN segments s ON s.id = p.segment_id
+LEFT JOIN places q ON q.turn_id = t.parent_turn_id
+WHERE s.id IS NULL
+OR (t.parent_turn_id IS NULL AND (p.depth <> 1 OR s.parent_id IS NOT NULL OR s.fork_depth <> 0))
+OR (t.parent_turn_id IS NOT NULL AND (
+    q.turn_id IS NULL
+    OR p.depth <> q.depth + 1
+    OR (p.segment_id <> q.segment_id
+        AND (s.parent_id IS NULL OR s.parent_id <> q.segment_id OR s.fork_depth <> q.depth))
+));
+
+-- audit_place_joined --
+-- Turns that are not completed stand first in a segment of their own: failures never nest.
+SELECT t.id, t.status
+FROM turns t
+JOIN places p ON p.turn_id = t.id
+JOIN segments s ON s.id = p.segment_id
+WHERE t.status <> 'completed' AND p.depth <> s.fork_depth + 1;
+
+-- audit_segment_wrong --
+-- Level and jump of a segment follow from those above it.
+SELECT s.id, s.level
+FROM segments s
+LEFT JOIN segments p ON p.id = s.parent_id
+LEFT JOIN segments j1 ON j1.id = p.jump_id
+LEFT JOIN segments j2 ON j2.id = j1.jump_id
+WHERE (s.parent_id IS NULL AND (s.level <> 0 OR s.jump_id IS NOT NULL))
+OR (s.parent_id IS NOT NULL AND (
+    p.id IS NULL OR s.level <> p.level + 1 OR s.jump_id IS NULL OR s.jump_depth IS NULL
+    OR s.jump_id <> CASE WHEN j2.id IS NOT NULL AND p.level - j1.level = j1.level - j2.level
+        THEN j2.id ELSE p.id END
+    OR s.jump_depth <> CASE WHEN j2.id IS NOT NULL AND p.level - j1.level = j1.level - j2.level
+        THEN j1.jump_depth ELSE s.fork_depth END
+));
+
+-- audit_segment_empty --
+-- Every segment begins with a turn.
+SELECT s.id, s.fork_depth
+FROM segments s LEFT JOIN places p ON p.segment_id = s.id AND p.depth = s.fork_depth + 1
+WHERE p.turn_id IS NULL;
+
+-- audit_thread_totals --
+-- A thread's tokens are its parent's and the turn's own.
+SELECT t.id, p.total_tokens
+FROM turns t
+JOIN places p ON p.turn_id = t.id
+LEFT JOIN places q ON q.turn_id = t.parent_turn_id
+WHERE p.input_tokens <> COALESCE(q.input_tokens, 0) + COALESCE(t.input_tokens, 0)
+OR p.output_tokens <> COALESCE(q.output_tokens, 0) + COALESCE(t.output_tokens, 0)
+OR p.cached_input_tokens <> COALESCE(q.cached_input_tokens, 0) + COALESCE(t.cached_input_tokens, 0)
+OR p.cache_write_tokens <> COALESCE(q.cache_write_tokens, 0) + COALESCE(t.cache_write_tokens, 0)
+OR p.reasoning_tokens <> COALESCE(q.reasoning_tokens, 0) + COALESCE(t.reasoning_tokens, 0)
+OR p.total_tokens <> COALESCE(q.total_tokens, 0) + COALESCE(t.total_tokens, 0);
+
+-- audit_thread_latest --
+-- A thread's model and provider are the latest said on it.
+SELECT t.id, p.model
+FROM turns t
+JOIN places p ON p.turn_id = t.id
+LEFT JOIN places q ON q.turn_id = t.parent_turn_id
+WHERE COALESCE(p.model, '') <> COALESCE(t.model, q.model, '')
+OR COALESCE(p.provider, '') <> COALESCE(t.provider, q.provider, '');
+
+-- audit_thread_compactions --
+-- A thread counts its compactions and knows the latest.
+SELECT t.id, p.compaction_count
+FROM turns t
+JOIN places p ON p.turn_id = t.id
+LEFT JOIN places q ON q.turn_id = t.parent_turn_id
+WHERE p.compaction_count
+    <> COALESCE(q.compaction_count, 0) + CASE WHEN t.turn_type = 'compaction' THEN 1 ELSE 0 END
+OR COALESCE(p.compaction_turn_id, '')
+    <> CASE WHEN t.turn_type = 'compaction' THEN t.id ELSE COALESCE(q.compaction_turn_id, '') END;
+
+-- audit_prompt_missing --
+-- A thread's system prompt is stored.
+SELECT p.turn_id, p.system_prompt_hash
+FROM places p LEFT JOIN system_prompts s ON s.hash = p.system_prompt_hash
+WHERE p.system_prompt_hash IS NOT NULL AND s.hash IS NULL;
+
+-- audit_children_flag --
+-- has_children tells whether a child exists.
+SELECT t.id, t.has_children
+FROM turns t
+WHERE t.has_children
+    <> CASE WHEN EXISTS (SELECT 1 FROM turns c WHERE c.parent_turn_id = t.id) THEN 1 ELSE 0 END;
+
+-- audit_child_of_live --
+-- Children hang only on sealed turns.
+SELECT t.id, p.id
+FROM turns p JOIN turns t ON t.parent_turn_id = p.id
+WHERE p.status IN ('pending', 'streaming') AND p.projected = 0;
+
+-- audit_call_count --
+-- tool_call_count counts the tool calls, once a turn is sealed.
+SELECT t.id, t.tool_call_count
+FROM turns t
+WHERE t.status IN ('completed', 'failed')
+AND t.tool_call_count <> (SELECT count(*) FROM tool_calls c WHERE c.turn_id = t.id);
+
+-- audit_query_messages --
+-- query_message_ids lists messages of the turn, and nothing else.
+SELECT t.id, t.query_message_ids
+FROM turns t
+WHERE COALESCE(t.query_message_ids, '[]') <> '[]'
+AND (length(t.query_message_ids) - length(replace(t.query_message_ids, '"', ''))) / 2
+    <> (SELECT count(*) FROM messages m
+        WHERE m.turn_id = t.id AND <position>(t.query_message_ids, '"' || m.id || '"') > 0);
+
+-- audit_response_message --
+-- The response is an assistant's message of the turn.
+SELECT t.id, t.response_message_id
+FROM turns t LEFT JOIN messages m ON m.id = t.response_message_id
+WHERE t.response_message_id IS NOT NULL
+AND (m.id IS NULL OR m.turn_id <> t.id OR m.role <> 'assistant');
+
+-- audit_turn_times --
+-- A sealed turn of ours says when it ended; an open one has not ended.
+SELECT t.id, t.status
+FROM turns t
+WHERE t.projected = 0 AND (t.status IN ('completed', 'failed')) <> (t.completed_at IS NOT NULL);
+
+-- audit_failed_unsaid --
+-- A failed turn of ours says why.
+SELECT t.id, t.status
+FROM turns t WHERE t.status = 'failed' AND t.projected = 0 AND t.error IS NULL;
+
+-- audit_request_missing --
+-- A turn of ours has the hash that makes a retry safe.
+SELECT t.id, t.status FROM turns t WHERE t.projected = 0 AND t.request_hash IS NULL;
+
+-- audit_sequence_doubled --
+-- Messages and tool calls of a turn have one order.
+SELECT x.turn_id, x.sequence
+FROM (
+    SELECT m.turn_id, m.sequence FROM messages m
+    UNION ALL
+    SELECT c.turn_id, c.sequence FROM tool_calls c
+) AS x
+GROUP BY x.turn_id, x.sequence
+HAVING count(*) > 1;
+
+-- audit_sequence_negative --
+SELECT m.id, m.sequence FROM messages m WHERE m.sequence < 0
+UNION ALL
+SELECT c.id, c.sequence FROM tool_calls c WHERE c.sequence < 0;
+
+-- audit_details_flag --
+-- has_details tells whether a message has files, lints or codeblocks.
+SELECT m.id, m.has_details
+FROM messages m
+WHERE m.has_details <> CASE
+    WHEN EXISTS (SELECT 1 FROM message_files f WHERE f.message_id = m.id)
+        OR EXISTS (SELECT 1 FROM message_lints l WHERE l.message_id = m.id)
+        OR EXISTS (SELECT 1 FROM message_codeblocks b WHERE b.message_id = m.id)
+    THEN 1 ELSE 0 END;
+
+-- audit_call_open --
+-- Every tool call of a completed turn is resolved; of a failed one too, if it is ours.
+SELECT c.id, t.id
+FROM turns t JOIN tool_calls c ON c.turn_id = t.id
+WHERE c.status IN ('pending', 'running')
+AND (t.status = 'completed' OR (t.status = 'failed' AND t.projected = 0));
+
+-- audit_call_message --
+-- The message a call came with belongs to its turn.
+SELECT c.id, c.message_id
+FROM tool_calls c LEFT JOIN messages m ON m.id = c.message_id
+WHERE c.message_id IS NOT NULL AND (m.id IS NULL OR m.turn_id <> c.turn_id);
+
+-- audit_compaction_missing --
+-- Every compaction turn has its record.
+SELECT t.id, t.status
+FROM turns t LEFT JOIN compactions c ON c.turn_id = t.id
+WHERE t.turn_type = 'compaction' AND c.turn_id IS NULL;
+
+-- audit_compaction_extra --
+-- Every compaction record has its compaction turn.
+SELECT c.turn_id, t.turn_type
+FROM compactions c LEFT JOIN turns t ON t.id = c.turn_id
+WHERE t.id IS NULL OR t.turn_type <> 'compaction';
+
+-- audit_compaction_off_thread --
+-- What a compaction summarised and kept lies on its thread, the kept after the summarised.
+WITH RECURSIVE named (turn_id, said_id, depth) AS (
+    SELECT c.turn_id, c.summarized_through_turn_id, p.depth
+    FROM compactions c LEFT JOIN places p ON p.turn_id = c.summarized_through_turn_id
+    UNION ALL
+    SELECT c.turn_id, c.first_kept_turn_id, p.depth
+    FROM compactions c LEFT JOIN places p ON p.turn_id = c.first_kept_turn_id
+    WHERE c.first_kept_turn_id IS NOT NULL
+), up (turn_id, said_id, depth, segment_id, fork_depth, parent_id) AS (
+    SELECT n.turn_id, n.said_id, n.depth, s.id, s.fork_depth, s.parent_id
+    FROM named n
+    JOIN places p ON p.turn_id = n.turn_id
+    JOIN segments s ON s.id = p.segment_id
+    UNION ALL
+    SELECT u.turn_id, u.said_id, u.depth, s.id, s.fork_depth, s.parent_id
+    FROM up u JOIN segments s ON s.id = u.parent_id
+    WHERE u.fork_depth >= u.depth
+)
+SELECT n.turn_id, n.said_id
+FROM named n
+WHERE NOT EXISTS (
+    SELECT 1 FROM up u JOIN places p ON p.segment_id = u.segment_id AND p.depth = u.depth
+    WHERE u.turn_id = n.turn_id AND u.said_id = n.said_id AND p.turn_id = n.said_id
+)
+UNION ALL
+SELECT c.turn_id, c.first_kept_turn_id
+FROM compactions c
+JOIN places k ON k.turn_id = c.first_kept_turn_id
+JOIN places s ON s.turn_id = c.summarized_through_turn_id
+WHERE k.depth <= s.depth;
+
+-- audit_head_missing --
+-- A session points to a thread that exists.
+SELECT s.label, s.thread_id
+FROM sessions s LEFT JOIN places p ON p.turn_id = s.thread_id
+WHERE s.thread_id IS NOT NULL AND p.turn_id IS NULL;
+
+-- audit_head_live --
+-- No head points to a turn that is still being written.
+SELECT s.label, t.id
+FROM sessions s JOIN turns t ON t.id = s.thread_id
+WHERE t.status IN ('pending', 'streaming');
+
+-- audit_head_unlogged --
+-- A session's head is the last line of its history.
+SELECT s.label, s.thread_id
+FROM sessions s
+LEFT JOIN session_history h ON h.id = (
+    SELECT max(x.id) FROM session_history x WHERE x.session_label = s.label
+)
+WHERE COALESCE(s.thread_id, '') <> COALESCE(h.thread_id, '');
+
+-- audit_history_backwards --
+-- Time never runs backwards within a session's history, and ends where the session says.
+SELECT x.session_label, x.id
+FROM (
+    SELECT h.session_label, h.id, h.changed_at,
+        lag(h.changed_at) OVER (PARTITION BY h.session_label ORDER BY h.id) AS before_at
+    FROM session_history h
+) AS x
+WHERE x.before_at > x.changed_at
+UNION ALL
+SELECT s.label, s.updated_at
+FROM sessions s
+WHERE s.updated_at < (
+    SELECT max(h.changed_at) FROM session_history h WHERE h.session_label = s.label
+);
+
+-- audit_history_dangling --
+-- Every line of the history names a session and a thread that exist.
+SELECT h.session_label, h.thread_id
+FROM session_history h
+LEFT JOIN sessions s ON s.label = h.session_label
+LEFT JOIN places p ON p.turn_id = h.thread_id
+WHERE s.label IS NULL OR (h.thread_id IS NOT NULL AND p.turn_id IS NULL);
+
+-- audit_name_missing --
+-- Every session answers to its own label, or was merged away.
+SELECT s.label, s.status
+FROM sessions s LEFT JOIN names n ON n.name = s.label
+WHERE n.name IS NULL OR (n.session_label <> s.label AND s.status = 'active');
+
+-- audit_alias_chain --
+-- A name leads to a session that stands for itself.
+SELECT n.name, n.session_label
+FROM names n LEFT JOIN names t ON t.name = n.session_label
+WHERE t.name IS NULL OR t.session_label <> t.name;
+
+-- audit_subagent_disagrees --
+-- A subagent's session and the call that spawned it name each other.
+SELECT s.label, s.spawn_tool_call_id
+FROM sessions s
+LEFT JOIN tool_calls c ON c.turn_id = s.parent_turn_id AND c.id = s.spawn_tool_call_id
+WHERE s.spawn_tool_call_id IS NOT NULL
+AND (c.id IS NULL OR COALESCE(c.spawned_session_label, '') <> s.label)
+UNION ALL
+SELECT s.label, c.id
+FROM tool_calls c LEFT JOIN sessions s ON s.label = c.spawned_session_label
+WHERE c.spawned_session_label IS NOT NULL
+AND (s.label IS NULL OR s.is_subagent <> 1 OR COALESCE(s.spawn_tool_call_id, '') <> c.id
+    OR COALESCE(s.parent_turn_id, '') <> c.turn_id);
+
+-- audit_writer_missing --
+-- A turn of ours that is not sealed has a writer.
+SELECT t.id, t.status
+FROM turns t LEFT JOIN live_turns l ON l.turn_id = t.id
+WHERE t.status IN ('pending', 'streaming') AND t.projected = 0 AND l.turn_id IS NULL;
+
+-- audit_writer_late --
+-- A sealed turn has no writer and no partial text.
+SELECT t.id, t.status
+FROM turns t JOIN live_turns l ON l.turn_id = t.id
+WHERE t.status IN ('completed', 'failed')
+UNION ALL
+SELECT p.turn_id, 'partial text'
+FROM partial_texts p LEFT JOIN live_turns l ON l.turn_id = p.turn_id
+WHERE l.turn_id IS NULL;
+
+-- system_prompts --
+SELECT hash, content FROM system_prompts;

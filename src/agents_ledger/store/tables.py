@@ -1,0 +1,52 @@
+"""All tables of a ledger as plain rows: for copying them, and for comparing copies."""
+
+from __future__ import annotations
+
+import hashlib
+
+from agents_ledger.store.database import Transaction
+
+# Each with its key, in an order in which references come after what they refer to.
+TABLES = {
+    "turns": "id",
+    "segments": "id",
+    "places": "segment_id, depth",
+    "system_prompts": "hash",
+    "sessions": "label",
+    "names": "name",
+    "annotations": "session_label",
+    "session_history": "id",
+    "messages": "id",
+    "tool_calls": "turn_id, id",
+    "compactions": "turn_id",
+    "message_files": "id",
+    "message_lints": "id",
+    "message_codeblocks": "id",
+    "writers": "id",
+    "live_turns": "turn_id",
+    "partial_texts": "turn_id, piece",
+}
+
+
+def copy(reading: Transaction, writing: Transaction) -> None:
+    """Copy every row of every table."""
+    for table, key in TABLES.items():
+        columns = writing.columns(table)
+        places = ", ".join("?" for _ in columns)
+        insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})"
+        for batch in reading.stream(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {key}"):
+            writing.execute_many(insert, batch)
+
+
+def digests(tx: Transaction) -> dict[str, tuple[int, str]]:
+    """Number and hash of the rows of every table."""
+    found = {}
+    for table, key in TABLES.items():
+        columns = ", ".join(tx.columns(table))
+        count, digest = 0, hashlib.sha256()
+        for batch in tx.stream(f"SELECT {columns} FROM {table} ORDER BY {key}"):
+            count += len(batch)
+            for row in batch:
+                digest.update(repr(row).encode())
+        found[table] = (count, digest.hexdigest())
+    return found
