@@ -16,7 +16,7 @@ from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.live import NO_RESPONSE, LiveState
 from agents_ledger.model import config as configs
 from agents_ledger.model.compaction import Compaction
-from agents_ledger.model.errors import OutcomeUnknown
+from agents_ledger.model.errors import OutcomeUnknown, Refused
 from agents_ledger.model.sessions import (
     Alias,
     AliasReason,
@@ -84,23 +84,31 @@ class _Answer:
 class AsyncLedger:
     """One ledger, for asyncio; see Ledger for what each verb does.
 
-    `async with AsyncLedger.open(address) as ledger:`, or `ledger = await AsyncLedger.open(address)`.
+    `async with AsyncLedger.open(address) as ledger:`, or `await AsyncLedger.open(address)`.
     """
 
     def __init__(self, open_core: Callable[[], Core]) -> None:
         self._open_core = open_core
+        self._opened: Core | None = None
         self._mailbox: _Mailbox | None = None
 
     @classmethod
     def open(cls, address: str, *, create: bool = True, read_only: bool = False) -> AsyncLedger:
-        """The ledger at a file's path or a `postgresql://` address; opened when awaited or entered."""
+        """The ledger at a file's path or `postgresql://` address; opens when awaited or entered."""
         return cls(partial(Core.open, str(address), create=create, read_only=read_only))
 
     async def _start(self) -> AsyncLedger:
         import asyncio
 
-        self._core = await asyncio.to_thread(self._open_core)
+        if self._opened is None:
+            self._opened = await asyncio.to_thread(self._open_core)
         return self
+
+    @property
+    def _core(self) -> Core:
+        if self._opened is None:
+            raise Refused("this ledger is not open", "Await it, or enter it with `async with`.")
+        return self._opened
 
     def __await__(self) -> Generator[Any, None, AsyncLedger]:
         return self._start().__await__()
@@ -200,7 +208,7 @@ class AsyncLedger:
         return await self._read(live.all_live)
 
     async def recover(self) -> tuple[str, ...]:
-        """Fail the turns whose writer died, and return their ids. Done by itself on first writing."""
+        """Fail the turns whose writer died; their ids. Done by itself before the first write."""
         import asyncio
 
         return await asyncio.to_thread(self._core.recover)
@@ -224,7 +232,7 @@ class AsyncLedger:
         to_depth: int | None = None,
         exact: bool = False,
     ) -> Thread:
-        """A turn with all its ancestors: metrics of the whole, and the turns asked for, root first."""
+        """A turn with its ancestors: metrics of the whole, the turns asked for, root first."""
         return await self._read(
             lambda tx: threads.thread(
                 tx, target, last=last, from_depth=from_depth, to_depth=to_depth, exact=exact
@@ -318,15 +326,13 @@ class AsyncLedger:
         """The turn a session points to, now or at a time in Unix milliseconds."""
         return await self._read(lambda tx: sessions.head(tx, key, at=at))
 
-    async def move(self, key: str, target: str, *, expected: str | None | Any = ...) -> Session:
+    async def move(self, key: str, target: str, *, expected: Any = ...) -> Session:
         """Point a session to any sealed turn; only from `expected`, if that is given."""
         return await self._write(
             lambda tx: sessions.move(tx, key, target, expected=expected, reason="move")
         )
 
-    async def roll_back(
-        self, key: str, target: str, *, expected: str | None | Any = ...
-    ) -> Session:
+    async def roll_back(self, key: str, target: str, *, expected: Any = ...) -> Session:
         """Point a session to an ancestor of its head."""
         return await self._write(
             lambda tx: sessions.move(tx, key, target, expected=expected, reason="rollback")
@@ -366,7 +372,7 @@ class AsyncLedger:
     async def merge(
         self, first: str, second: str, *, reason: AliasReason = "identity_merge"
     ) -> Session:
-        """Let two sessions go on as the one with the longer history; nothing of the other is lost."""
+        """Let two sessions go on as the one with the longer history; nothing is lost."""
         return await self._write(lambda tx: names.merge(tx, first, second, reason=reason))
 
     async def history(
@@ -398,15 +404,25 @@ class AsyncLiveTurn:
     def __init__(self, ledger: AsyncLedger, prepared: recording.Prepared) -> None:
         self._ledger = ledger
         self._prepared = prepared
+        self._state: LiveState | None = None
         self.id = prepared.id
 
     async def _start(self) -> AsyncLiveTurn:
         import asyncio
 
         writer = await asyncio.to_thread(self._ledger._core.db.writer)
-        self.state = LiveState(self._prepared, writer.id)
-        await self._ledger._write(self.state.begin())
+        if self._state is None:
+            state = LiveState(self._prepared, writer.id)
+            await self._ledger._write(state.begin())
+            self._state = state
         return self
+
+    @property
+    def state(self) -> LiveState:
+        """What the turn's writer keeps in mind."""
+        if self._state is None:
+            raise Refused("this turn has not begun", "Await it, or enter it with `async with`.")
+        return self._state
 
     def __await__(self) -> Generator[Any, None, AsyncLiveTurn]:
         return self._start().__await__()
@@ -475,11 +491,13 @@ class AsyncLiveCall:
         self._turn = turn
         self.call = call
         self.id = call.id
-        self._start_work = start
+        self._to_start: Work[None] | None = start
         self._finished = False
 
     async def _start(self) -> AsyncLiveCall:
-        await self._turn._ledger._write(self._start_work)
+        start, self._to_start = self._to_start, None
+        if start is not None:
+            await self._turn._ledger._write(start)
         return self
 
     def __await__(self) -> Generator[Any, None, AsyncLiveCall]:

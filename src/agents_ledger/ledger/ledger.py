@@ -126,7 +126,7 @@ class Ledger:
         return self._read(live.all_live)
 
     def recover(self) -> tuple[str, ...]:
-        """Fail the turns whose writer died, and return their ids. Done by itself on first writing."""
+        """Fail the turns whose writer died; their ids. Done by itself before the first write."""
         return self._core.recover()
 
     def effective_config(self, target: str) -> configs.EffectiveConfig:
@@ -148,7 +148,7 @@ class Ledger:
         to_depth: int | None = None,
         exact: bool = False,
     ) -> Thread:
-        """A turn with all its ancestors: metrics of the whole, and the turns asked for, root first."""
+        """A turn with its ancestors: metrics of the whole, the turns asked for, root first."""
         return self._read(
             lambda tx: threads.thread(
                 tx, target, last=last, from_depth=from_depth, to_depth=to_depth, exact=exact
@@ -242,13 +242,13 @@ class Ledger:
         """The turn a session points to, now or at a time in Unix milliseconds."""
         return self._read(lambda tx: sessions.head(tx, key, at=at))
 
-    def move(self, key: str, target: str, *, expected: str | None | Any = ...) -> Session:
+    def move(self, key: str, target: str, *, expected: Any = ...) -> Session:
         """Point a session to any sealed turn; only from `expected`, if that is given."""
         return self._write(
             lambda tx: sessions.move(tx, key, target, expected=expected, reason="move")
         )
 
-    def roll_back(self, key: str, target: str, *, expected: str | None | Any = ...) -> Session:
+    def roll_back(self, key: str, target: str, *, expected: Any = ...) -> Session:
         """Point a session to an ancestor of its head."""
         return self._write(
             lambda tx: sessions.move(tx, key, target, expected=expected, reason="rollback")
@@ -286,7 +286,7 @@ class Ledger:
         return self._read(lambda tx: names.of(tx, key))
 
     def merge(self, first: str, second: str, *, reason: AliasReason = "identity_merge") -> Session:
-        """Let two sessions go on as the one with the longer history; nothing of the other is lost."""
+        """Let two sessions go on as the one with the longer history; nothing is lost."""
         return self._write(lambda tx: names.merge(tx, first, second, reason=reason))
 
     def history(self, key: str, *, limit: int = 100, before: int | None = None) -> tuple[Move, ...]:

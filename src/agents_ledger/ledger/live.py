@@ -1,7 +1,8 @@
 """Live turns: durable from the first word, sealed with the last.
 
-The first commit makes the turn, pending, in a segment of its own. Then each tool call and message is
-committed as it happens. The last commit seals it: response, usage, place, head and history as one.
+The first commit makes the turn, pending, in a segment of its own. Then each tool call and message
+is committed as it happens. The last commit seals it: response, usage, place, head and history as
+one.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class LiveState:
             said["permissions_used"] = to_json(said["permissions_used"])
         return self._sealing(Sealing("completed", None, response, **said))
 
-    def fail(self, error: str, usage: Usage = Usage()) -> Work[HeadMoved | None]:
+    def fail(self, error: str, usage: Usage) -> Work[HeadMoved | None]:
         """The last commit of a turn that did not."""
         return self._sealing(Sealing("failed", error, usage=usage))
 

@@ -1,4 +1,4 @@
-"""Names of sessions: lookup by label, then by alias; aliases lead to a session, never to another."""
+"""Names of sessions: looked up by label, then by alias. An alias never leads to an alias."""
 
 from __future__ import annotations
 

@@ -263,7 +263,7 @@ def _hash(new: NewTurn) -> bytes:
 
 
 def record(tx: Transaction, prepared: Prepared) -> Turn:
-    """Record a finished turn and move its session to it. A failed one leaves the head where it is."""
+    """Record a finished turn and move its session to it; a failed one leaves the head alone."""
     new = prepared.new
     if prepared.chosen:
         known = tx.run("turn_request", id=prepared.id)
@@ -298,7 +298,7 @@ def expected_parent(session: Pointer, new: NewTurn) -> str | None:
 def write_turn(
     tx: Transaction, prepared: Prepared, session: Pointer, parent_id: str | None
 ) -> threads.Place:
-    """Write the turn and all it consists of; its place is returned, for the caller to put it there."""
+    """Write the turn and all it consists of; returned is its place, for the caller to put it."""
     new = prepared.new
     parent = threads.place_of(tx, parent_id)
     if new.compaction is not None:

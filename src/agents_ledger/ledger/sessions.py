@@ -181,9 +181,7 @@ def head(tx: Transaction, key: str, *, at: int | None = None) -> str | None:
     return rows[0][0] if rows else None
 
 
-def move(
-    tx: Transaction, key: str, target: str, *, expected: str | None | Any, reason: MoveReason
-) -> Session:
+def move(tx: Transaction, key: str, target: str, *, expected: Any, reason: MoveReason) -> Session:
     """Point a session to any sealed turn. `expected`: the head the caller saw, ... for any."""
     session = existing(tx, key)
     to = _standable(tx, target)
@@ -210,7 +208,7 @@ def clear(tx: Transaction, key: str) -> Session:
 
 
 def undo(tx: Transaction, key: str, move_id: int | None = None) -> Session:
-    """Point a session to where it was before a move, by default its last. Undoing an undo redoes."""
+    """Point a session to where it was before a move, its last by default. Twice is once back."""
     session = existing(tx, key)
     if move_id is None:
         last = tx.run("session_moves", label=session.label, before_id=LATEST, limit=1)

@@ -67,7 +67,7 @@ class Database(Protocol):
         """Do `work` durably: once this returns, it is stored."""
 
     def submit(self, work: Work[T], answer: Answer) -> Callable[[], bool]:
-        """Like write, without waiting. The function returned withdraws it, if it is not taken yet."""
+        """Like write, without waiting. The function returned withdraws it, if it still can."""
 
     def read(self, work: Work[T]) -> T:
         """Do `work`, which only reads, on one snapshot."""
@@ -82,10 +82,10 @@ class Database(Protocol):
         """The same, if it was made."""
 
     def restore(self, work: Work[T]) -> T:
-        """Do `work` with foreign keys checked at its end and no guards: for filling a new ledger."""
+        """Do `work` without guards, references checked at its end: for filling a new ledger."""
 
     def save_to(self, file: Path) -> bool:
-        """Fill an empty file with the whole ledger as it is now. False: this engine has no files."""
+        """Fill an empty file with the ledger as it is now. False: this engine has no files."""
 
     def check_file(self) -> None:
         """Read every page of the database; Damaged if one is bad."""

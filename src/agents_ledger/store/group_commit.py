@@ -85,19 +85,18 @@ class GroupCommit:
         if me.wake is None:
             self.lead()
         else:
-            self._wait(me)
+            self._wait(me, me.wake)
         if me.error is not None:
             raise me.error
         return me.result
 
-    def _wait(self, me: Member) -> None:
-        assert me.wake is not None
+    def _wait(self, me: Member, wake: threading.Lock) -> None:
         try:
-            me.wake.acquire()
+            wake.acquire()
         except BaseException:  # Ctrl-C: nothing of ours may stay behind, nobody else may hang
             withdrawn = self.withdraw(me)
             if not withdrawn:
-                me.wake.acquire()
+                wake.acquire()
             if me.leads:
                 self.lead()
             raise

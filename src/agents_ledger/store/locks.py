@@ -1,8 +1,9 @@
-"""Locks on files beside the ledger, held by the kernel for exactly as long as their process lives."""
+"""Locks on files beside the ledger, which the kernel holds for as long as their process lives."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import time
@@ -45,21 +46,12 @@ class FileLock:
     def _open(self) -> int:
         if self._fd is None:
             try:
-                self._fd = os.open(
-                    self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600
-                )
-            except PermissionError as error:
-                raise ReadOnly(
-                    f"cannot create the lock file {self.path}: {error.strerror}"
-                ) from error
+                self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
             except OSError as error:
-                if error.errno == 30:  # EROFS
-                    raise ReadOnly(
-                        f"cannot create the lock file {self.path}: {error.strerror}"
-                    ) from error
-                raise StoreUnavailable(
-                    f"cannot create the lock file {self.path}: {error}"
-                ) from error
+                said = f"cannot create the lock file {self.path}: {error.strerror}"
+                if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                    raise ReadOnly(said) from error
+                raise StoreUnavailable(said) from error
         return self._fd
 
     def try_acquire(self) -> bool:

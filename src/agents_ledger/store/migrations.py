@@ -29,7 +29,8 @@ _MADE_NOW: dict[Engine, str] = {
         JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE n.nspname = current_schema() AND NOT t.tgisinternal
         UNION ALL
-        SELECT 'function', p.proname, '' FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+        SELECT 'function', p.proname, '' FROM pg_proc p
+        JOIN pg_namespace n ON n.oid = p.pronamespace
         WHERE n.nspname = current_schema()
     """,
 }

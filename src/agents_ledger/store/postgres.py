@@ -54,6 +54,7 @@ WORDS = {
     "position": "strpos",
     "server_now": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
 }
+_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 
 
@@ -251,7 +252,7 @@ class PostgresDatabase:
         with self._errors():
             return self._transact("BEGIN", work)
 
-    def _transact(self, begin: str, work: Work[T]) -> T:
+    def _transact(self, begin: str, work: Callable[[_Transaction], T]) -> T:
         """Do `work`, again where the server undid it: a deadlock, or a connection that broke.
 
         Each broken connection leaves the pool, so as many tries as it can hold reach a good one.
@@ -272,7 +273,7 @@ class PostgresDatabase:
                 self._pool.putconn(connection)
 
     @staticmethod
-    def _attempt(connection: Connection, begin: str, work: Work[T]) -> T:
+    def _attempt(connection: Connection, begin: str, work: Callable[[_Transaction], T]) -> T:
         connection.execute(begin)
         try:
             result = work(_Transaction(connection))
@@ -329,17 +330,18 @@ class PostgresDatabase:
     def read(self, work: Work[T]) -> T:
         self._check_usable()
         with self._errors():
-            return self._transact("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", work)
+            return self._transact(_SNAPSHOT, work)
 
     def query(self, sql: str) -> tuple[list[str], list[Row]]:
-        def run(tx: Transaction) -> tuple[list[str], list[Row]]:
-            assert isinstance(tx, _Transaction)
+        def run(tx: _Transaction) -> tuple[list[str], list[Row]]:
             cursor = tx.cursor.execute(sql)
             columns = [column.name for column in cursor.description or ()]
             return columns, unescape_rows(cursor.fetchall()) if columns else []
 
+        self._check_usable()
         try:
-            return self.read(run)
+            with self._errors():
+                return self._transact(_SNAPSHOT, run)
         except (Refused, ReadOnly) as error:
             raise Refused(f"the query failed: {error}", "One statement that only reads.") from error
 
@@ -360,35 +362,33 @@ class PostgresDatabase:
         self._pool.close()
 
     def _translate(self, error: Exception) -> Exception:
-        """A driver's error in our words; ours stay as they are."""
-        where = self.address
-        text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        """A driver's error in our words; others stay as they are."""
         if not isinstance(error, (psycopg.Error, PoolTimeout)):
             return error
-        if isinstance(error, pg.RaiseException) and text.startswith("guard: "):
+        text = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        if text.startswith("guard: "):
             return Refused(text.removeprefix("guard: "))
-        if isinstance(error, pg.ReadOnlySqlTransaction):
-            return ReadOnly(f"{where} cannot be written: {text}")
-        if isinstance(error, pg.DiskFull):
-            return DiskFull(f"there is no room left for {where}")
-        if isinstance(error, (pg.InvalidPassword, pg.InvalidAuthorizationSpecification)) or (
-            "password" in text or "authentication" in text
-        ):
+        if "password" in text or "authentication" in text:
             return Unreachable(
-                f"{where} refuses the user or password: {text}",
+                f"{self.address} refuses the user or password: {text}",
                 "Check the user and password in the address.",
             )
-        if isinstance(error, pg.InsufficientPrivilege):
-            return ReadOnly(f"{where} forbids this: {text}", "Ask for rights on the schema.")
-        if isinstance(error, (psycopg.OperationalError, PoolTimeout, pg.CannotConnectNow)):
-            return Unreachable(f"{where} cannot be reached: {text}")
-        if isinstance(error, psycopg.DataError):
-            return Refused(f"a value cannot be stored: {text}")
-        if isinstance(error, psycopg.IntegrityError):
-            return Refused(f"the ledger's rules forbid this: {text}")
-        if isinstance(error, psycopg.ProgrammingError):
-            return Refused(text)
-        return StoreUnavailable(f"{where}: {text}")
+        kind, said = next(
+            ((kind, said) for kinds, kind, said in _FAMILIES if isinstance(error, kinds)),
+            (StoreUnavailable, "{address}: {text}"),
+        )
+        return kind(said.format(address=self.address, text=text))
+
+
+_FAMILIES: tuple[tuple[tuple[type[Exception], ...], type[LedgerError], str], ...] = (
+    ((pg.ReadOnlySqlTransaction,), ReadOnly, "{address} cannot be written: {text}"),
+    ((pg.InsufficientPrivilege,), ReadOnly, "{address} forbids this: {text}"),
+    ((pg.DiskFull,), DiskFull, "there is no room left for {address}"),
+    ((psycopg.OperationalError, PoolTimeout), Unreachable, "{address} cannot be reached: {text}"),
+    ((psycopg.DataError,), Refused, "a value cannot be stored: {text}"),
+    ((psycopg.IntegrityError,), Refused, "the ledger's rules forbid this: {text}"),
+    ((psycopg.ProgrammingError,), Refused, "{text}"),
+)
 
 
 def _continue_numbers(tx: Transaction) -> None:

@@ -1,7 +1,7 @@
 """The embedded engine: the standard library's sqlite3 on one file.
 
-Nothing but SQLite may ever open the ledger file, its -wal or -shm in this process: closing any other
-descriptor of it would drop SQLite's locks. Sizes are asked with stat.
+Nothing but SQLite may ever open the ledger file, its -wal or -shm in this process: closing any
+other descriptor of it would drop SQLite's locks. Sizes are asked with stat.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from urllib.request import pathname2url
 from agents_ledger.model.errors import (
     Damaged,
     DiskFull,
-    LedgerError,
     Locked,
     NotALedger,
     NotFound,
@@ -490,10 +489,18 @@ def _name(error: BaseException) -> str:
     return getattr(error, "sqlite_errorname", "") or ""
 
 
+_FAMILIES: tuple[tuple[tuple[str, ...], type[StoreUnavailable], str], ...] = (
+    (("SQLITE_BUSY", "SQLITE_LOCKED"), Locked, "{address} is locked by another program"),
+    (("SQLITE_READONLY",), ReadOnly, "{address} cannot be written: {text}"),
+    (("SQLITE_FULL",), DiskFull, "there is no room left for {address}"),
+    (("SQLITE_NOTADB",), NotALedger, "{address} is not a database"),
+    (("SQLITE_CORRUPT",), Damaged, "{address} is damaged: {text}"),
+    (("SQLITE_CANTOPEN", "SQLITE_PERM"), ReadOnly, "{address} cannot be opened: {text}"),
+)
+
+
 def _translate(error: Exception, address: str) -> Exception:
-    """A driver's error in our words; ours stay as they are."""
-    if isinstance(error, LedgerError):
-        return error
+    """A driver's error in our words; others stay as they are."""
     if isinstance(error, OverflowError):
         return Refused(f"a number is too large to store: {error}")
     if not isinstance(error, sqlite3.Error):
@@ -503,17 +510,10 @@ def _translate(error: Exception, address: str) -> Exception:
         return Refused(text.removeprefix("guard: "))
     if name.startswith("SQLITE_CONSTRAINT"):
         return Refused(f"the ledger's rules forbid this: {text}")
-    families: list[tuple[tuple[str, ...], type[StoreUnavailable], str]] = [
-        (("SQLITE_BUSY", "SQLITE_LOCKED"), Locked, f"{address} is locked by another program"),
-        (("SQLITE_READONLY",), ReadOnly, f"{address} cannot be written: {text}"),
-        (("SQLITE_FULL",), DiskFull, f"there is no room left for {address}"),
-        (("SQLITE_NOTADB",), NotALedger, f"{address} is not a database"),
-        (("SQLITE_CORRUPT",), Damaged, f"{address} is damaged: {text}"),
-        (("SQLITE_CANTOPEN", "SQLITE_PERM"), ReadOnly, f"{address} cannot be opened: {text}"),
-    ]
-    for names, kind, message in families:
-        if name.startswith(names):
-            return kind(message)
-    if name.startswith("SQLITE_TOOBIG") or "too big" in text:
+    if "too big" in text:
         return Refused(f"a value is too large to store: {text}")
-    return StoreUnavailable(f"{address}: {text}")
+    kind, said = next(
+        ((kind, said) for names, kind, said in _FAMILIES if name.startswith(names)),
+        (StoreUnavailable, "{address}: {text}"),
+    )
+    return kind(said.format(address=address, text=text))
