@@ -34,5 +34,7 @@ class Core:
 
     def close(self) -> None:
         """Close the database, and say that this writer is done."""
-        live.retire(self.db)
-        self.db.close()
+        try:
+            live.retire(self.db)
+        finally:
+            self.db.close()

@@ -34,6 +34,7 @@ from agents_ledger.store.database import Transaction
 _ROLES = frozenset(get_args(MessageRole))
 _CALL_STATUSES = frozenset(get_args(CallStatus))
 _TURN_ROLES = frozenset(get_args(TurnRole))
+ID_MAX = 200
 _HASH_VERSION = b"turn/1\0"
 _JSON_FIELDS = ("tools_available", "permissions_granted", "permissions_used")
 
@@ -87,6 +88,8 @@ def _messages(query: Query) -> tuple[Message, ...]:
 def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> Prepared:
     """Number, date and encode a turn."""
     _check(new)
+    if turn_id is not None:
+        check_id(turn_id)
     now = now_ms()
     own_id = turn_id or new_id()
     started_at = new.started_at or now
@@ -147,6 +150,8 @@ def _check(new: NewTurn) -> None:
         raise Refused(f"a recorded turn is completed or failed, not {new.status!r}")
     for step in (*new.query, *new.steps, *((new.response,) if new.response else ())):
         check_step(step)
+        if isinstance(step, Message) and step.id:
+            check_id(step.id)
     if (new.status == "failed") != (new.error is not None):
         raise Refused("a failed turn says why in `error`, a completed one has none")
     open_calls = [s for s in new.steps if isinstance(s, ToolCall) and s.status in OPEN_CALL]
@@ -155,6 +160,15 @@ def _check(new: NewTurn) -> None:
             f"tool call {open_calls[0].id or open_calls[0].tool_name!r} of a completed turn is"
             f" {open_calls[0].status}",
             "Give each call its outcome: completed, failed, cancelled or rejected.",
+        )
+
+
+def check_id(chosen: str) -> None:
+    """Refuse an id that could not be typed, or told from what stands around it."""
+    if len(chosen) > ID_MAX or not chosen.isprintable() or set(chosen) & set(' "\\'):
+        raise Refused(
+            f"{chosen[:80]!r} cannot be an id",
+            f"Use up to {ID_MAX} printable characters without spaces, quotes and backslashes.",
         )
 
 

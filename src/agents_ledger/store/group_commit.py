@@ -2,7 +2,7 @@
 
 Whoever finds nobody leading leads: it takes what is queued, commits it as one transaction, answers
 everyone, and hands the lead to a waiting thread. A lone caller leads at once, without a hand-over.
-For members that do not wait in a thread (asyncio) the leader goes on until the queue is empty.
+Members that do not wait in a thread (asyncio) are led by a thread kept for them.
 
 A work that raises before it wrote anything fails alone. One that raises after it wrote spoils the
 batch: it is rolled back and done again with a savepoint for each.
@@ -72,6 +72,7 @@ class GroupCommit:
         self._queue: deque[Member] = deque()
         self._state = threading.Lock()  # guards the queue and _leading; held for an instant
         self._leading = False
+        self._start_leader: Callable[[], object] | None = None
 
     def run(self, work: Work[Any]) -> Any:
         """Do `work` durably, alone or together with whoever waits."""
@@ -104,9 +105,11 @@ class GroupCommit:
             self.lead()
 
     def submit(self, work: Work[Any], answer: Answer, start: Callable[[], object]) -> Member:
-        """Queue `work` and return; `start` is called when nobody leads and must call lead()."""
+        """Queue `work` and return; `start` is called when nobody leads: it makes a thread of its
+        own call lead(for_others=True)."""
         me = Member(work, answer)
         with self._state:
+            self._start_leader = start
             first, self._leading = not self._leading, True
             self._queue.append(me)
         if first:
@@ -125,8 +128,8 @@ class GroupCommit:
                 return False
             return True
 
-    def lead(self) -> None:
-        """Commit a batch and hand over; go on while only members without a thread wait."""
+    def lead(self, *, for_others: bool = False) -> None:
+        """Commit a batch and hand over; a leader for others goes on while only such wait."""
         again = True
         while again:
             with self._state:
@@ -138,9 +141,9 @@ class GroupCommit:
                 self._fail(batch, OutcomeUnknown("the process was interrupted while it wrote"))
                 raise
             finally:
-                again = self._hand_over(batch)
+                again = self._hand_over(batch, for_others)
 
-    def _hand_over(self, batch: Sequence[Member]) -> bool:
+    def _hand_over(self, batch: Sequence[Member], for_others: bool) -> bool:
         heir = None
         with self._state:
             if self._queue:
@@ -149,7 +152,7 @@ class GroupCommit:
                     heir.leads = True
             else:
                 self._leading = False
-            again = bool(self._queue) and heir is None
+            leaderless = bool(self._queue) and heir is None
         for member in batch:
             if member.wake is not None:
                 member.wake.release()
@@ -157,7 +160,10 @@ class GroupCommit:
                 member.answer.set(member.result, member.error)
         if heir is not None and heir.wake is not None:
             heir.wake.release()
-        return again
+        if leaderless and not for_others and self._start_leader is not None:
+            self._start_leader()
+            return False
+        return leaderless
 
     def _commit(self, batch: Sequence[Member]) -> None:
         session = self._session

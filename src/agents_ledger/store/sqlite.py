@@ -477,7 +477,7 @@ class _LeaderThread:
             self._wanted.acquire()
             if self._stopped:
                 return
-            self._group.lead()
+            self._group.lead(for_others=True)
 
     def stop(self) -> None:
         self._stopped = True
