@@ -332,7 +332,7 @@ def write_turn(
     if prepared.calls:
         tx.run_many("insert_tool_call", [rows.tool_call_row(call) for call in prepared.calls])
     if parent_id is not None:
-        tx.run("mark_parent", id=parent_id)
+        threads.adopt(tx, parent_id, parent)
     return threads.below(
         parent,
         usage=new.usage,
@@ -345,11 +345,13 @@ def write_turn(
     )
 
 
-def write_messages(tx: Transaction, messages: Sequence[Message]) -> None:
+def write_messages(
+    tx: Transaction, messages: Sequence[Message], *, statement: str = "insert_message"
+) -> None:
     """Write messages with their files, lints and codeblocks."""
     if not messages:
         return
-    tx.run_many("insert_message", [rows.message_row(message) for message in messages])
+    tx.run_many(statement, [rows.message_row(message) for message in messages])
     for message in messages:
         if message.files:
             tx.run_many("insert_message_file", rows.file_rows(message))

@@ -54,7 +54,7 @@ def writable(tx: Transaction, key: str, **details: Any) -> Pointer:
 
 
 def _create(tx: Transaction, session: Session, reason: MoveReason = "record") -> Pointer:
-    now = now_ms()
+    now = session.created_at or now_ms()
     if not session.label or len(session.label) > LABEL_MAX:
         raise Refused(f"a label has 1 to {LABEL_MAX} characters, this one {len(session.label)}")
     values: dict[str, object] = {
@@ -160,13 +160,19 @@ def spawn(tx: Transaction, child: Session, parent: Pointer, turn_id: str, call_i
 
 
 def move_head(
-    tx: Transaction, label: str, *, from_: str | None, to: str | None, reason: MoveReason
+    tx: Transaction,
+    label: str,
+    *,
+    from_: str | None,
+    to: str | None,
+    reason: MoveReason,
+    at: int | None = None,
 ) -> None:
     """Move a session from one turn to another, and log the move with it.
 
     Two writers may both have read the same head. The first to get here wins; the second is told.
     """
-    moved = tx.run("move_head", label=label, from_turn=from_, to_turn=to, now=now_ms())
+    moved = tx.run("move_head", label=label, from_turn=from_, to_turn=to, now=at or now_ms())
     if not moved:
         raise HeadMoved(label, expected=from_, found=existing(tx, label, exact=True).thread_id)
     tx.run("log_move", label=label, thread_id=to, changed_at=moved[0][0], reason=reason)

@@ -91,17 +91,31 @@ def below(
     )
 
 
-def put(tx: Transaction, turn_id: str, place: Place, *, join: bool) -> None:
+def put(tx: Transaction, turn_id: str, place: Place, *, join: bool) -> Place:
     """Give a turn its place: behind its parent if it may join and that is free, else in a new
     segment that hangs there."""
     if join and place.depth > 1 and tx.run("insert_place", turn_id=turn_id, **place._asdict()):
-        return
+        return place
     if place.depth == 1:
         opened = tx.run("open_root_segment")
     else:
         opened = tx.run("open_segment", parent_id=place.segment_id, fork_depth=place.depth - 1)
     own = place._replace(segment_id=opened[0][0])
     tx.run("insert_place", turn_id=turn_id, **own._asdict())
+    return own
+
+
+def adopt(tx: Transaction, parent_id: str, parent: Place) -> None:
+    """Note that a turn of ours hangs on `parent`; if that is a projection, it is frozen with all
+    its ancestors: what we stand on does not change."""
+    first = tx.run("mark_parent", id=parent_id)
+    projected = (first or tx.run("turn_projected", id=parent_id))[0][0]
+    segment_id, depth = parent.segment_id, parent.depth
+    while projected:
+        raised = tx.run("freeze", id=segment_id, depth=depth)
+        if not raised or raised[0][0] is None:
+            return
+        segment_id, depth = raised[0]
 
 
 def take_away(tx: Transaction, turn_id: str) -> None:

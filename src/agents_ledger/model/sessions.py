@@ -38,6 +38,8 @@ class Session(Struct, frozen=True):
     title: str | None = None
     starred: bool = False
     note: str | None = None
+    metadata_json: str | None = None  # what a source says of it beside
+    source_has_more: bool = False  # its source went on after it was continued here
 
 
 class Move(Struct, frozen=True):

@@ -23,6 +23,9 @@ class Transaction(Protocol):
     def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
         """Run a statement that has no name: migrations, copies, what a user typed."""
 
+    def defer_references(self) -> None:
+        """Check foreign keys at the end of this transaction, not at each statement."""
+
     def execute_many(self, sql: str, rows: Sequence[Row], /) -> None:
         """The same, once per row."""
 

@@ -52,6 +52,7 @@ WORDS = {
     "lock_sessions": "FOR UPDATE OF s",
     "lock_live": "FOR UPDATE",
     "position": "strpos",
+    "ids": "(SELECT json_array_elements_text(CAST(:ids AS json)))",
     "server_now": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
 }
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -86,6 +87,9 @@ class _Transaction:
     def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
         cursor = self.cursor.execute(sql.replace("?", "%s") if values else sql, values or None)
         return cursor.fetchall() if cursor.description else []
+
+    def defer_references(self) -> None:
+        self.cursor.execute("SET CONSTRAINTS ALL DEFERRED")
 
     def execute_many(self, sql: str, rows: Sequence[Row], /) -> None:
         self.cursor.executemany(sql.replace("?", "%s"), rows)
@@ -306,7 +310,7 @@ class PostgresDatabase:
 
     def restore(self, work: Work[T]) -> T:
         def unguarded(tx: Transaction) -> T:
-            tx.execute("SET CONSTRAINTS ALL DEFERRED")
+            tx.defer_references()
             migrations.drop_made(tx, self.engine)
             result = work(tx)
             tx.execute("SET CONSTRAINTS ALL IMMEDIATE")

@@ -17,6 +17,7 @@ from agents_ledger.store.database import Row
 _HAS_CHILDREN = Turn.__struct_fields__.index("has_children")
 _PROJECTED = Turn.__struct_fields__.index("projected")
 _IS_SUBAGENT = Session.__struct_fields__.index("is_subagent")
+_HAS_MORE = Session.__struct_fields__.index("source_has_more")
 _STARRED = Session.__struct_fields__.index("starred")
 
 
@@ -38,6 +39,7 @@ def to_session(row: Row) -> Session:
     values = list(row)
     values[_IS_SUBAGENT] = bool(values[_IS_SUBAGENT])
     values[_STARRED] = bool(values[_STARRED])
+    values[_HAS_MORE] = bool(values[_HAS_MORE])
     return Session(*values)
 
 

@@ -50,6 +50,7 @@ WORDS = {
     "lock_sessions": "",
     "lock_live": "",
     "position": "instr",
+    "ids": "(SELECT value FROM json_each(:ids))",
     "server_now": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
 }
 
@@ -78,6 +79,9 @@ class _Transaction:
     def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
         rows: list[Row] = self._execute(sql, values).fetchall()
         return rows
+
+    def defer_references(self) -> None:
+        self._execute("PRAGMA defer_foreign_keys=ON")
 
     def execute_many(self, sql: str, rows: Sequence[Row], /) -> None:
         self._executemany(sql, rows)
@@ -342,7 +346,7 @@ class SqliteDatabase:
         self._check_writable()
 
         def unguarded(tx: Transaction) -> T:
-            tx.execute("PRAGMA defer_foreign_keys=ON")
+            tx.defer_references()
             migrations.drop_made(tx, self.engine)
             result = work(tx)
             migrations.make(tx, self.engine)

@@ -12,7 +12,8 @@ t.id, t.parent_turn_id, t.turn_type, t.status, t.started_at, t.completed_at, t.m
 s.label, s.thread_id, s.persona_id, s.agent_id, s.created_as, s.is_subagent,
     s.parent_session_label, s.parent_turn_id, s.spawn_tool_call_id, s.task_description,
     s.task_status, s.routing_key, s.origin, s.origin_session_id, s.created_at, s.updated_at,
-    s.status, a.title, COALESCE(a.starred, 0), a.note
+    s.status, COALESCE(a.title, s.source_title), COALESCE(a.starred, 0), a.note, s.metadata_json,
+    s.source_has_more
 
 -- compaction_columns --
 c.summary, c.summarized_through_turn_id, c.first_kept_turn_id, c.turns_summarized,
@@ -40,3 +41,7 @@ WITH RECURSIVE tail (segment_id, from_depth) AS (
     SELECT s.id, s.fork_depth + 1
     FROM tail JOIN segments s ON s.parent_id = tail.segment_id AND s.fork_depth >= tail.from_depth
 )
+
+-- source_file_columns --
+f.id, f.source, f.path, f.generation, f.family, f.kind, f.size, f.mtime_ns, f.kept_bytes, f.tail_hash,
+    f.cursor_json, f.derived_bytes, f.derived_version

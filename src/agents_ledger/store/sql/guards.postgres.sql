@@ -155,6 +155,15 @@ FOR EACH ROW EXECUTE FUNCTION guard_refuse('system_prompts only grows');
 CREATE TRIGGER system_prompts_delete BEFORE DELETE ON system_prompts
 FOR EACH ROW EXECUTE FUNCTION guard_refuse('system_prompts only grows');
 
+CREATE TRIGGER source_blocks_update BEFORE UPDATE ON source_blocks
+FOR EACH ROW EXECUTE FUNCTION guard_refuse('source records do not change');
+
+CREATE TRIGGER source_blocks_delete BEFORE DELETE ON source_blocks
+FOR EACH ROW EXECUTE FUNCTION guard_refuse('source records are never deleted');
+
+CREATE TRIGGER source_files_delete BEFORE DELETE ON source_files
+FOR EACH ROW EXECUTE FUNCTION guard_refuse('source records are never deleted');
+
 CREATE TRIGGER sessions_delete BEFORE DELETE ON sessions
 FOR EACH ROW EXECUTE FUNCTION guard_refuse('sessions are archived, never deleted');
 

@@ -134,6 +134,15 @@ BEGIN SELECT RAISE(ABORT, 'guard: system_prompts only grows'); END;
 CREATE TRIGGER system_prompts_delete BEFORE DELETE ON system_prompts
 BEGIN SELECT RAISE(ABORT, 'guard: system_prompts only grows'); END;
 
+CREATE TRIGGER source_blocks_update BEFORE UPDATE ON source_blocks
+BEGIN SELECT RAISE(ABORT, 'guard: source records do not change'); END;
+
+CREATE TRIGGER source_blocks_delete BEFORE DELETE ON source_blocks
+BEGIN SELECT RAISE(ABORT, 'guard: source records are never deleted'); END;
+
+CREATE TRIGGER source_files_delete BEFORE DELETE ON source_files
+BEGIN SELECT RAISE(ABORT, 'guard: source records are never deleted'); END;
+
 CREATE TRIGGER sessions_delete BEFORE DELETE ON sessions
 BEGIN SELECT RAISE(ABORT, 'guard: sessions are archived, never deleted'); END;
 

@@ -302,6 +302,37 @@ WHERE c.spawned_session_label IS NOT NULL
 AND (s.label IS NULL OR s.is_subagent <> 1 OR COALESCE(s.spawn_tool_call_id, '') <> c.id
     OR COALESCE(s.parent_turn_id, '') <> c.turn_id);
 
+-- audit_unfrozen --
+-- A projected turn that one of ours stands on is frozen.
+SELECT t.id, c.id
+FROM turns c
+JOIN turns t ON t.id = c.parent_turn_id
+JOIN places p ON p.turn_id = t.id
+JOIN segments s ON s.id = p.segment_id
+WHERE c.projected = 0 AND t.projected = 1 AND p.depth > s.frozen_depth;
+
+-- audit_frozen_above --
+-- Where a segment is frozen, so is what it hangs on.
+SELECT s.id, s.frozen_depth
+FROM segments s JOIN segments u ON u.id = s.parent_id
+WHERE s.frozen_depth > 0 AND u.frozen_depth < s.fork_depth
+AND EXISTS (
+    SELECT 1 FROM places p JOIN turns t ON t.id = p.turn_id
+    WHERE p.segment_id = u.id AND p.depth = s.fork_depth AND t.projected = 1
+);
+
+-- audit_source_gap --
+-- The blocks of a file follow each other without gaps.
+SELECT f.id, f.kept_bytes
+FROM source_files f
+WHERE f.kept_bytes <> COALESCE((SELECT sum(b.length) FROM source_blocks b WHERE b.file_id = f.id), 0);
+
+-- audit_source_missing --
+-- A projected turn says which files it comes from.
+SELECT t.id, t.status
+FROM turns t
+WHERE t.projected = 1 AND NOT EXISTS (SELECT 1 FROM turn_sources x WHERE x.turn_id = t.id);
+
 -- audit_writer_missing --
 -- A turn of ours that is not sealed has a writer.
 SELECT t.id, t.status

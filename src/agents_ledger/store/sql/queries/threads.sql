@@ -44,6 +44,10 @@ INSERT INTO segments (parent_id, fork_depth, level) VALUES (NULL, 0, 0) RETURNIN
 -- delete_place --
 DELETE FROM places WHERE turn_id = :turn_id RETURNING segment_id;
 
+-- delete_empty_segment --
+DELETE FROM segments
+WHERE id = :id AND NOT EXISTS (SELECT 1 FROM places p WHERE p.segment_id = :id);
+
 -- delete_segment --
 DELETE FROM segments WHERE id = :id;
 

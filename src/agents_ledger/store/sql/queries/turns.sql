@@ -71,7 +71,10 @@ INSERT INTO system_prompts (hash, content) VALUES (:hash, :content) ON CONFLICT 
 SELECT content FROM system_prompts WHERE hash = :hash;
 
 -- mark_parent --
-UPDATE turns SET has_children = 1 WHERE id = :id AND has_children = 0;
+UPDATE turns SET has_children = 1 WHERE id = :id AND has_children = 0 RETURNING projected;
+
+-- turn_projected --
+SELECT projected FROM turns WHERE id = :id;
 
 -- turn_request --
 -- What is stored under an id: enough to tell a retry from another turn.

@@ -1,0 +1,234 @@
+"""Turns put together from what a reader finds, in the order it finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec import structs
+
+from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.turns import (
+    OPEN_CALL,
+    CallStatus,
+    Message,
+    MessageCodeblock,
+    MessageFile,
+    MessageLint,
+    MessageRole,
+    MessageSource,
+    ToolCall,
+    Turn,
+    TurnStatus,
+    to_json,
+)
+
+SECONDS_BELOW = 1e11  # a larger number counts milliseconds
+LATEST_MS = 1e15
+NO_RESULT = "no result recorded"
+
+
+def milliseconds(moment: object) -> int:
+    """Unix milliseconds of an ISO time, or of a number of seconds or milliseconds; 0 if none."""
+    if isinstance(moment, (int, float)) and not isinstance(moment, bool):
+        scaled = moment * 1000 if abs(moment) < SECONDS_BELOW else moment
+        return int(scaled) if abs(scaled) < LATEST_MS else 0
+    if isinstance(moment, str):
+        try:
+            return int(datetime.fromisoformat(moment).timestamp() * 1000)
+        except (ValueError, OverflowError):
+            return 0
+    return 0
+
+
+def json_or_none(value: object) -> str | None:
+    """JSON text of what is not empty."""
+    return to_json(value) if value not in (None, "", [], {}) else None
+
+
+class TurnBuilder:
+    """Collects messages, tool calls and tokens of one turn."""
+
+    def __init__(self, turn_id: str, parent_id: str | None) -> None:
+        self.id = turn_id
+        self.parent_id = parent_id
+        self.started_at = 0
+        self.ended_at = 0
+        self.model: str | None = None
+        self.provider: str | None = None
+        self.workspace_path: str | None = None
+        self.error: str | None = None
+        self.failed = False
+        self.compaction: Compaction | None = None
+        self.effective_config_json: str | None = None
+        self.tokens: dict[str, int] = {}
+        self._sequence = 0
+        self._messages: dict[str, Message] = {}
+        self._calls: dict[str, ToolCall] = {}
+        self._answered = False
+        self._query: list[str] = []
+
+    def _next(self, at: int) -> int:
+        self.started_at = self.started_at or at
+        self.ended_at = max(self.ended_at, at)
+        self._sequence += 1
+        return self._sequence - 1
+
+    @property
+    def answered(self) -> bool:
+        """Whether the agent said or did anything."""
+        return self._answered
+
+    def message(
+        self,
+        message_id: str,
+        role: MessageRole,
+        content: str | None,
+        *,
+        at: int,
+        source: MessageSource | None = None,
+        thinking: str | None = None,
+        metadata: object = None,
+        context: object = None,
+        tool_call_id: str | None = None,
+        files: Sequence[MessageFile] = (),
+        lints: Sequence[MessageLint] = (),
+        codeblocks: Sequence[MessageCodeblock] = (),
+    ) -> None:
+        """Add a message. User messages before the first of the agent's are the query."""
+        if message_id in self._messages:
+            return
+        if role == "assistant":
+            self._answered = True
+        elif role == "user" and not self._answered:
+            self._query.append(message_id)
+        self._messages[message_id] = Message(
+            role,
+            content,
+            source,
+            thinking,
+            json_or_none(context),
+            json_or_none(metadata),
+            tool_call_id,
+            message_id,
+            self.id,
+            self._next(at),
+            at,
+            tuple(files),
+            tuple(lints),
+            tuple(codeblocks),
+        )
+
+    def add_files(self, message_id: str, files: Sequence[MessageFile]) -> None:
+        """Files that a message's tool calls read or wrote."""
+        message = self._messages.get(message_id)
+        if message is not None and files:
+            self._messages[message_id] = structs.replace(message, files=(*message.files, *files))
+
+    def call(
+        self,
+        call_id: str,
+        tool_name: str,
+        params: object,
+        *,
+        at: int,
+        message_id: str | None = None,
+        tool_number: int | None = None,
+        status: CallStatus = "running",
+    ) -> None:
+        """Add a tool call. An id that the turn has already is the same call."""
+        if call_id in self._calls:
+            return
+        self._answered = True
+        self._calls[call_id] = ToolCall(
+            tool_name or "unknown",
+            "{}" if params is None else to_json(params) if not isinstance(params, str) else params,
+            status=status,
+            id=call_id,
+            turn_id=self.id,
+            message_id=message_id if message_id in self._messages else None,
+            tool_number=tool_number,
+            started_at=at,
+            sequence=self._next(at),
+        )
+
+    def result(
+        self,
+        call_id: str,
+        result: object,
+        *,
+        at: int,
+        status: CallStatus = "completed",
+        error: str | None = None,
+        source_status: str | None = None,
+        spawned: str | None = None,
+    ) -> bool:
+        """What came of a call; False if the turn has no such call."""
+        call = self._calls.get(call_id)
+        if call is None:
+            return False
+        self.ended_at = max(self.ended_at, at)
+        self._calls[call_id] = structs.replace(
+            call,
+            result_json=None if result is None else msgspec_text(result),
+            status=status,
+            error=error,
+            source_status=source_status,
+            completed_at=at or None,
+            spawned_session_label=spawned or call.spawned_session_label,
+        )
+        return True
+
+    def spawned(self, call_id: str, label: str) -> None:
+        """Note the session of the subagent that a call started."""
+        call = self._calls.get(call_id)
+        if call is not None:
+            self._calls[call_id] = structs.replace(call, spawned_session_label=label)
+
+    def add_tokens(self, **tokens: int | None) -> None:
+        """Tokens of one more call of the model."""
+        for name, number in tokens.items():
+            if number is not None:
+                self.tokens[name] = self.tokens.get(name, 0) + number
+
+    def build(self, *, status: TurnStatus | None = None) -> Turn:
+        """The turn. Without an answer it is pending; calls without a result are given up."""
+        if status is None:
+            status = "pending"
+            if self._answered or self.compaction:
+                status = "failed" if self.failed else "completed"
+        calls = [self._closed(call, status) for call in self._calls.values()]
+        messages = tuple(self._messages.values())
+        response = next((m.id for m in reversed(messages) if m.role == "assistant"), None)
+        return Turn(
+            self.id,
+            self.parent_id,
+            "compaction" if self.compaction else "normal",
+            status,
+            self.started_at,
+            None if status == "pending" else self.ended_at or self.started_at,
+            self.model,
+            self.provider,
+            query_message_ids=msgspec.json.encode(self._query).decode(),
+            response_message_id=response,
+            tool_call_count=len(calls),
+            workspace_path=self.workspace_path,
+            effective_config_json=self.effective_config_json,
+            error=self.error,
+            projected=True,
+            messages=messages,
+            tool_calls=tuple(calls),
+            compaction=self.compaction,
+            **self.tokens,  # type: ignore[arg-type]
+        )
+
+    def _closed(self, call: ToolCall, status: TurnStatus) -> ToolCall:
+        if call.status not in OPEN_CALL or status == "pending":
+            return call
+        return structs.replace(call, status="cancelled", error=NO_RESULT)
+
+
+def msgspec_text(value: object) -> str:
+    """JSON text of any value; a string becomes a JSON string."""
+    return to_json([value])[1:-1] if isinstance(value, str) else to_json(value)

@@ -1,0 +1,302 @@
+"""Claude Code: the content of one turn, from its records in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from agents_ledger.importers.building import TurnBuilder, milliseconds
+from agents_ledger.importers.reader import Line, Material
+from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, MessageSource, Turn
+
+FILE_TOOLS: dict[str, FileKind] = {
+    "Edit": "written",
+    "MultiEdit": "written",
+    "NotebookEdit": "written",
+    "NotebookRead": "read",
+    "Read": "read",
+    "Write": "written",
+}
+REJECTED = ("The user doesn't want to proceed", "The user doesn't want to take this action")
+TRIGGERS = {"auto": "context_limit", "manual": "manual"}
+KEPT_FIELDS = ("requestId", "permissionMode", "promptSource", "origin", "isApiErrorMessage")
+
+
+def text_of(content: Any) -> str:
+    """The words of a content: a text, or the text blocks of a list."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        words = [b.get("text") for b in content if isinstance(b, dict) and b.get("type") == "text"]
+        return "\n\n".join(word for word in words if isinstance(word, str))
+    return ""
+
+
+def build_turn(
+    material: Material,
+    turn_id: str,
+    parent_id: str | None,
+    lines: Sequence[tuple[str, str, Line]],
+    spawned: dict[str, str],
+) -> Turn:
+    """The turn that these records make."""
+    return _Turn(material, TurnBuilder(turn_id, parent_id), spawned).built(lines)
+
+
+class _Turn:
+    def __init__(self, material: Material, builder: TurnBuilder, spawned: dict[str, str]) -> None:
+        self.material = material
+        self.builder = builder
+        self.spawned = spawned
+
+    def built(self, lines: Sequence[tuple[str, str, Line]]) -> Turn:
+        records = [(uuid, kind, self._record(line)) for uuid, kind, line in lines]
+        pieces: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        for uuid, kind, record in records:
+            if kind == "assistant":
+                pieces.setdefault(_message_id(uuid, record), []).append((uuid, record))
+        told: set[str] = set()
+        for uuid, kind, record in records:
+            if kind == "assistant":
+                self._assistant(uuid, record, pieces[_message_id(uuid, record)], told)
+            elif kind == "result":
+                self._results(uuid, record)
+            elif kind in ("boundary", "summary"):
+                self._compaction(uuid, kind, record)
+            elif kind != "other":
+                self._input(uuid, kind, record)
+            self.builder.workspace_path = self.builder.workspace_path or _text(record.get("cwd"))
+        return self.builder.build()
+
+    def _record(self, line: Line) -> dict[str, Any]:
+        try:
+            found = msgspec.json.decode(self.material.bytes_of(line))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    # -- what was asked -----------------------------------------------------------------------
+
+    def _input(self, uuid: str, kind: str, record: dict[str, Any]) -> None:
+        at = milliseconds(record.get("timestamp"))
+        message = _dict(record.get("message"))
+        content = message.get("content")
+        metadata = {name: record[name] for name in KEPT_FIELDS if record.get(name)}
+        source: MessageSource = "human" if kind == "prompt" else "event"
+        if kind == "queued":
+            attached = _dict(record.get("attachment"))
+            content = attached.get("prompt") if attached else record.get("content")
+            source = "event" if attached.get("commandMode") == "task-notification" else "human"
+            metadata["queued"] = True
+        elif record.get("type") == "system":
+            self._notice(uuid, record, at)
+            return
+        text = text_of(content)
+        if record.get("isMeta"):
+            metadata["meta"] = True
+        if text.startswith("<teammate-message") or record.get("isSidechain"):
+            source = "agent"
+        others = _other_blocks(content)
+        if others:
+            metadata["blocks"] = others
+        self.builder.message(uuid, "user", text, at=at, source=source, metadata=metadata)
+
+    def _notice(self, uuid: str, record: dict[str, Any], at: int) -> None:
+        words = record.get("content")
+        detail = {
+            name: record[name]
+            for name in ("subtype", "level", "error", "retryAttempt", "durationMs")
+            if record.get(name)
+        }
+        self.builder.message(
+            uuid,
+            "system",
+            words if isinstance(words, str) else None,
+            at=at,
+            source="event",
+            metadata=detail,
+        )
+
+    # -- what the agent did -------------------------------------------------------------------
+
+    def _assistant(
+        self,
+        uuid: str,
+        record: dict[str, Any],
+        pieces: list[tuple[str, dict[str, Any]]],
+        told: set[str],
+    ) -> None:
+        at = milliseconds(record.get("timestamp"))
+        first_uuid = pieces[0][0]
+        message = _dict(record.get("message"))
+        if first_uuid not in told:
+            told.add(first_uuid)
+            self._say(first_uuid, at, pieces)
+        for block in _blocks(message.get("content")):
+            if block.get("type") in ("tool_use", "server_tool_use"):
+                self._call(block, at, first_uuid)
+
+    def _say(self, uuid: str, at: int, pieces: list[tuple[str, dict[str, Any]]]) -> None:
+        """One API response, however many records it was written in."""
+        words: list[str] = []
+        thoughts: list[str] = []
+        metadata: dict[str, Any] = {}
+        for _, record in pieces:
+            for block in _blocks(_dict(record.get("message")).get("content")):
+                kind = block.get("type")
+                if kind == "text" and isinstance(block.get("text"), str):
+                    if block["text"] not in words:
+                        words.append(block["text"])
+                elif kind in ("thinking", "redacted_thinking"):
+                    thought = block.get("thinking")
+                    if isinstance(thought, str) and thought:
+                        thoughts.append(thought)
+                    else:
+                        metadata["thinking_withheld"] = True
+            metadata |= {name: record[name] for name in KEPT_FIELDS if record.get(name)}
+        last = _dict(pieces[-1][1].get("message"))
+        if last.get("stop_reason"):
+            metadata["stop_reason"] = last["stop_reason"]
+        if last.get("id"):
+            metadata["message_id"] = last["id"]
+        if len(pieces) > 1:
+            metadata["uuids"] = [piece for piece, _ in pieces]
+        self._count(last, pieces[-1][1])
+        self.builder.message(
+            uuid,
+            "assistant",
+            "\n\n".join(words),
+            at=at,
+            thinking="\n\n".join(thoughts) or None,
+            metadata=metadata,
+        )
+
+    def _count(self, message: dict[str, Any], record: dict[str, Any]) -> None:
+        model = message.get("model")
+        if record.get("isApiErrorMessage"):
+            self.builder.failed = True
+            self.builder.error = text_of(message.get("content")) or "API error"
+            return
+        if not isinstance(model, str) or model == "<synthetic>":
+            return
+        self.builder.failed, self.builder.error = False, None
+        self.builder.model, self.builder.provider = model, "anthropic"
+        usage = _dict(message.get("usage"))
+        parts = {
+            "input_tokens": _number(usage.get("input_tokens")),
+            "output_tokens": _number(usage.get("output_tokens")),
+            "cached_input_tokens": _number(usage.get("cache_read_input_tokens")),
+            "cache_write_tokens": _number(usage.get("cache_creation_input_tokens")),
+        }
+        if usage:
+            self.builder.add_tokens(**parts, total_tokens=sum(n or 0 for n in parts.values()))
+
+    def _call(self, block: dict[str, Any], at: int, message_id: str) -> None:
+        name, call_id = _text(block.get("name")) or "unknown", _text(block.get("id"))
+        if not call_id:
+            return
+        params = _dict(block.get("input"))
+        self.builder.call(call_id, name, block.get("input") or {}, at=at, message_id=message_id)
+        if call_id in self.spawned:
+            self.builder.spawned(call_id, self.spawned[call_id])
+        path = params.get("file_path") or params.get("notebook_path")
+        if name in FILE_TOOLS and isinstance(path, str):
+            self.builder.add_files(message_id, [MessageFile(FILE_TOOLS[name], path)])
+
+    def _results(self, uuid: str, record: dict[str, Any]) -> None:
+        at = milliseconds(record.get("timestamp"))
+        rich = record.get("toolUseResult")
+        words: list[Any] = []
+        for block in _blocks(_dict(record.get("message")).get("content")):
+            if block.get("type") != "tool_result":
+                words.append(block)
+                continue
+            said = block.get("content")
+            status, error = _status(block, said)
+            spawned = None
+            agent_id = _dict(rich).get("agentId")
+            if isinstance(agent_id, str) and agent_id:
+                spawned = f"claude-code:agent-{agent_id}"
+            known = self.builder.result(
+                _text(block.get("tool_use_id")) or "",
+                _without_images(said),
+                at=at,
+                status=status,
+                error=error,
+                spawned=spawned,
+            )
+            if not known:
+                words.append(block)
+        if words:
+            text = text_of(words)
+            self.builder.message(
+                uuid, "user", text, at=at, source="event", metadata={"blocks": _other_blocks(words)}
+            )
+
+    def _compaction(self, uuid: str, kind: str, record: dict[str, Any]) -> None:
+        at = milliseconds(record.get("timestamp"))
+        message = _dict(record.get("message"))
+        summary = text_of(message.get("content"))
+        said = _dict(record.get("compactMetadata"))
+        words = summary or _text(record.get("content"))
+        self.builder.message(uuid, "system", words, at=at, source="event", metadata=said)
+        through = self.builder.parent_id
+        if through is None:
+            return
+        known = self.builder.compaction
+        self.builder.compaction = Compaction(
+            summary or (known.summary if known else ""),
+            through,
+            tokens_before=_number(said.get("preTokens"))
+            or (known.tokens_before if known else None),
+            trigger=TRIGGERS.get(str(said.get("trigger"))) or (known.trigger if known else None),
+            turn_id=self.builder.id,
+        )
+
+
+def _message_id(uuid: str, record: dict[str, Any]) -> str:
+    return _text(_dict(record.get("message")).get("id")) or uuid
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and 0 <= value < 1 << 53 else None
+
+
+def _blocks(content: Any) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []
+
+
+def _other_blocks(content: Any) -> list[Any]:
+    """Blocks that are not text; images by what they are, their bytes stay in the source record."""
+    return [_without_images(b) for b in _blocks(content) if b.get("type") != "text"]
+
+
+def _without_images(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_images(each) for each in value]
+    if isinstance(value, dict):
+        source = value.get("source")
+        if isinstance(source, dict) and isinstance(source.get("data"), str):
+            kept = {name: each for name, each in source.items() if name != "data"}
+            return {**value, "source": {**kept, "bytes": len(source["data"]) * 3 // 4}}
+    return value
+
+
+def _status(block: dict[str, Any], said: Any) -> tuple[CallStatus, str | None]:
+    if not block.get("is_error"):
+        return "completed", None
+    words = text_of(said) or "failed"
+    return ("rejected" if words.startswith(REJECTED) else "failed"), words

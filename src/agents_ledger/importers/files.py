@@ -1,0 +1,59 @@
+"""Reading other programs' files: regular ones only, as far as they go, whatever they hold."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from agents_ledger.model.errors import Refused
+
+CHUNK_BYTES = 8 << 20
+HEAD_BYTES = 64 << 10
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file for reading, unless it is a link, a pipe or a device."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    flags |= getattr(os, "O_BINARY", 0)
+    try:
+        fd = os.open(path, flags)
+    except OSError as error:
+        what = "it is a link" if path.is_symlink() else error.strerror
+        raise Refused(f"{path} cannot be read: {what}") from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise Refused(f"{path} is not a file")
+    return os.fdopen(fd, "rb")
+
+
+def logical_path(path: Path) -> str:
+    """The name under which a file's content is known, compressed or not."""
+    return str(path.with_suffix("") if path.suffix == ".zst" else path)
+
+
+def chunks(path: Path, file: BinaryIO, start: int) -> Iterator[bytes]:
+    """The content from an offset on, unpacked where it is compressed."""
+    if path.suffix != ".zst":
+        file.seek(start)
+        while data := file.read(CHUNK_BYTES):
+            yield data
+        return
+    import zstandard
+
+    with zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as stream:
+        while start > 0:
+            skipped = stream.read(min(start, CHUNK_BYTES))
+            if not skipped:
+                return
+            start -= len(skipped)
+        while data := stream.read(CHUNK_BYTES):
+            yield data
+
+
+def head(path: Path) -> bytes:
+    """The first bytes of a file's content."""
+    with open_regular(path) as file:
+        return next(chunks(path, file, 0), b"")[:HEAD_BYTES]

@@ -1,0 +1,245 @@
+"""The policy of importing: keep first, then derive, then reconcile. It never parses."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import Struct, field
+
+from agents_ledger.importers import files
+from agents_ledger.importers.reader import Home, Material, Reader
+from agents_ledger.importers.readers import READERS
+from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.ledger.projection import files_sharing, project
+from agents_ledger.ledger.sources import TAIL_BYTES, Sources, tail_hash
+from agents_ledger.model.errors import LedgerError, Refused
+from agents_ledger.model.sources import Fate, Fault, ImportCounts, SourceFile
+
+
+class Report(Struct):
+    """What an import did and met."""
+
+    counts: ImportCounts = field(default_factory=ImportCounts)
+    faults: list[Fault] = field(default_factory=list)
+    records: Counter[tuple[str, str, Fate]] = field(default_factory=Counter)
+    read_bytes: int = 0
+    derived_records: int = 0
+    written_turns: int = 0
+    without_reader: list[str] = field(default_factory=list)
+
+
+class Found(Struct, frozen=True):
+    """A file to import, and its reader."""
+
+    path: Path
+    reader: Reader
+    size: int
+
+
+def this_home() -> Home:
+    """The home of the user who runs this program."""
+    return Home(Path.home(), os.environ, sys.platform)
+
+
+def find(home: Home, sources: Iterable[str] = ()) -> list[Found]:
+    """Every file of history on this machine, of all sources or of some."""
+    wanted = set(sources) or set(READERS)
+    found: list[Found] = []
+    for name, reader in READERS.items():
+        if name in wanted:
+            for root in reader.roots(home):
+                found += _below(root, reader)
+    return found
+
+
+def _below(root: Path, reader: Reader) -> list[Found]:
+    paths: Iterable[Path] = (root,) if root.is_file() else sorted(root.rglob("*"))
+    return [
+        Found(path, reader, path.lstat().st_size)
+        for path in paths
+        if reader.wants(path) and (path.is_file() or path.is_symlink())
+    ]
+
+
+def found_at(path: Path, report: Report) -> list[Found]:
+    """What a path holds: a file, or a folder of them, each told by its content."""
+    paths = sorted(p for p in path.rglob("*") if not p.is_dir()) if path.is_dir() else [path]
+    found = []
+    for each in paths:
+        try:
+            first = files.head(each)
+        except LedgerError as error:
+            report.faults.append(Fault(str(each), str(error)))
+            report.counts.failed += 1
+            continue
+        reader = next((r for r in READERS.values() if r.recognises(each, first)), None)
+        if reader is None:
+            report.without_reader.append(str(each))
+        else:
+            found.append(Found(each, reader, each.stat().st_size))
+    return found
+
+
+class Importer:
+    """Imports files into one ledger."""
+
+    def __init__(self, ledger: Ledger, report: Report | None = None) -> None:
+        self._core = ledger._core
+        self.sources = Sources(ledger._core)
+        self.report = report or Report()
+
+    def run(
+        self, found: Sequence[Found], progress: Callable[[Found], None] = lambda _: None
+    ) -> Report:
+        """Keep what is new of every file, then derive the families it belongs to."""
+        families: dict[tuple[str, str], Reader] = {}
+        for each in found:
+            kept = self._keep_safely(each)
+            if kept is not None:
+                families[each.reader.name, kept.family] = each.reader
+            progress(each)
+        done: set[str] = set()
+        for (_, family), reader in families.items():
+            if family not in done:
+                done |= self._derive_safely(reader, family)
+        return self.report
+
+    # -- keeping ------------------------------------------------------------------------------
+
+    def _keep_safely(self, found: Found) -> SourceFile | None:
+        try:
+            return self._keep(found)
+        except (LedgerError, OSError) as error:
+            if isinstance(error, LedgerError) and not isinstance(error, Refused):
+                raise  # the ledger itself cannot be written: no other file will fare better
+            self.report.faults.append(Fault(str(found.path), str(error)))
+            self.report.counts.failed += 1
+            return None
+
+    def _keep(self, found: Found) -> SourceFile | None:
+        """Keep what is new of a file; None if nothing is, and all is derived."""
+        path, reader = found.path, found.reader
+        known = self.sources.file(files.logical_path(path))
+        with files.open_regular(path) as opened:
+            status = os.fstat(opened.fileno())
+            if known and (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns):
+                current = (known.derived_bytes, known.derived_version) == (
+                    known.kept_bytes,
+                    reader.version,
+                )
+                if current:
+                    self.report.counts.skipped += 1
+                return None if current else known
+            base = None
+            if known is None or not self._continues(known, path, opened, reader):
+                base = known if reader.kind == "document" else None
+                file = self.sources.begin(
+                    source=reader.name,
+                    path=files.logical_path(path),
+                    family=reader.family(path),
+                    kind=reader.kind,
+                    previous=known,
+                )
+            else:
+                file = known
+            return self._append(file, found, opened, base)
+
+    def _continues(self, known: SourceFile, path: Path, opened: BinaryIO, reader: Reader) -> bool:
+        """Whether the file still begins with what is kept of it."""
+        if reader.kind != "lines" or known.kept_bytes == 0:
+            return False
+        if path.suffix != ".zst":
+            opened.seek(0)
+            first = opened.read(min(known.kept_bytes, TAIL_BYTES))
+            opened.seek(max(0, known.kept_bytes - TAIL_BYTES))
+            last = opened.read(min(known.kept_bytes, TAIL_BYTES))
+            return known.tail_hash == tail_hash(first, last)
+        seen = b""
+        first = b""
+        for data in files.chunks(path, opened, 0):
+            first = first or data[:TAIL_BYTES]
+            seen = (seen + data)[: known.kept_bytes]
+            if len(seen) >= known.kept_bytes:
+                break
+        opened.seek(0)
+        return known.tail_hash == tail_hash(first[: known.kept_bytes], seen[-TAIL_BYTES:])
+
+    def _append(
+        self, file: SourceFile, found: Found, opened: BinaryIO, base: SourceFile | None
+    ) -> SourceFile:
+        status = os.fstat(opened.fileno())
+        first = self.sources.read(file.id, 0, TAIL_BYTES) if file.kept_bytes else b""
+        last = b""
+        if file.kept_bytes:
+            last = self.sources.read(file.id, max(0, file.kept_bytes - TAIL_BYTES), TAIL_BYTES)
+        opened.seek(0)
+        for data in files.chunks(found.path, opened, file.kept_bytes):
+            first = (first + data)[:TAIL_BYTES] if len(first) < TAIL_BYTES else first
+            last = (last + data[-TAIL_BYTES:])[-TAIL_BYTES:]
+            self.report.read_bytes += len(data)
+            # Until all is kept the size is none: an interrupted import reads on.
+            file = self.sources.append(
+                file, data, size=-1, mtime_ns=0, tail=tail_hash(first, last), base=base
+            )
+        return self.sources.append(
+            file,
+            b"",
+            size=status.st_size,
+            mtime_ns=status.st_mtime_ns,
+            tail=tail_hash(first, last),
+        )
+
+    # -- deriving -----------------------------------------------------------------------------
+
+    def _derive_safely(self, reader: Reader, family: str) -> set[str]:
+        try:
+            return self.derive(reader, family)
+        except LedgerError:
+            raise
+        except Exception as error:
+            # A reader must not fail on any input. If one does, its file is kept and reported, and
+            # the others go on.
+            what = f"{reader.name} could not be derived: {type(error).__name__}: {error}"
+            self.report.faults.append(Fault(family, what))
+            self.report.counts.failed += 1
+            return {family}
+
+    def derive(self, reader: Reader, family: str) -> set[str]:
+        """Derive a family and all that share turns with it; the families that were."""
+        kept = {file.id: file for file in self.sources.files_of_family(family)}
+        while True:
+            material = Material(
+                self.sources, sorted(kept.values(), key=lambda f: (f.path, f.generation))
+            )
+            derivation = reader.derive(material)
+            shared = files_sharing(self._core, derivation.turns) - set(kept)
+            if not shared:
+                break
+            for file_id in shared:
+                for file in self.sources.files_of_family(self.sources.file_by_id(file_id).family):
+                    kept[file.id] = file
+        written = project(self._core, reader.name, reader.version, tuple(kept.values()), derivation)
+        self.report.faults += derivation.faults
+        for (kind, fate), number in derivation.counts.items():
+            self.report.records[reader.name, kind, fate] += number
+            self.report.derived_records += number
+        self.report.written_turns += written.turns
+        for outcome in written.outcomes.values():
+            setattr(self.report.counts, outcome, getattr(self.report.counts, outcome) + 1)
+        return {file.family for file in kept.values()}
+
+
+def rederive(ledger: Ledger) -> Report:
+    """Derive everything again from the kept records alone."""
+    importer = Importer(ledger)
+    done: set[str] = set()
+    for file in importer.sources.all_files():
+        reader = READERS.get(file.source)
+        if reader is not None and file.family not in done:
+            done |= importer.derive(reader, file.family)
+    return importer.report

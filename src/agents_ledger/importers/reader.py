@@ -1,0 +1,144 @@
+"""What a reader is: it stores nothing and opens nothing; it says what kept records mean."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from agents_ledger.ledger.sources import Sources
+from agents_ledger.model.sources import Derivation, Fate, Fault, SourceFile, SourceKind
+
+RECORD_MAX = 64 << 20  # a longer record is kept and reported, but not parsed
+HOLD_MAX = 48 << 20  # a larger family is read again for its content, to spare memory
+
+
+class Home(NamedTuple):
+    """Where a user's programs keep their files."""
+
+    home: Path
+    environment: Mapping[str, str]
+    platform: str  # as sys.platform
+
+    def config(self, name: str) -> Path:
+        """The folder in which a desktop program keeps its data."""
+        if self.platform == "darwin":
+            return self.home / "Library" / "Application Support" / name
+        if self.platform == "win32":
+            return Path(self.environment.get("APPDATA", self.home / "AppData" / "Roaming")) / name
+        return Path(self.environment.get("XDG_CONFIG_HOME", self.home / ".config")) / name
+
+    def data(self, name: str) -> Path:
+        """The folder in which a command-line program keeps its data."""
+        return Path(self.environment.get("XDG_DATA_HOME", self.home / ".local" / "share")) / name
+
+
+class Line(NamedTuple):
+    """One record of a file of lines."""
+
+    file: SourceFile
+    offset: int
+    length: int
+    number: int  # from 1
+    data: bytes | None  # None: to be read again
+
+    def fingerprint(self) -> bytes:
+        """Tells this record from another with the same id."""
+        return b"%d:%d;" % (self.length, zlib.crc32(self.data or b""))
+
+
+def fingerprint(version: int, prints: Iterable[bytes]) -> bytes:
+    """Of the records a turn comes from, as this version of a reader understands them."""
+    digest = hashlib.blake2b(b"%d;" % version, digest_size=16)
+    for each in prints:
+        digest.update(each)
+    return digest.digest()
+
+
+class Material:
+    """The kept files of a family, for a reader to derive from."""
+
+    def __init__(self, sources: Sources, files: Sequence[SourceFile]) -> None:
+        self._sources = sources
+        self.files = tuple(files)
+        self.faults: list[Fault] = []
+        self.counts: Counter[tuple[str, Fate]] = Counter()
+        self._holds = sum(file.kept_bytes for file in files) <= HOLD_MAX
+
+    def lines(self, file: SourceFile) -> Iterator[Line]:
+        """The lines of a file in order; blank ones, and ones too long to parse, are left out."""
+        pending: list[bytes] = []  # a line that began in an earlier block
+        length, start, number = 0, 0, 1
+        for block in self._sources.stream(file.id):
+            for at, piece in enumerate(block.split(b"\n")):
+                if at:  # a line ended before this piece
+                    yield from self._line(file, start, number, length, pending)
+                    start, number = start + length + 1, number + 1
+                    pending, length = [], 0
+                length += len(piece)
+                if length <= RECORD_MAX:
+                    pending.append(piece)
+        yield from self._line(file, start, number, length, pending)
+
+    def _line(
+        self, file: SourceFile, start: int, number: int, length: int, pieces: list[bytes]
+    ) -> Iterator[Line]:
+        if length > RECORD_MAX:
+            self._overlong(file, start, number, length)
+            return
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if data.strip():
+            yield Line(file, start, length, number, data)
+
+    def _overlong(self, file: SourceFile, offset: int, number: int, length: int) -> None:
+        what = f"a record of {length:,} bytes is kept, but too long to read"
+        self.faults.append(Fault(file.path, what, offset, number))
+        self.count("(overlong)", "malformed")
+
+    def held(self, line: Line) -> Line:
+        """The line to keep for later: of large families only where it stands."""
+        return line if self._holds else line._replace(data=None)
+
+    def bytes_of(self, line: Line) -> bytes:
+        """The bytes of a held line."""
+        if line.data is not None:
+            return line.data
+        return self._sources.read(line.file.id, line.offset, line.length)
+
+    def document(self, file: SourceFile) -> bytes:
+        """The whole of a file."""
+        return b"".join(self._sources.stream(file.id))
+
+    def fault(self, line: Line, what: str) -> None:
+        """Report what could not be understood."""
+        self.faults.append(Fault(line.file.path, what, line.offset, line.number))
+
+    def count(self, kind: str, fate: Fate, number: int = 1) -> None:
+        """Account for records."""
+        self.counts[kind, fate] += number
+
+
+class Reader(Protocol):
+    """One source. Readers never write, and never see a database of ours."""
+
+    name: str  # the origin of its sessions
+    version: int  # raised when the same records come to be understood differently
+    kind: SourceKind
+
+    def roots(self, home: Home) -> Sequence[Path]:
+        """The folders or files where this source keeps its history."""
+
+    def wants(self, path: Path) -> bool:
+        """Whether a file found below a root is one of history."""
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        """Whether a file is of this source, by its first bytes, whatever it is called."""
+
+    def family(self, path: Path) -> str:
+        """The key of the files that must be derived together with this one."""
+
+    def derive(self, material: Material) -> Derivation:
+        """What the records say."""

@@ -1,0 +1,8 @@
+"""Every source there is a reader for. A new one is a file and a line here."""
+
+from __future__ import annotations
+
+from agents_ledger.importers.claude_code import ClaudeCode
+from agents_ledger.importers.reader import Reader
+
+READERS: dict[str, Reader] = {reader.name: reader for reader in (ClaudeCode(),)}

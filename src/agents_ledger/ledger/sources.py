@@ -1,0 +1,220 @@
+"""Source records kept for ever: the bytes of every imported file, compressed in blocks.
+
+A file that grows gets more blocks; one that was rewritten gets another generation, compressed
+against the one before. Nothing is ever taken away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from msgspec import structs
+
+from agents_ledger.ledger.core import Core
+from agents_ledger.model.ids import now_ms
+from agents_ledger.model.sources import SourceFile, SourceKind
+from agents_ledger.store.database import Transaction, Work
+
+T = TypeVar("T")
+
+BLOCK_BYTES = 1 << 20
+BASE_MAX = 8 << 20  # a generation longer than this does not serve as a base for the next
+TAIL_BYTES = 4096
+CACHED_BLOCKS = 8
+
+
+class Block(NamedTuple):
+    """A packed piece of a file."""
+
+    start: int
+    length: int
+    base_file_id: int | None
+    data: bytes
+
+
+def tail_hash(head: bytes, tail: bytes) -> bytes:
+    """Tells whether a file still begins as it was kept: of its first bytes and its last kept."""
+    return hashlib.sha256(head[:TAIL_BYTES] + b"\0" + tail[-TAIL_BYTES:]).digest()
+
+
+def pack(data: bytes, base: bytes | None = None) -> bytes:
+    """Compressed; against `base`, where most of the content is known already."""
+    import zstandard
+
+    known = zstandard.ZstdCompressionDict(base, zstandard.DICT_TYPE_RAWCONTENT) if base else None
+    return zstandard.ZstdCompressor(level=3, dict_data=known).compress(data)
+
+
+def unpack(data: bytes, length: int, base: bytes | None = None) -> bytes:
+    """What pack() was given."""
+    import zstandard
+
+    known = zstandard.ZstdCompressionDict(base, zstandard.DICT_TYPE_RAWCONTENT) if base else None
+    return zstandard.ZstdDecompressor(dict_data=known).decompress(data, max_output_size=length)
+
+
+class Sources:
+    """The kept files of a ledger, for importers and exporters."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._cache: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._starts: dict[int, list[int]] = {}
+
+    # -- what is kept -------------------------------------------------------------------------
+
+    def file(self, path: str) -> SourceFile | None:
+        """The latest generation of a file."""
+        rows = self._core.db.read(lambda tx: tx.run("source_file", path=path))
+        return SourceFile(*rows[0]) if rows else None
+
+    def file_by_id(self, file_id: int) -> SourceFile:
+        """A file by its number."""
+        return SourceFile(
+            *self._core.db.read(lambda tx: tx.run("source_file_by_id", id=file_id))[0]
+        )
+
+    def all_files(self) -> tuple[SourceFile, ...]:
+        """Every file, oldest first."""
+        return self._files("all_source_files")
+
+    def files_behind(self) -> tuple[SourceFile, ...]:
+        """The files of which something is kept that was not derived yet."""
+        return self._files("source_files_behind")
+
+    def files_of_family(self, family: str) -> tuple[SourceFile, ...]:
+        """All files that are derived together, every generation."""
+        return self._files("source_files_of_family", family=family)
+
+    def files_of_session(self, label: str) -> tuple[SourceFile, ...]:
+        """The files a session was derived from."""
+        return self._files("source_files_of_session", label=label)
+
+    def _files(self, statement: str, **values: object) -> tuple[SourceFile, ...]:
+        rows = self._core.db.read(lambda tx: tx.run(statement, **values))
+        return tuple(SourceFile(*row) for row in rows)
+
+    # -- keeping ------------------------------------------------------------------------------
+
+    def begin(
+        self,
+        *,
+        source: str,
+        path: str,
+        family: str,
+        kind: SourceKind,
+        previous: SourceFile | None,
+    ) -> SourceFile:
+        """A new file, or a new generation of one that was rewritten."""
+        generation = previous.generation + 1 if previous else 0
+        values = {
+            "source": source,
+            "path": path,
+            "generation": generation,
+            "family": family,
+            "kind": kind,
+        }
+        rows = self._write(
+            lambda tx: tx.run("insert_source_file", **values, size=0, mtime_ns=0, now=now_ms())
+        )
+        return SourceFile(rows[0][0], source, path, generation, family, kind, 0, 0, 0)
+
+    def append(
+        self,
+        file: SourceFile,
+        data: bytes,
+        *,
+        size: int,
+        mtime_ns: int,
+        tail: bytes | None = None,
+        cursor: str | None = None,
+        base: SourceFile | None = None,
+    ) -> SourceFile:
+        """Keep the next bytes of a file, and how it looked when they were read."""
+        known = None
+        if base is not None and base.kept_bytes <= BASE_MAX:
+            known = self.read(base.id, 0, base.kept_bytes)
+        blocks = [
+            Block(
+                file.kept_bytes + at,
+                len(data[at : at + BLOCK_BYTES]),
+                base.id if base and known else None,
+                pack(data[at : at + BLOCK_BYTES], known),
+            )
+            for at in range(0, len(data), BLOCK_BYTES)
+        ]
+        grown = structs.replace(
+            file,
+            size=size,
+            mtime_ns=mtime_ns,
+            kept_bytes=file.kept_bytes + len(data),
+            tail_hash=tail,
+            cursor_json=cursor,
+        )
+        self._write(partial(_append, file=grown, blocks=blocks))
+        self._starts.pop(file.id, None)
+        return grown
+
+    def _write(self, work: Work[T]) -> T:
+        self._core.recover_once()
+        return self._core.db.write(work)
+
+    # -- reading back -------------------------------------------------------------------------
+
+    def stream(self, file_id: int) -> Iterator[bytes]:
+        """A file's bytes, a block at a time."""
+        for start in self._block_starts(file_id):
+            yield self._block(file_id, start)
+
+    def read(self, file_id: int, start: int, length: int) -> bytes:
+        """Some bytes of a file."""
+        starts = self._block_starts(file_id)
+        pieces = []
+        for at in starts[max(0, bisect_right(starts, start) - 1) :]:
+            if at >= start + length:
+                break
+            block = self._block(file_id, at)
+            pieces.append(block[max(0, start - at) : start + length - at])
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _block_starts(self, file_id: int) -> list[int]:
+        if file_id not in self._starts:
+            rows = self._core.db.read(lambda tx: tx.run("block_starts", file_id=file_id))
+            self._starts[file_id] = [row[0] for row in rows]
+        return self._starts[file_id]
+
+    def _block(self, file_id: int, start: int) -> bytes:
+        key = (file_id, start)
+        if key in self._cache:
+            self._cache.move_to_end(key)
+            return self._cache[key]
+        rows = self._core.db.read(lambda tx: tx.run("block_at", file_id=file_id, start=start))
+        block = Block(*rows[0])
+        base = None
+        if block.base_file_id is not None:
+            base_file = self.file_by_id(block.base_file_id)
+            base = self.read(base_file.id, 0, base_file.kept_bytes)
+        data = unpack(bytes(block.data), block.length, base)
+        self._cache[key] = data
+        while len(self._cache) > CACHED_BLOCKS:
+            self._cache.popitem(last=False)
+        return data
+
+
+def _append(tx: Transaction, file: SourceFile, blocks: list[Block]) -> None:
+    tx.run_many("insert_block", [{"file_id": file.id, **block._asdict()} for block in blocks])
+    tx.run(
+        "grow_source_file",
+        id=file.id,
+        size=file.size,
+        mtime_ns=file.mtime_ns,
+        kept_bytes=file.kept_bytes,
+        tail_hash=file.tail_hash,
+        cursor_json=file.cursor_json,
+        now=now_ms(),
+    )

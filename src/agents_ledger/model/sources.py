@@ -1,0 +1,96 @@
+"""Imported history as values: what was kept of a source, and what was derived from it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from agents_ledger.model.sessions import TaskStatus
+from agents_ledger.model.turns import Turn
+
+SourceKind = Literal["lines", "document", "rows"]
+"""Lines are appended to a file; a document is rewritten whole; rows come from a database."""
+
+Fate = Literal["derived", "unmapped", "malformed"]
+"""What became of a record: rows were made from it, it deliberately makes none, it is broken."""
+
+
+class SourceFile(Struct, frozen=True):
+    """A file of a source, as far as it is kept. A rewritten file has several generations."""
+
+    id: int
+    source: str
+    path: str
+    generation: int
+    family: str  # files of one family are derived together
+    kind: SourceKind
+    size: int
+    mtime_ns: int
+    kept_bytes: int
+    tail_hash: bytes | None = None
+    cursor_json: str | None = None  # where a reader of rows goes on
+    derived_bytes: int = -1
+    derived_version: int = 0
+
+
+class Fault(Struct, frozen=True):
+    """Something in a source that could not be understood. Its bytes are kept all the same."""
+
+    path: str
+    what: str
+    offset: int = 0
+    line: int | None = None
+
+
+class DerivedTurn(Struct, frozen=True):
+    """A turn of a source. `build` makes its content, only if the fingerprint is new."""
+
+    id: str
+    parent_id: str | None
+    fingerprint: bytes  # of the records it comes from
+    file_ids: frozenset[int]
+    record_ids: tuple[str, ...]  # that become its messages: who has one of them is the same tree
+    build: Callable[[], Turn]
+
+
+class DerivedSession(Struct, frozen=True, kw_only=True):
+    """A session of a source: a pointer to one of its turns, and where it came from."""
+
+    session_id: str  # the source's own
+    label: str
+    head: str | None  # a turn that was answered
+    file_ids: frozenset[int]
+    provider: str = ""
+    title: str | None = None
+    persona_id: str = "main"
+    agent_id: str | None = None
+    created_at: int = 0
+    updated_at: int = 0
+    is_subagent: bool = False
+    parent_label: str | None = None  # known from the child's side
+    task_description: str | None = None
+    task_status: TaskStatus | None = None
+    routing_key: str | None = None
+    aliases: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = {}
+
+
+class Derivation(Struct, frozen=True, kw_only=True):
+    """All that a set of files says. Turns stand after their parents."""
+
+    turns: tuple[DerivedTurn, ...]
+    sessions: tuple[DerivedSession, ...]
+    faults: tuple[Fault, ...] = ()
+    counts: Mapping[tuple[str, Fate], int] = Counter()
+
+
+class ImportCounts(Struct):
+    """What an import did, by session."""
+
+    imported: int = 0
+    upserted: int = 0
+    skipped: int = 0
+    failed: int = 0

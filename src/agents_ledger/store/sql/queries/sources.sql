@@ -1,0 +1,249 @@
+-- Source records kept for ever, and the projection derived from them.
+
+-- source_file --
+-- The latest generation of a file.
+SELECT <source_file_columns> FROM source_files f
+WHERE f.path = :path ORDER BY f.generation DESC LIMIT 1;
+
+-- source_file_by_id --
+SELECT <source_file_columns> FROM source_files f WHERE f.id = :id;
+
+-- source_files_of_messages --
+-- The files that already gave rows to the turns of any of these messages.
+SELECT DISTINCT s.file_id
+FROM messages m JOIN turn_sources s ON s.turn_id = m.turn_id
+WHERE m.id IN <ids>;
+
+-- source_files_of_family --
+SELECT <source_file_columns> FROM source_files f
+WHERE f.family = :family ORDER BY f.path, f.generation;
+
+-- source_files_of_session --
+SELECT <source_file_columns> FROM source_files f
+JOIN session_sources s ON s.file_id = f.id
+WHERE s.session_label = :label ORDER BY f.path, f.generation;
+
+-- source_files_behind --
+-- Kept, but not derived by this version of its reader.
+SELECT <source_file_columns> FROM source_files f
+WHERE f.derived_bytes <> f.kept_bytes ORDER BY f.id;
+
+-- all_source_files --
+SELECT <source_file_columns> FROM source_files f ORDER BY f.id;
+
+-- insert_source_file --
+INSERT INTO source_files (
+    source, path, generation, family, kind, size, mtime_ns, kept_bytes, tail_hash, cursor_json,
+    first_seen_at, seen_at
+) VALUES (
+    :source, :path, :generation, :family, :kind, :size, :mtime_ns, 0, NULL, NULL, :now, :now
+)
+RETURNING id;
+
+-- grow_source_file --
+UPDATE source_files SET
+    size = :size, mtime_ns = :mtime_ns, kept_bytes = :kept_bytes, tail_hash = :tail_hash,
+    cursor_json = :cursor_json, seen_at = :now
+WHERE id = :id;
+
+-- mark_derived --
+UPDATE source_files SET derived_bytes = :derived_bytes, derived_version = :derived_version
+WHERE id = :id;
+
+-- insert_block --
+INSERT INTO source_blocks (file_id, start, length, base_file_id, data)
+VALUES (:file_id, :start, :length, :base_file_id, :data);
+
+-- block_starts --
+SELECT start FROM source_blocks WHERE file_id = :file_id ORDER BY start;
+
+-- block_at --
+SELECT start, length, base_file_id, data FROM source_blocks
+WHERE file_id = :file_id AND start = :start;
+
+-- delete_faults --
+DELETE FROM source_faults WHERE file_id = :file_id;
+
+-- insert_fault --
+INSERT INTO source_faults (file_id, position, line, what)
+VALUES (:file_id, :position, :line, :what)
+ON CONFLICT DO NOTHING;
+
+-- faults --
+SELECT f.path, x.what, x.position, x.line
+FROM source_faults x JOIN source_files f ON f.id = x.file_id
+ORDER BY f.path, x.position
+LIMIT :limit;
+
+-- known_turns --
+-- What is stored of these turns: enough to tell what changed.
+SELECT t.id, t.request_hash, t.parent_turn_id, t.projected,
+    CASE WHEN EXISTS (SELECT 1 FROM frozen_turns z WHERE z.id = t.id) THEN 1 ELSE 0 END
+FROM turns t WHERE t.id IN <ids>;
+
+-- project_message --
+-- A record that is now understood to belong to another turn moves there.
+INSERT INTO messages (
+    id, turn_id, role, content, source, sequence, created_at, thinking, context_json,
+    metadata_json, tool_call_id, has_details
+) VALUES (
+    :id, :turn_id, :role, :content, :source, :sequence, :created_at, :thinking, :context_json,
+    :metadata_json, :tool_call_id, :has_details
+)
+ON CONFLICT (id) DO UPDATE SET
+    turn_id = excluded.turn_id, role = excluded.role, content = excluded.content,
+    source = excluded.source, sequence = excluded.sequence, created_at = excluded.created_at,
+    thinking = excluded.thinking, context_json = excluded.context_json,
+    metadata_json = excluded.metadata_json, tool_call_id = excluded.tool_call_id,
+    has_details = excluded.has_details;
+
+-- insert_turn_source --
+INSERT INTO turn_sources (turn_id, file_id) VALUES (:turn_id, :file_id) ON CONFLICT DO NOTHING;
+
+-- insert_session_source --
+INSERT INTO session_sources (session_label, file_id) VALUES (:label, :file_id)
+ON CONFLICT DO NOTHING;
+
+-- rewrite_turn --
+UPDATE turns SET
+    parent_turn_id = :parent_turn_id, turn_type = :turn_type, status = :status,
+    started_at = :started_at, completed_at = :completed_at, model = :model, provider = :provider,
+    role = :role, toolset_name = :toolset_name, tools_available = :tools_available,
+    permissions_granted = :permissions_granted, permissions_used = :permissions_used,
+    input_tokens = :input_tokens, output_tokens = :output_tokens,
+    cached_input_tokens = :cached_input_tokens, cache_write_tokens = :cache_write_tokens,
+    reasoning_tokens = :reasoning_tokens, total_tokens = :total_tokens,
+    query_message_ids = :query_message_ids, response_message_id = :response_message_id,
+    tool_call_count = :tool_call_count, source_event_id = :source_event_id,
+    workspace_path = :workspace_path, effective_config_json = :effective_config_json,
+    error = :error, request_hash = :request_hash
+WHERE id = :id;
+
+-- delete_turn_files --
+DELETE FROM message_files
+WHERE message_id IN (SELECT m.id FROM messages m WHERE m.turn_id = :turn_id);
+
+-- delete_turn_lints --
+DELETE FROM message_lints
+WHERE message_id IN (SELECT m.id FROM messages m WHERE m.turn_id = :turn_id);
+
+-- delete_turn_codeblocks --
+DELETE FROM message_codeblocks
+WHERE message_id IN (SELECT m.id FROM messages m WHERE m.turn_id = :turn_id);
+
+-- delete_turn_calls --
+DELETE FROM tool_calls WHERE turn_id = :turn_id;
+
+-- delete_turn_messages --
+DELETE FROM messages WHERE turn_id = :turn_id;
+
+-- delete_turn_compaction --
+DELETE FROM compactions WHERE turn_id = :turn_id;
+
+-- unmark_childless --
+UPDATE turns SET has_children = 0
+WHERE id = :id AND NOT EXISTS (SELECT 1 FROM turns c WHERE c.parent_turn_id = :id);
+
+-- subtree_ids --
+<below>
+SELECT t.id, t.parent_turn_id, t.status, t.turn_type
+FROM tail
+JOIN places p ON p.segment_id = tail.segment_id AND p.depth >= tail.from_depth
+JOIN turns t ON t.id = p.turn_id
+ORDER BY p.depth;
+
+-- turn_metrics --
+-- What a turn adds to its thread.
+SELECT t.parent_turn_id, t.status, t.turn_type, t.model, t.provider, t.input_tokens,
+    t.output_tokens, t.cached_input_tokens, t.cache_write_tokens, t.reasoning_tokens,
+    t.total_tokens
+FROM turns t WHERE t.id = :id;
+
+-- freeze --
+-- Raise the frozen depth of a segment; no row returned: it is that deep already.
+UPDATE segments SET frozen_depth = :depth WHERE id = :id AND frozen_depth < :depth
+RETURNING parent_id, fork_depth;
+
+-- session_import --
+SELECT source_session_fingerprint, session_label, head_turn_id FROM session_imports
+WHERE source = :source AND source_provider = :provider AND source_session_id = :session_id;
+
+-- upsert_session_import --
+INSERT INTO session_imports (
+    source, source_provider, source_session_id, source_session_fingerprint, session_label,
+    head_turn_id, imported_at, updated_at, last_run_id
+) VALUES (
+    :source, :provider, :session_id, :fingerprint, :label, :head_turn_id, :now, :now, :run_id
+)
+ON CONFLICT (source, source_provider, source_session_id) DO UPDATE SET
+    source_session_fingerprint = excluded.source_session_fingerprint,
+    head_turn_id = excluded.head_turn_id, updated_at = excluded.updated_at,
+    last_run_id = excluded.last_run_id;
+
+-- import_session --
+-- What a source says of its session; people's own words stand in annotations.
+UPDATE sessions SET
+    persona_id = :persona_id, agent_id = :agent_id, is_subagent = :is_subagent,
+    task_description = :task_description, task_status = :task_status,
+    routing_key = :routing_key, origin = :origin, origin_session_id = :origin_session_id,
+    source_title = :source_title, metadata_json = :metadata_json
+WHERE label = :label;
+
+-- mark_source_has_more --
+UPDATE sessions SET source_has_more = 1 WHERE label = :label;
+
+-- insert_source_link --
+INSERT INTO source_links (child_label, parent_label) VALUES (:child, :parent)
+ON CONFLICT (child_label) DO UPDATE SET parent_label = excluded.parent_label;
+
+-- follow_source_links --
+-- A child whose parent has come.
+UPDATE sessions SET is_subagent = 1, parent_session_label = (
+    SELECT l.parent_label FROM source_links l WHERE l.child_label = sessions.label
+)
+WHERE parent_session_label IS NULL AND label IN (
+    SELECT l.child_label FROM source_links l JOIN sessions p ON p.label = l.parent_label
+    WHERE l.parent_label = :label OR l.child_label = :label
+);
+
+-- start_run --
+INSERT INTO import_runs (id, started_at) VALUES (:id, :now);
+
+-- finish_run --
+UPDATE import_runs SET
+    finished_at = :now, imported = :imported, upserted = :upserted, skipped = :skipped,
+    failed = :failed, report_json = :report_json
+WHERE id = :id;
+
+-- import_request --
+SELECT source, mode, request_hash, response_json FROM session_import_requests
+WHERE idempotency_key = :key;
+
+-- insert_import_request --
+INSERT INTO session_import_requests (
+    idempotency_key, source, mode, run_id, request_hash, response_json, created_at
+) VALUES (:key, :source, :mode, :run_id, :request_hash, :response_json, :now);
+
+-- insert_chunk --
+INSERT INTO session_import_chunk_parts (
+    source, upload_id, chunk_index, chunk_total, mode, run_id, persona_id, idempotency_key,
+    source_provider, source_session_id, source_session_fingerprint, encoding, payload, created_at
+) VALUES (
+    :source, :upload_id, :chunk_index, :chunk_total, :mode, :run_id, :persona_id,
+    :idempotency_key, :source_provider, :source_session_id, :source_session_fingerprint,
+    :encoding, :payload, :now
+)
+ON CONFLICT (source, upload_id, chunk_index) DO UPDATE
+SET payload = excluded.payload, created_at = excluded.created_at;
+
+-- chunks --
+SELECT chunk_index, chunk_total, mode, run_id, idempotency_key, source_provider,
+    source_session_id, source_session_fingerprint, encoding, payload, persona_id
+FROM session_import_chunk_parts
+WHERE source = :source AND upload_id = :upload_id ORDER BY chunk_index;
+
+-- delete_chunks --
+DELETE FROM session_import_chunk_parts WHERE source = :source AND upload_id = :upload_id;
+
+-- delete_old_chunks --
+DELETE FROM session_import_chunk_parts WHERE created_at < :before;
