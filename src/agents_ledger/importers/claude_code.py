@@ -128,6 +128,7 @@ class _Session(Struct):
     title: str | None = None
     title_rank: int = 0
     parent_session: str | None = None
+    said_id: str | None = None  # the session id of its last record
     agent_id: str | None = None
     last_at: int = 0
     first_at: int = 0
@@ -184,16 +185,27 @@ class _Outline:
         self.prompts: set[str] = set()
         self.queued: list[tuple[_Session, Line, _Record, str | None]] = []
         for file in material.files:
-            self._read(file)
+            self._add(self._read(file))
         for waiting in self.queued:
             self._add_queued(*waiting)
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _read(self, file: SourceFile) -> None:
-        session_id = Path(file.path).stem
-        session = self.sessions.setdefault(session_id, _Session(session_id, set()))
-        session.file_ids.add(file.id)
+    def _add(self, session: _Session) -> None:
+        """A session may stand in several files: states of one file, or copies of it."""
+        known = self.sessions.setdefault(session.session_id, session)
+        if known is session:
+            return
+        known.file_ids |= session.file_ids
+        known.sides += [root for root in session.sides if root not in known.sides]
+        known.last_at = max(known.last_at, session.last_at)
+        if session.title_rank >= known.title_rank and session.title:
+            known.title, known.title_rank = session.title, session.title_rank
+        if len(session.chain) > len(known.chain):
+            known.chain = session.chain
+
+    def _read(self, file: SourceFile) -> _Session:
+        session = _Session(Path(file.path).stem, {file.id})
         for line in self.material.lines(file):
             record = self._decoded(line, session)
             if record is None:
@@ -202,6 +214,12 @@ class _Outline:
                 self._chain(line, record, session)
             else:
                 self._plain(line, record, session)
+        # The name of a file is its session; of one that was renamed, what its records say.
+        if session.agent_id is not None:
+            session.session_id = f"agent-{session.agent_id}"
+        elif not UUID.fullmatch(session.session_id):
+            session.session_id = session.said_id or session.session_id
+        return session
 
     def _decoded(self, line: Line, session: _Session) -> _Record | None:
         """The record; where a field is not what it should be, without that field."""
@@ -234,6 +252,7 @@ class _Outline:
         session.first_at = session.first_at or at
         session.last_at = max(session.last_at, at)
         self._describe(record, session)
+        session.said_id = record.session_id or session.said_id
         previous = session.chain[-1] if session.chain else None
         known = self.nodes.get(uuid)
         if known is None:
@@ -278,6 +297,10 @@ class _Outline:
         if record.type == "attachment":
             raw = bytes(record.attachment)
             return "queued" if b'"queued_command"' in raw else "other"
+        return self._user_kind(record)
+
+    def _user_kind(self, record: _Record) -> str:
+        """What a user record really is: few of them were typed by somebody."""
         if record.is_compact_summary:
             return "summary"
         content = bytes(record.message.content) if record.message else b"null"

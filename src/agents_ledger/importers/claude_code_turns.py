@@ -21,6 +21,7 @@ FILE_TOOLS: dict[str, FileKind] = {
     "Write": "written",
 }
 REJECTED = ("The user doesn't want to proceed", "The user doesn't want to take this action")
+THINKING = ("thinking", "redacted_thinking")
 TRIGGERS = {"auto": "context_limit", "manual": "manual"}
 KEPT_FIELDS = ("requestId", "permissionMode", "promptSource", "origin", "isApiErrorMessage")
 
@@ -141,29 +142,25 @@ class _Turn:
 
     def _say(self, uuid: str, at: int, pieces: list[tuple[str, dict[str, Any]]]) -> None:
         """One API response, however many records it was written in."""
-        words: list[str] = []
-        thoughts: list[str] = []
-        metadata: dict[str, Any] = {}
-        for _, record in pieces:
-            for block in _blocks(_dict(record.get("message")).get("content")):
-                kind = block.get("type")
-                if kind == "text" and isinstance(block.get("text"), str):
-                    if block["text"] not in words:
-                        words.append(block["text"])
-                elif kind in ("thinking", "redacted_thinking"):
-                    thought = block.get("thinking")
-                    if isinstance(thought, str) and thought:
-                        thoughts.append(thought)
-                    else:
-                        metadata["thinking_withheld"] = True
-            metadata |= {name: record[name] for name in KEPT_FIELDS if record.get(name)}
+        blocks = [
+            block
+            for _, record in pieces
+            for block in _blocks(_dict(record.get("message")).get("content"))
+        ]
+        said = (b.get("text") for b in blocks if b.get("type") == "text")
+        thought = [b.get("thinking") for b in blocks if b.get("type") in THINKING]
+        words = dict.fromkeys(word for word in said if isinstance(word, str))  # repeats said once
+        thoughts = [word for word in thought if isinstance(word, str) and word]
         last = _dict(pieces[-1][1].get("message"))
-        if last.get("stop_reason"):
-            metadata["stop_reason"] = last["stop_reason"]
-        if last.get("id"):
-            metadata["message_id"] = last["id"]
-        if len(pieces) > 1:
-            metadata["uuids"] = [piece for piece, _ in pieces]
+        metadata: dict[str, Any] = {
+            name: record[name] for _, record in pieces for name in KEPT_FIELDS if record.get(name)
+        }
+        metadata |= {
+            "stop_reason": last.get("stop_reason"),
+            "message_id": last.get("id"),
+            "uuids": [piece for piece, _ in pieces] if len(pieces) > 1 else None,
+            "thinking_withheld": len(thoughts) < len(thought),
+        }
         self._count(last, pieces[-1][1])
         self.builder.message(
             uuid,
@@ -171,7 +168,7 @@ class _Turn:
             "\n\n".join(words),
             at=at,
             thinking="\n\n".join(thoughts) or None,
-            metadata=metadata,
+            metadata={name: value for name, value in metadata.items() if value},
         )
 
     def _count(self, message: dict[str, Any], record: dict[str, Any]) -> None:
