@@ -352,13 +352,14 @@ def write_messages(
     if not messages:
         return
     tx.run_many(statement, [rows.message_row(message) for message in messages])
-    for message in messages:
-        if message.files:
-            tx.run_many("insert_message_file", rows.file_rows(message))
-        if message.lints:
-            tx.run_many("insert_message_lint", rows.lint_rows(message))
-        if message.codeblocks:
-            tx.run_many("insert_message_codeblock", rows.codeblock_rows(message))
+    for each, details in (
+        ("insert_message_file", rows.file_rows),
+        ("insert_message_lint", rows.lint_rows),
+        ("insert_message_codeblock", rows.codeblock_rows),
+    ):
+        found = [row for message in messages for row in details(message)]
+        if found:
+            tx.run_many(each, found)
 
 
 def _effective_config(tx: Transaction, config: configs.Config, parent_id: str | None) -> str:
