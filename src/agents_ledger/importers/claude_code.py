@@ -529,18 +529,20 @@ class _Outline:
         )
 
 
+_FIELDS = dict(zip(_Record.__struct_encode_fields__, _Record.__struct_fields__, strict=True))
+
+
 def _without_misfits(data: bytes) -> _Record:
+    """The record without the fields that are not what they should be."""
     found = msgspec.json.decode(data)
     record = _Record()
-    if isinstance(found, dict):
-        for name, said in found.items():
+    for name, said in found.items() if isinstance(found, dict) else ():
+        if name in _FIELDS:
             try:
-                part = msgspec.json.decode(msgspec.json.encode({name: said}), type=_Record)
+                part = _decode(msgspec.json.encode({name: said}))
             except msgspec.ValidationError:
                 continue
-            for known in _Record.__struct_fields__:
-                if getattr(part, known) != getattr(record, known) and said is not None:
-                    setattr(record, known, getattr(part, known))
+            setattr(record, _FIELDS[name], getattr(part, _FIELDS[name]))
     return record
 
 

@@ -1,0 +1,409 @@
+"""Claude Code's records, one oddity at a time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from agents_ledger import Ledger
+from tests.importers.helping import import_paths, result
+
+SESSION = "11111111-1111-4111-8111-111111111111"
+
+
+def uid(name: str) -> str:
+    """A uuid that can be read: uid("b2") ends in b2."""
+    return f"00000000-0000-4000-8000-{name:0>12}"
+
+
+class Log:
+    """Writes records as Claude Code does, each hung on the one before unless it says otherwise."""
+
+    def __init__(self, folder: Path, name: str = SESSION) -> None:
+        self.path = folder / f"{name}.jsonl"
+        self.session = name
+        self.lines: list[str] = []
+        self.last: str | None = None
+        self.clock = 0
+
+    def add(self, kind: str, name: str | None = None, **fields: Any) -> None:
+        self.clock += 1
+        record: dict[str, Any] = {"type": kind}
+        if name is not None:
+            record |= {
+                "uuid": uid(name),
+                "parentUuid": self.last,
+                "sessionId": self.session,
+                "timestamp": f"2026-03-01T10:{self.clock // 60:02}:{self.clock % 60:02}.000Z",
+                "cwd": "/home/dev/shop",
+                "gitBranch": "main",
+                "isSidechain": False,
+            }
+        record |= fields
+        if name is not None:
+            self.last = record["uuid"]
+        self.lines.append(json.dumps(record))
+
+    def user(self, name: str, content: Any, **fields: Any) -> None:
+        self.add("user", name, message={"role": "user", "content": content}, **fields)
+
+    def assistant(self, name: str, *blocks: dict[str, Any], **fields: Any) -> None:
+        message = {
+            "id": fields.pop("api", f"msg_{name}"),
+            "role": "assistant",
+            "model": fields.pop("model", "claude-opus-5"),
+            "content": list(blocks),
+            "usage": fields.pop("usage", {"input_tokens": 10, "output_tokens": 5}),
+        }
+        self.add("assistant", name, message=message, **fields)
+
+    def result(self, name: str, call: str, content: Any, **fields: Any) -> None:
+        block = {"type": "tool_result", "tool_use_id": call, "content": content}
+        if fields.pop("is_error", False):
+            block["is_error"] = True
+        self.user(name, [block], **fields)
+
+    def save(self) -> Path:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text("".join(line + "\n" for line in self.lines))
+        return self.path
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def tool(call: str, name: str, **params: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call, "name": name, "input": params}
+
+
+def test_a_prompt_and_all_that_follows_it_is_a_turn(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "What does the cart do?")
+    log.assistant("a2", {"type": "thinking", "thinking": "Look first."})
+    log.assistant("a3", tool("t1", "Read", file_path="/home/dev/shop/cart.py"))
+    log.result("a4", "t1", "class Cart: ...")
+    log.assistant("a5", text("It adds things up."))
+    log.user("b1", "Thanks. And the till?")
+    log.assistant("b2", text("It takes money."))
+
+    report = import_paths(ledger, log.save())
+
+    thread = ledger.thread(f"claude-code:{SESSION}")
+    first, second = thread.turns
+    assert (first.id, second.id) == (uid("a1"), uid("b1"))
+    assert [message.content for message in first.query] == ["What does the cart do?"]
+    assert first.query[0].source == "human"
+    assert first.response is not None
+    assert first.response.content == "It adds things up."
+    assert [call.tool_name for call in first.tool_calls] == ["Read"]
+    assert first.tool_calls[0].result_json == '"class Cart: ..."'
+    assert first.tool_calls[0].status == "completed"
+    assert first.messages[1].thinking == "Look first."
+    assert first.messages[2].files[0].file_path == "/home/dev/shop/cart.py"
+    assert (first.workspace_path, first.model) == ("/home/dev/shop", "claude-opus-5")
+    assert report.counts.imported == 1
+    assert sum(report.records.values()) == len(log.lines)
+
+
+def test_pieces_of_one_api_message_are_one_message_and_count_once(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Do two things.")
+    growing = [{"input_tokens": 100, "output_tokens": n} for n in (1, 7, 42)]
+    log.assistant("a2", {"type": "thinking", "thinking": ""}, api="m1", usage=growing[0])
+    log.assistant("a3", text("Both now."), api="m1", usage=growing[1])
+    log.assistant("a4", tool("t1", "Bash", command="one"), api="m1", usage=growing[2])
+    log.result("a5", "t1", "1")
+
+    import_paths(ledger, log.save())
+
+    turn = ledger.get_turn(uid("a1"))
+    assert [message.role for message in turn.messages] == ["user", "assistant"]
+    assert turn.messages[1].content == "Both now."
+    assert '"thinking_withheld":true' in (turn.messages[1].metadata_json or "")
+    assert (turn.input_tokens, turn.output_tokens, turn.total_tokens) == (100, 42, 142)
+
+
+def test_parallel_results_hang_sideways_and_are_no_forks(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Read both.")
+    log.assistant("a2", tool("t1", "Read", file_path="/x"), api="m1")
+    log.assistant("a3", tool("t2", "Read", file_path="/y"), api="m1")
+    log.result("a4", "t1", "x", parentUuid=uid("a2"))
+    log.result("a5", "t2", "y", parentUuid=uid("a3"))
+    log.assistant("a6", text("Read."), parentUuid=uid("a4"))
+
+    import_paths(ledger, log.save())
+
+    turn = ledger.get_turn(uid("a1"))
+    assert len(ledger.roots()) == 1
+    assert not turn.has_children
+    assert [call.result_json for call in turn.tool_calls] == ['"x"', '"y"']
+    assert turn.response is not None
+
+
+def test_a_prompt_asked_again_from_the_same_point_is_a_branch(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    log.user("b1", "Go left.")
+    log.assistant("b2", text("Left."))
+    log.user("c1", "Go right.", parentUuid=uid("a2"))
+    log.assistant("c2", text("Right."))
+
+    import_paths(ledger, log.save())
+
+    assert {child.id for child in ledger.children(uid("a1"))} == {uid("b1"), uid("c1")}
+    assert ledger.head(f"claude-code:{SESSION}") == uid("c1")
+
+
+def test_an_unanswered_prompt_is_pending_and_never_the_head(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    log.user("b1", "Still there?")
+    import_paths(ledger, log.save())
+
+    assert ledger.get_turn(uid("b1")).status == "pending"
+    assert ledger.head(f"claude-code:{SESSION}") == uid("a1")
+
+    log.assistant("b2", text("Yes."))
+    report = import_paths(ledger, log.save())
+
+    assert ledger.get_turn(uid("b1")).status == "completed"
+    assert ledger.head(f"claude-code:{SESSION}") == uid("b1")
+    assert (report.counts.upserted, report.written_turns) == (1, 1)
+
+
+def test_a_copy_of_a_session_shares_its_turns(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    fork = Log(tmp_path, "22222222-2222-4222-8222-222222222222")
+    fork.lines, fork.last = list(log.lines), log.last
+    fork.user("f1", "In the copy.")
+    fork.assistant("f2", text("Here."))
+    log.user("b1", "In the first.")
+    log.assistant("b2", text("There."))
+
+    import_paths(ledger, log.save())
+    import_paths(ledger, fork.save())
+
+    assert len(result(ledger)["turns"]) == 3
+    assert ledger.common_ancestor(f"claude-code:{SESSION}", f"claude-code:{fork.session}") == uid(
+        "a1"
+    )
+
+
+def test_a_compaction_is_a_turn_with_its_record(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    log.add(
+        "system",
+        "c1",
+        subtype="compact_boundary",
+        parentUuid=None,
+        logicalParentUuid=uid("a2"),
+        compactMetadata={"trigger": "auto", "preTokens": 150_000},
+    )
+    log.user("c2", "So far: begun.", isCompactSummary=True)
+    log.user("d1", "Go on.")
+    log.assistant("d2", text("Going."))
+
+    import_paths(ledger, log.save())
+
+    compaction = ledger.get_turn(uid("c1"))
+    assert compaction.turn_type == "compaction"
+    assert compaction.compaction is not None
+    assert compaction.compaction.summary == "So far: begun."
+    assert compaction.compaction.summarized_through_turn_id == uid("a1")
+    assert compaction.compaction.tokens_before == 150_000
+    assert compaction.compaction.trigger == "context_limit"
+    assert ledger.ancestry(f"claude-code:{SESSION}") == (uid("a1"), uid("c1"), uid("d1"))
+
+
+def test_a_subagent_is_a_session_linked_from_both_sides_in_any_order(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Find it.")
+    log.assistant("a2", tool("t1", "Task", prompt="Search the shop."))
+    log.result("a3", "t1", "Found.", toolUseResult={"agentId": "abc123", "status": "completed"})
+    log.assistant("a4", text("Found it."))
+    agent = Log(tmp_path / SESSION / "subagents", "agent-abc123")
+    agent.session = SESSION
+    agent.user("e1", "Search the shop.", isSidechain=True, agentId="abc123")
+    agent.assistant("e2", text("Found."), isSidechain=True, agentId="abc123")
+
+    import_paths(ledger, agent.save())
+    import_paths(ledger, log.save())
+
+    child = ledger.session("claude-code:agent-abc123")
+    assert child.is_subagent
+    assert child.parent_session_label == f"claude-code:{SESSION}"
+    assert (child.parent_turn_id, child.spawn_tool_call_id) == (uid("a1"), "t1")
+    call = ledger.get_turn(uid("a1")).tool_calls[0]
+    assert call.spawned_session_label == child.label
+    assert ledger.get_turn(uid("e1")).query[0].source == "agent"
+
+
+def test_old_sidechains_inside_a_file_are_found_by_their_prompt(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Find it.")
+    log.assistant("a2", tool("t1", "Task", prompt="Search the shop."))
+    log.user("e1", "Search the shop.", isSidechain=True, parentUuid=None)
+    log.assistant("e2", text("Found."), isSidechain=True)
+    log.result("a3", "t1", "Found.", parentUuid=uid("a2"))
+    log.assistant("a4", text("Found it."))
+
+    import_paths(ledger, log.save())
+
+    child = f"claude-code:{SESSION}:{uid('e1')}"
+    assert ledger.session(child).spawn_tool_call_id == "t1"
+    assert ledger.head(child) == uid("e1")
+    assert ledger.ancestry(f"claude-code:{SESSION}") == (uid("a1"),)
+
+
+def test_what_nobody_typed_opens_no_turn(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Run it.")
+    log.assistant("a2", tool("t1", "Bash", command="make"))
+    log.user("a3", [text("[Request interrupted by user for tool use]")])
+    log.user("a4", "<system-reminder>Be brief.</system-reminder>", isMeta=True)
+    log.user("b1", "Once more.")
+    log.assistant("b2", text("Done."))
+
+    import_paths(ledger, log.save())
+
+    first, second = ledger.thread(f"claude-code:{SESSION}").turns
+    assert [m.source for m in first.messages if m.role == "user"] == ["human", "event", "event"]
+    assert first.tool_calls[0].status == "cancelled"
+    assert second.id == uid("b1")
+
+
+def test_text_typed_while_the_agent_worked_is_kept(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Run it.")
+    log.assistant("a2", tool("t1", "Bash", command="make"))
+    log.add(
+        "queue-operation",
+        operation="enqueue",
+        content="And hurry.",
+        timestamp="2026-03-01T11:00:00Z",
+    )
+    log.add("attachment", "a3", attachment={"type": "queued_command", "prompt": "Also test."})
+    log.result("a4", "t1", "ok")
+    log.assistant("a5", text("Done."))
+
+    import_paths(ledger, log.save())
+
+    said = [m.content for m in ledger.get_turn(uid("a1")).messages if m.source == "human"]
+    assert sorted(said, key=str) == ["Also test.", "And hurry.", "Run it."]
+
+
+def test_titles_by_their_rank(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    log.add("custom-title", customTitle="My shop", sessionId=SESSION)
+    log.add("ai-title", aiTitle="A machine's idea", sessionId=SESSION)
+
+    import_paths(ledger, log.save())
+
+    assert ledger.session(f"claude-code:{SESSION}").title == "My shop"
+
+
+def test_a_failed_call_and_a_refused_one(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Run both.")
+    log.assistant("a2", tool("t1", "Bash", command="false"), tool("t2", "Bash", command="rm"))
+    log.result("a3", "t1", "exit 1", is_error=True)
+    log.result("a4", "t2", "The user doesn't want to proceed with this tool use.", is_error=True)
+    log.assistant("a5", text("Neither."))
+
+    import_paths(ledger, log.save())
+
+    calls = ledger.get_turn(uid("a1")).tool_calls
+    assert [call.status for call in calls] == ["failed", "rejected"]
+    assert calls[0].error == "exit 1"
+
+
+def test_broken_and_unknown_records_are_reported_and_harm_nothing(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.lines.append('{"type": "user", "uuid"')
+    log.lines.append("[1, 2]")
+    log.lines.append('{"type": "from-the-future", "x": 1}')
+    log.assistant("a2", text("Begun."), version=7)
+    path = log.save()
+    path.write_bytes(path.read_bytes() + b'{"type": "user", "mess')
+
+    report = import_paths(ledger, path)
+
+    assert ledger.get_turn(uid("a1")).status == "completed"
+    assert [fault.line for fault in report.faults] == [2, 6]
+    assert "unfinished" in report.faults[1].what
+    assert report.records["claude-code", "from-the-future", "unmapped"] == 1
+    assert sum(report.records.values()) == 6
+
+
+def test_a_second_import_reads_nothing_and_writes_nothing(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    path = log.save()
+    import_paths(ledger, path)
+
+    report = import_paths(ledger, path)
+
+    assert (report.read_bytes, report.derived_records, report.written_turns) == (0, 0, 0)
+    assert report.counts.skipped == 1
+
+
+def test_a_file_that_shrank_removes_nothing(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    log.user("b1", "More.")
+    log.assistant("b2", text("Much more."))
+    import_paths(ledger, log.save())
+    before = result(ledger)
+
+    log.lines = log.lines[:2]
+    import_paths(ledger, log.save())
+
+    assert result(ledger)["turns"] == before["turns"]
+    assert result(ledger)["messages"] == before["messages"]
+
+
+def test_a_session_continued_here_is_not_moved_by_its_source(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    import_paths(ledger, log.save())
+    label = f"claude-code:{SESSION}"
+    ours = ledger.record(label, "Continued here.", "Gladly.")
+
+    log.assistant("a3", text("One more word."))
+    log.user("b1", "Continued there.")
+    log.assistant("b2", text("Too."))
+    import_paths(ledger, log.save())
+
+    assert ledger.head(label) == ours.id
+    assert ledger.session(label).source_has_more
+    assert ledger.head(f"{label}~source") == uid("b1")
+    frozen = ledger.get_turn(uid("a1")).response
+    assert frozen is not None
+    assert frozen.content == "Begun."
