@@ -11,15 +11,15 @@ from agents_ledger.importers.importing import Importer, Report, found_at
 # What an import must end in, whatever the order and the number of its steps. History and import
 # times are a log; they may differ.
 RESULT = {
-    "turns": "SELECT id, parent_turn_id, turn_type, status, started_at, completed_at, model, provider,"
-    " input_tokens, output_tokens, cached_input_tokens, cache_write_tokens, reasoning_tokens,"
-    " total_tokens, query_message_ids, response_message_id, has_children, tool_call_count,"
-    " workspace_path, error, request_hash FROM turns ORDER BY id",
+    "turns": "SELECT id, parent_turn_id, turn_type, status, started_at, completed_at, model,"
+    " provider, input_tokens, output_tokens, cached_input_tokens, cache_write_tokens,"
+    " reasoning_tokens, total_tokens, query_message_ids, response_message_id, has_children,"
+    " tool_call_count, workspace_path, error, request_hash FROM turns ORDER BY id",
     "messages": "SELECT id, turn_id, role, content, source, sequence, created_at, thinking,"
     " context_json, metadata_json, tool_call_id, has_details FROM messages ORDER BY id",
-    "tool_calls": "SELECT id, turn_id, message_id, tool_name, tool_number, params_json, result_json,"
-    " error, status, source_status, spawned_session_label, started_at, completed_at, sequence"
-    " FROM tool_calls ORDER BY turn_id, id",
+    "tool_calls": "SELECT id, turn_id, message_id, tool_name, tool_number, params_json,"
+    " result_json, error, status, source_status, spawned_session_label, started_at,"
+    " completed_at, sequence FROM tool_calls ORDER BY turn_id, id",
     "sessions": "SELECT label, thread_id, is_subagent, parent_session_label, parent_turn_id,"
     " spawn_tool_call_id, origin, origin_session_id, source_title, metadata_json, task_status"
     " FROM sessions ORDER BY label",

@@ -2,80 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 from agents_ledger import Ledger
+from tests.importers.claude_log import SESSION, Log, text, tool, uid
 from tests.importers.helping import import_paths, result
-
-SESSION = "11111111-1111-4111-8111-111111111111"
-
-
-def uid(name: str) -> str:
-    """A uuid that can be read: uid("b2") ends in b2."""
-    return f"00000000-0000-4000-8000-{name:0>12}"
-
-
-class Log:
-    """Writes records as Claude Code does, each hung on the one before unless it says otherwise."""
-
-    def __init__(self, folder: Path, name: str = SESSION) -> None:
-        self.path = folder / f"{name}.jsonl"
-        self.session = name
-        self.lines: list[str] = []
-        self.last: str | None = None
-        self.clock = 0
-
-    def add(self, kind: str, name: str | None = None, **fields: Any) -> None:
-        self.clock += 1
-        record: dict[str, Any] = {"type": kind}
-        if name is not None:
-            record |= {
-                "uuid": uid(name),
-                "parentUuid": self.last,
-                "sessionId": self.session,
-                "timestamp": f"2026-03-01T10:{self.clock // 60:02}:{self.clock % 60:02}.000Z",
-                "cwd": "/home/dev/shop",
-                "gitBranch": "main",
-                "isSidechain": False,
-            }
-        record |= fields
-        if name is not None:
-            self.last = record["uuid"]
-        self.lines.append(json.dumps(record))
-
-    def user(self, name: str, content: Any, **fields: Any) -> None:
-        self.add("user", name, message={"role": "user", "content": content}, **fields)
-
-    def assistant(self, name: str, *blocks: dict[str, Any], **fields: Any) -> None:
-        message = {
-            "id": fields.pop("api", f"msg_{name}"),
-            "role": "assistant",
-            "model": fields.pop("model", "claude-opus-5"),
-            "content": list(blocks),
-            "usage": fields.pop("usage", {"input_tokens": 10, "output_tokens": 5}),
-        }
-        self.add("assistant", name, message=message, **fields)
-
-    def result(self, name: str, call: str, content: Any, **fields: Any) -> None:
-        block = {"type": "tool_result", "tool_use_id": call, "content": content}
-        if fields.pop("is_error", False):
-            block["is_error"] = True
-        self.user(name, [block], **fields)
-
-    def save(self) -> Path:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text("".join(line + "\n" for line in self.lines))
-        return self.path
-
-
-def text(words: str) -> dict[str, Any]:
-    return {"type": "text", "text": words}
-
-
-def tool(call: str, name: str, **params: Any) -> dict[str, Any]:
-    return {"type": "tool_use", "id": call, "name": name, "input": params}
 
 
 def test_a_prompt_and_all_that_follows_it_is_a_turn(ledger: Ledger, tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ from typing import BinaryIO
 from msgspec import Struct, field
 
 from agents_ledger.importers import files
-from agents_ledger.importers.reader import Home, Material, Reader
+from agents_ledger.importers.reader import Home, Material, Reader, kind_of
 from agents_ledger.importers.readers import READERS
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.projection import files_sharing, project
+from agents_ledger.ledger.projection import files_of_kin, files_sharing, project
 from agents_ledger.ledger.sources import TAIL_BYTES, Sources, tail_hash
-from agents_ledger.model.errors import LedgerError, Refused
+from agents_ledger.model.errors import Conflict, LedgerError, Refused
 from agents_ledger.model.sources import Fate, Fault, ImportCounts, SourceFile
 
 
@@ -113,7 +113,10 @@ class Importer:
 
     def _keep_safely(self, found: Found) -> SourceFile | None:
         try:
-            return self._keep(found)
+            try:
+                return self._keep(found)
+            except Conflict:  # another import keeps it: go on from what it kept
+                return self._keep(found)
         except (LedgerError, OSError) as error:
             if isinstance(error, LedgerError) and not isinstance(error, Refused):
                 raise  # the ledger itself cannot be written: no other file will fare better
@@ -137,12 +140,12 @@ class Importer:
                 return None if current else known
             base = None
             if known is None or not self._continues(known, path, opened, reader):
-                base = known if reader.kind == "document" else None
+                base = known if kind_of(reader, path) == "document" else None
                 file = self.sources.begin(
                     source=reader.name,
                     path=files.logical_path(path),
                     family=reader.family(path),
-                    kind=reader.kind,
+                    kind=kind_of(reader, path),
                     previous=known,
                 )
             else:
@@ -151,7 +154,7 @@ class Importer:
 
     def _continues(self, known: SourceFile, path: Path, opened: BinaryIO, reader: Reader) -> bool:
         """Whether the file still begins with what is kept of it."""
-        if reader.kind != "lines" or known.kept_bytes == 0:
+        if kind_of(reader, path) != "lines" or known.kept_bytes == 0:
             return False
         if path.suffix != ".zst":
             opened.seek(0)
@@ -209,15 +212,19 @@ class Importer:
             self.report.counts.failed += 1
             return {family}
 
-    def derive(self, reader: Reader, family: str) -> set[str]:
-        """Derive a family and all that share turns with it; the families that were."""
-        kept = {file.id: file for file in self.sources.files_of_family(family)}
+    def derive(self, reader: Reader, *families: str) -> set[str]:
+        """Derive families and all that share turns with them; the families that were."""
+        kept = {
+            file.id: file for family in families for file in self.sources.files_of_family(family)
+        }
         while True:
             material = Material(
                 self.sources, sorted(kept.values(), key=lambda f: (f.path, f.generation))
             )
             derivation = reader.derive(material)
             shared = files_sharing(self._core, derivation.turns) - set(kept)
+            if derivation.with_kin:
+                shared |= files_of_kin(self._core, derivation.sessions) - set(kept)
             if not shared:
                 break
             for file_id in shared:

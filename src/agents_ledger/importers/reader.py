@@ -7,7 +7,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from agents_ledger.ledger.sources import Sources
 from agents_ledger.model.sources import Derivation, Fate, Fault, SourceFile, SourceKind
@@ -142,3 +142,16 @@ class Reader(Protocol):
 
     def derive(self, material: Material) -> Derivation:
         """What the records say."""
+
+
+@runtime_checkable
+class ReaderOfKinds(Reader, Protocol):
+    """A source whose files are not all of one kind."""
+
+    def kind_of(self, path: Path) -> SourceKind:
+        """How this file is written."""
+
+
+def kind_of(reader: Reader, path: Path) -> SourceKind:
+    """How a file of a source is written."""
+    return reader.kind_of(path) if isinstance(reader, ReaderOfKinds) else reader.kind

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from agents_ledger.ledger import recording, sessions, threads
+from agents_ledger.ledger import names, recording, sessions, threads
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.threads import Place
 from agents_ledger.model.ids import now_ms
@@ -74,6 +74,7 @@ def project(
             derivation=derivation,
             fingerprints=fingerprints,
             stale=stale,
+            owners=owners,
         )
     )
     return Written(
@@ -95,9 +96,13 @@ def _outcome(before: str | None, now: str) -> Outcome:
 
 
 def _known(core: Core, turn_ids: Sequence[str]) -> dict[str, Known]:
+    return core.db.read(lambda tx: _known_now(tx, turn_ids))
+
+
+def _known_now(tx: Transaction, turn_ids: Sequence[str]) -> dict[str, Known]:
     known: dict[str, Known] = {}
     for ids in _in_batches(turn_ids):
-        found = core.db.read(partial(_run, "known_turns", ids))
+        found = tx.run("known_turns", ids=ids)
         for turn_id, fingerprint, parent_id, projected, frozen in found:
             known[turn_id] = Known(
                 bytes(fingerprint or b""), parent_id, bool(projected), bool(frozen)
@@ -110,6 +115,21 @@ def files_sharing(core: Core, turns: Iterable[DerivedTurn]) -> set[int]:
     found: set[int] = set()
     for ids in _in_batches([record_id for turn in turns for record_id in turn.record_ids]):
         found |= {row[0] for row in core.db.read(partial(_run, "source_files_of_messages", ids))}
+    return found
+
+
+def files_of_kin(core: Core, derived: Iterable[DerivedSession]) -> set[int]:
+    """The files of the parents and children of these sessions."""
+    own: list[str] = []
+    parents: list[str] = []
+    for session in derived:
+        own += (session.label, *session.aliases)
+        if session.parent_label is not None:
+            parents.append(session.parent_label)
+    found: set[int] = set()
+    for statement, labels in (("files_of_children", own), ("files_of_parents", parents)):
+        for ids in _in_batches(labels):
+            found |= {row[0] for row in core.db.read(partial(_run, statement, ids))}
     return found
 
 
@@ -128,14 +148,18 @@ def _changes(
     """The turns that are new or have changed, with their content; frozen ones become stale."""
     for turn in derived:
         stored = known.get(turn.id)
-        if stored is not None:
-            same = stored.fingerprint == turn.fingerprint and stored.parent_id == turn.parent_id
-            if same or not stored.projected:
-                continue
-            if stored.frozen:
-                stale.add(turn.id)
-                continue
-        yield _Change(turn, turn.build(), stored)
+        if _is_due(turn, stored):
+            yield _Change(turn, turn.build(), stored)
+        elif stored is not None and stored.frozen and stored.fingerprint != turn.fingerprint:
+            stale.add(turn.id)
+
+
+def _is_due(turn: DerivedTurn, stored: Known | None) -> bool:
+    """Whether a turn is to be written. Turns of ours, and frozen ones, are not."""
+    if stored is None:
+        return True
+    same = stored.fingerprint == turn.fingerprint and stored.parent_id == turn.parent_id
+    return stored.projected and not stored.frozen and not same
 
 
 def _batches(changes: Iterable[_Change]) -> Iterator[list[_Change]]:
@@ -153,17 +177,19 @@ def _batches(changes: Iterable[_Change]) -> Iterator[list[_Change]]:
 
 
 def _owners(derivation: Derivation) -> dict[str, str]:
-    """For every turn one session whose thread holds it: the one a subagent it spawns answers to."""
+    """For every turn the first session whose thread holds it: the subagents it spawns answer to."""
     parents = {turn.id: turn.parent_id for turn in derivation.turns}
     owners: dict[str, str] = {}
-    for session in derivation.sessions:
+    first_to_last = sorted(derivation.sessions, key=lambda s: (s.created_at, s.label))
+    for session in first_to_last:
         turn_id = session.head
         while turn_id is not None and turn_id in parents and turn_id not in owners:
             owners[turn_id] = session.label
             turn_id = parents[turn_id]
-    if derivation.sessions:
-        for turn in derivation.turns:
-            owners.setdefault(turn.id, derivation.sessions[0].label)
+    beside = [turn for turn in derivation.turns if turn.id not in owners]
+    for turn in beside:
+        holders = (s.label for s in first_to_last if s.file_ids & turn.file_ids)
+        owners[turn.id] = next(holders, first_to_last[0].label if first_to_last else "")
     return owners
 
 
@@ -171,7 +197,15 @@ def _owners(derivation: Derivation) -> dict[str, str]:
 
 
 def _write_batch(tx: Transaction, changes: Sequence[_Change], owners: Mapping[str, str]) -> None:
+    """Write the turns that are new or changed now: another import may have written some."""
+    tx.run("lock_projection")
     places: dict[str, Place] = {}
+    known = _known_now(tx, [change.turn.id for change in changes])
+    changes = [
+        change._replace(known=known.get(change.turn.id))
+        for change in changes
+        if _is_due(change.derived, known.get(change.turn.id))
+    ]
     tx.defer_references()
     for change in changes:
         if change.known is not None:
@@ -259,6 +293,7 @@ def _linked(tx: Transaction, call: ToolCall, owner: str | None) -> ToolCall:
         return msgspec.structs.replace(call, spawned_session_label=None)
     parent = sessions.existing(tx, owner, exact=True)
     if pointer is not None:
+        tx.run("forget_parent_turn", label=child)
         now_parent = sessions.get(tx, child, exact=True)
         linked_here = (now_parent.parent_turn_id, now_parent.spawn_tool_call_id) == (
             call.turn_id,
@@ -319,8 +354,7 @@ def _put(
 def _put_again(tx: Transaction, turn_id: str, places: dict[str, Place]) -> None:
     parent_id, status, turn_type, model, provider, *tokens = tx.run("turn_metrics", id=turn_id)[0]
     turn = Turn(turn_id, status=status, turn_type=turn_type, model=model, provider=provider)
-    names = Usage.__struct_fields__
-    turn = msgspec.structs.replace(turn, **dict(zip(names, tokens, strict=True)))
+    turn = msgspec.structs.replace(turn, **dict(zip(Usage.__struct_fields__, tokens, strict=True)))
     _put(tx, turn_id, turn, parent_id, places)
 
 
@@ -337,6 +371,7 @@ def _place_of(tx: Transaction, turn_id: str | None, places: dict[str, Place]) ->
 
 def _ensure_sessions(tx: Transaction, source: str, derived: Sequence[DerivedSession]) -> None:
     """Make the sessions, still empty, so that calls can name them."""
+    tx.run("lock_projection")
     for session in derived:
         if sessions.find(tx, session.label, exact=True) is None:
             made = Session(
@@ -344,7 +379,7 @@ def _ensure_sessions(tx: Transaction, source: str, derived: Sequence[DerivedSess
                 persona_id=session.persona_id,
                 created_as="subagent" if session.is_subagent else "import",
                 is_subagent=session.is_subagent,
-                origin=source,
+                origin=session.origin or session.source or source,
                 origin_session_id=session.session_id,
                 created_at=session.created_at,
             )
@@ -355,7 +390,7 @@ def _fingerprint(core: Core, source: str, session: DerivedSession) -> str | None
     found = core.db.read(
         lambda tx: tx.run(
             "session_import",
-            source=source,
+            source=session.source or source,
             provider=session.provider,
             session_id=session.session_id,
         )
@@ -377,7 +412,9 @@ def _session_fingerprints(derivation: Derivation) -> dict[str, str]:
         )
         own = done.get(session.head or "", b"")
         tips = b"".join(sorted(done[t.id] for t in turns.values() if t.file_ids & session.file_ids))
-        prints[session.session_id] = hashlib.sha256(own + tips + said).hexdigest()
+        prints[session.session_id] = (
+            session.fingerprint or hashlib.sha256(own + tips + said).hexdigest()
+        )
     return prints
 
 
@@ -401,12 +438,18 @@ def _finish(
     derivation: Derivation,
     fingerprints: Mapping[str, str],
     stale: set[str],
+    owners: Mapping[str, str],
 ) -> None:
     """What is said of the sessions, their heads, and that the files are derived."""
+    tx.run("lock_projection")
     for session in derivation.sessions:
         _follow(tx, source, session, fingerprints[session.session_id])
         if stale:
             tx.run("mark_source_has_more", label=session.label)
+    for ids in _in_batches([turn.id for turn in derivation.turns]):
+        for child, turn_id, parent in tx.run("spawned_sessions", ids=ids):
+            if parent != owners[turn_id] and child != owners[turn_id]:
+                tx.run("set_parent_session", label=child, parent=owners[turn_id])
     by_path = {file.path: file.id for file in files}
     for file in files:
         tx.run("delete_faults", file_id=file.id)
@@ -428,30 +471,24 @@ def _finish(
 
 def _follow(tx: Transaction, source: str, session: DerivedSession, fingerprint: str) -> None:
     label = session.label
+    source = session.source or source
     known = tx.run(
         "session_import", source=source, provider=session.provider, session_id=session.session_id
     )
     put_by_us = known[0][2] if known else None
-    tx.run(
-        "import_session",
-        label=label,
-        persona_id=session.persona_id,
-        agent_id=session.agent_id,
-        is_subagent=int(session.is_subagent),
-        task_description=session.task_description,
-        task_status=session.task_status,
-        routing_key=session.routing_key,
-        origin=source,
-        origin_session_id=session.session_id,
-        source_title=session.title,
-        metadata_json=to_json(dict(session.metadata)) if session.metadata else None,
-    )
+    if not session.adopted:
+        _describe(tx, session, session.origin or source)
+    for alias in session.aliases:
+        if sessions.find(tx, alias) is None:
+            names.add(tx, alias, label, reason="import_reconciliation")
     for file_id in sorted(session.file_ids):
         tx.run("insert_session_source", label=label, file_id=file_id)
     _move(tx, session, put_by_us)
     if session.parent_label is not None:
         tx.run("insert_source_link", child=label, parent=session.parent_label)
     tx.run("follow_source_links", label=label)
+    if session.parent_turn_id is not None:
+        tx.run("hang_on_turn", label=label, turn_id=session.parent_turn_id)
     tx.run(
         "upsert_session_import",
         source=source,
@@ -462,6 +499,23 @@ def _follow(tx: Transaction, source: str, session: DerivedSession, fingerprint: 
         head_turn_id=session.head,
         now=now_ms(),
         run_id="",
+    )
+
+
+def _describe(tx: Transaction, session: DerivedSession, origin: str) -> None:
+    tx.run(
+        "import_session",
+        label=session.label,
+        persona_id=session.persona_id,
+        agent_id=session.agent_id,
+        is_subagent=int(session.is_subagent),
+        task_description=session.task_description,
+        task_status=session.task_status,
+        routing_key=session.routing_key,
+        origin=origin,
+        origin_session_id=session.session_id,
+        source_title=session.title,
+        metadata_json=to_json(dict(session.metadata)) if session.metadata else None,
     )
 
 

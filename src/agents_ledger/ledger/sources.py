@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 from msgspec import structs
 
 from agents_ledger.ledger.core import Core
+from agents_ledger.model.errors import Conflict
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sources import SourceFile, SourceKind
 from agents_ledger.store.database import Transaction, Work
@@ -24,6 +25,7 @@ T = TypeVar("T")
 
 BLOCK_BYTES = 1 << 20
 BASE_MAX = 8 << 20  # a generation longer than this does not serve as a base for the next
+CHAIN_MAX = 16  # so many generations lean on each other; then one stands alone
 TAIL_BYTES = 4096
 CACHED_BLOCKS = 8
 
@@ -122,6 +124,8 @@ class Sources:
         rows = self._write(
             lambda tx: tx.run("insert_source_file", **values, size=0, mtime_ns=0, now=now_ms())
         )
+        if not rows:
+            raise Conflict(f"another import keeps {path}", "Read what is kept of it again.")
         return SourceFile(rows[0][0], source, path, generation, family, kind, 0, 0, 0)
 
     def append(
@@ -137,7 +141,7 @@ class Sources:
     ) -> SourceFile:
         """Keep the next bytes of a file, and how it looked when they were read."""
         known = None
-        if base is not None and base.kept_bytes <= BASE_MAX:
+        if base is not None and base.kept_bytes <= BASE_MAX and file.generation % CHAIN_MAX:
             known = self.read(base.id, 0, base.kept_bytes)
         blocks = [
             Block(
@@ -156,7 +160,7 @@ class Sources:
             tail_hash=tail,
             cursor_json=cursor,
         )
-        self._write(partial(_append, file=grown, blocks=blocks))
+        self._write(partial(_append, file=grown, kept_before=file.kept_bytes, blocks=blocks))
         self._starts.pop(file.id, None)
         return grown
 
@@ -206,9 +210,8 @@ class Sources:
         return data
 
 
-def _append(tx: Transaction, file: SourceFile, blocks: list[Block]) -> None:
-    tx.run_many("insert_block", [{"file_id": file.id, **block._asdict()} for block in blocks])
-    tx.run(
+def _append(tx: Transaction, file: SourceFile, kept_before: int, blocks: list[Block]) -> None:
+    grown = tx.run(
         "grow_source_file",
         id=file.id,
         size=file.size,
@@ -216,5 +219,9 @@ def _append(tx: Transaction, file: SourceFile, blocks: list[Block]) -> None:
         kept_bytes=file.kept_bytes,
         tail_hash=file.tail_hash,
         cursor_json=file.cursor_json,
+        kept_before=kept_before,
         now=now_ms(),
     )
+    if not grown:
+        raise Conflict(f"another import keeps {file.path}", "Read what is kept of it again.")
+    tx.run_many("insert_block", [{"file_id": file.id, **block._asdict()} for block in blocks])

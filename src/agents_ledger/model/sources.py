@@ -61,6 +61,10 @@ class DerivedSession(Struct, frozen=True, kw_only=True):
 
     session_id: str  # the source's own
     label: str
+    source: str | None = None  # None: the reader's name
+    origin: str | None = None  # None: as the source
+    fingerprint: str | None = None  # as the source itself says; None: computed
+    adopted: bool = False  # a session that was there: what is said of it stays
     head: str | None  # a turn that was answered
     file_ids: frozenset[int]
     provider: str = ""
@@ -71,6 +75,7 @@ class DerivedSession(Struct, frozen=True, kw_only=True):
     updated_at: int = 0
     is_subagent: bool = False
     parent_label: str | None = None  # known from the child's side
+    parent_turn_id: str | None = None  # where no call names the child
     task_description: str | None = None
     task_status: TaskStatus | None = None
     routing_key: str | None = None
@@ -83,6 +88,7 @@ class Derivation(Struct, frozen=True, kw_only=True):
 
     turns: tuple[DerivedTurn, ...]
     sessions: tuple[DerivedSession, ...]
+    with_kin: bool = False  # parents and children of its sessions are derived with them
     faults: tuple[Fault, ...] = ()
     counts: Mapping[tuple[str, Fate], int] = Counter()
 

@@ -51,6 +51,7 @@ WORDS = {
     "clustered": "",
     "lock_sessions": "FOR UPDATE OF s",
     "lock_live": "FOR UPDATE",
+    "lock_projection": "SELECT pg_advisory_xact_lock(hashtext(current_schema() || ' projection'))",
     "position": "strpos",
     "ids": "(SELECT json_array_elements_text(CAST(:ids AS json)))",
     "server_now": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",

@@ -49,6 +49,7 @@ WORDS = {
     "clustered": "WITHOUT ROWID",
     "lock_sessions": "",
     "lock_live": "",
+    "lock_projection": "SELECT 1",
     "position": "instr",
     "ids": "(SELECT value FROM json_each(:ids))",
     "server_now": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",

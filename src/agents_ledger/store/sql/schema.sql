@@ -135,6 +135,8 @@ CREATE INDEX idx_sessions_updated ON sessions (updated_at);
 CREATE INDEX idx_sessions_head ON sessions (thread_id);
 CREATE INDEX idx_sessions_parent ON sessions (parent_session_label)
     WHERE parent_session_label IS NOT NULL;
+CREATE INDEX idx_sessions_parent_turn ON sessions (parent_turn_id)
+    WHERE parent_turn_id IS NOT NULL;
 CREATE INDEX idx_sessions_origin ON sessions (origin, origin_session_id) WHERE origin IS NOT NULL;
 
 -- Every key a session answers to, its own label among them: one table, so that an alias and a label

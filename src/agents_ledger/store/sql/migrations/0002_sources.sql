@@ -4,6 +4,9 @@ ALTER TABLE sessions ADD COLUMN source_title TEXT;
 ALTER TABLE sessions ADD COLUMN metadata_json TEXT;
 ALTER TABLE sessions ADD COLUMN source_has_more BIGINT NOT NULL DEFAULT 0;
 
+CREATE INDEX idx_sessions_parent_turn ON sessions (parent_turn_id)
+    WHERE parent_turn_id IS NOT NULL;
+
 CREATE TABLE source_files (
     id <serial_key>,
     source TEXT NOT NULL,

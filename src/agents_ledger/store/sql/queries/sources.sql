@@ -14,6 +14,17 @@ SELECT DISTINCT s.file_id
 FROM messages m JOIN turn_sources s ON s.turn_id = m.turn_id
 WHERE m.id IN <ids>;
 
+-- files_of_children --
+SELECT DISTINCT s.file_id
+FROM source_links l JOIN session_sources s ON s.session_label = l.child_label
+WHERE l.parent_label IN <ids>;
+
+-- files_of_parents --
+-- By label or alias.
+SELECT DISTINCT s.file_id
+FROM names n JOIN session_sources s ON s.session_label = n.session_label
+WHERE n.name IN <ids>;
+
 -- source_files_of_family --
 SELECT <source_file_columns> FROM source_files f
 WHERE f.family = :family ORDER BY f.path, f.generation;
@@ -38,13 +49,16 @@ INSERT INTO source_files (
 ) VALUES (
     :source, :path, :generation, :family, :kind, :size, :mtime_ns, 0, NULL, NULL, :now, :now
 )
+ON CONFLICT DO NOTHING
 RETURNING id;
 
 -- grow_source_file --
+-- No row returned: another import was quicker.
 UPDATE source_files SET
     size = :size, mtime_ns = :mtime_ns, kept_bytes = :kept_bytes, tail_hash = :tail_hash,
     cursor_json = :cursor_json, seen_at = :now
-WHERE id = :id;
+WHERE id = :id AND kept_bytes = :kept_before
+RETURNING id;
 
 -- mark_derived --
 UPDATE source_files SET derived_bytes = :derived_bytes, derived_version = :derived_version
@@ -74,6 +88,10 @@ SELECT f.path, x.what, x.position, x.line
 FROM source_faults x JOIN source_files f ON f.id = x.file_id
 ORDER BY f.path, x.position
 LIMIT :limit;
+
+-- lock_projection --
+-- One projection at a time; where the whole database has one writer, that is so already.
+<lock_projection>;
 
 -- known_turns --
 -- What is stored of these turns: enough to tell what changed.
@@ -206,6 +224,22 @@ WHERE parent_session_label IS NULL AND label IN (
     WHERE l.parent_label = :label OR l.child_label = :label
 );
 
+-- hang_on_turn --
+-- The turn a subagent came from, where no call says more. It never hangs on itself.
+UPDATE sessions SET parent_turn_id = :turn_id
+WHERE label = :label AND spawn_tool_call_id IS NULL
+AND EXISTS (SELECT 1 FROM turns t WHERE t.id = :turn_id);
+
+-- forget_parent_turn --
+-- A call will say it.
+UPDATE sessions SET parent_turn_id = NULL WHERE label = :label AND spawn_tool_call_id IS NULL;
+
+-- spawned_sessions --
+SELECT label, parent_turn_id, parent_session_label FROM sessions WHERE parent_turn_id IN <ids>;
+
+-- set_parent_session --
+UPDATE sessions SET parent_session_label = :parent WHERE label = :label;
+
 -- start_run --
 INSERT INTO import_runs (id, started_at) VALUES (:id, :now);
 
@@ -222,7 +256,13 @@ WHERE idempotency_key = :key;
 -- insert_import_request --
 INSERT INTO session_import_requests (
     idempotency_key, source, mode, run_id, request_hash, response_json, created_at
-) VALUES (:key, :source, :mode, :run_id, :request_hash, :response_json, :now);
+) VALUES (:key, :source, :mode, :run_id, :request_hash, :response_json, :now)
+ON CONFLICT (idempotency_key) DO NOTHING
+RETURNING idempotency_key;
+
+-- note_import_run --
+UPDATE session_imports SET last_run_id = :run_id
+WHERE source = :source AND source_provider = :provider AND source_session_id = :session_id;
 
 -- insert_chunk --
 INSERT INTO session_import_chunk_parts (

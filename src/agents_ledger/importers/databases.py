@@ -1,0 +1,270 @@
+"""Other programs' SQLite databases: read in one snapshot with their log, never written.
+
+Only the tables and keys that a reader names are looked at. What is new or changed is appended to
+what is kept; a row that vanished stays.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct, field, msgpack
+
+from agents_ledger.importers import files
+from agents_ledger.importers.reader import Table
+from agents_ledger.ledger.sources import Sources
+from agents_ledger.model.errors import Refused
+from agents_ledger.model.records import BAD_TEXT, RowRecord, digest, frame, records
+from agents_ledger.model.sources import SourceFile
+
+MAGIC = b"SQLite format 3\0"
+SIDECARS = ("-wal", "-shm", "-journal")
+BATCH_BYTES = 8 << 20
+WAIT_SECONDS = 10
+COPIES = 3
+MARKS = 8
+
+
+class State(NamedTuple):
+    """How a database and its log look: another one may hold other rows."""
+
+    size: int
+    mtime_ns: int
+
+
+class Mark(Struct):
+    """How far a table was read: its last rows then, by rowid."""
+
+    rowid: int = 0
+    keys: dict[int, str] = field(default_factory=dict)
+
+
+class Kept(NamedTuple):
+    """What came of reading a database."""
+
+    file: SourceFile
+    rows: int
+    faults: tuple[str, ...]
+
+
+def state(path: Path) -> State:
+    """How a database looks now. An empty log says nothing."""
+    looks = [path.stat()]
+    log = path.with_name(path.name + "-wal")
+    if log.exists() and log.stat().st_size:
+        looks.append(log.stat())
+    return State(sum(s.st_size for s in looks), max(s.st_mtime_ns for s in looks))
+
+
+def keep(sources: Sources, file: SourceFile, path: Path, tables: Sequence[Table]) -> Kept:
+    """Append the rows of a database that are not kept yet."""
+    files.open_regular(path).close()  # not a link, a pipe or a device
+    seen = state(path)
+    rows = _Rows(sources, file, tables)
+    batch, size, number = [], 0, 0
+    before = file.cursor_json
+    try:
+        with snapshot(path) as connection:
+            for data in rows.new(connection):
+                batch.append(data)
+                size, number = size + len(data), number + 1
+                if size >= BATCH_BYTES:
+                    # Until all is kept the size is none: an interrupted import compares all again.
+                    file = sources.append(file, b"".join(batch), size=-1, mtime_ns=0, cursor=before)
+                    batch, size = [], 0
+    except sqlite3.Error as error:
+        raise Refused(f"{path} cannot be read as a database: {error}") from error
+    cursor = msgspec.json.encode(rows.marks).decode()
+    file = sources.append(
+        file, b"".join(batch), size=seen.size, mtime_ns=seen.mtime_ns, cursor=cursor
+    )
+    return Kept(file, number, tuple(rows.faults))
+
+
+@contextmanager
+def snapshot(path: Path) -> Iterator[sqlite3.Connection]:
+    """The database as it is at one moment, log included, whoever writes to it meanwhile."""
+    try:
+        connection = _opened(path)
+    except sqlite3.OperationalError:  # its folder allows no index of the log: read a copy
+        with tempfile.TemporaryDirectory(prefix="agents-ledger-") as folder:
+            copy = _copied(path, Path(folder))
+            with closing(_opened(copy)) as connection:
+                yield connection
+        return
+    with closing(connection):
+        yield connection
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    connection = sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None)
+    try:
+        connection.text_factory = _text
+        for name, value in (("query_only", 1), ("trusted_schema", 0), ("cell_size_check", 1)):
+            connection.execute(f"PRAGMA {name} = {value}")
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # takes the snapshot
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _copied(path: Path, folder: Path) -> Path:
+    """A copy that did not change while it was made."""
+    for _ in range(COPIES):
+        before = state(path)
+        for name in (path.name, path.name + "-wal"):
+            if (path.parent / name).exists():
+                shutil.copyfile(path.parent / name, folder / name)
+        if state(path) == before:
+            break
+    return folder / path.name
+
+
+def _text(raw: bytes) -> object:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return msgpack.Ext(BAD_TEXT, raw)
+
+
+class _Rows:
+    """Finds what is new: beyond the rowid last seen, or by comparing every row."""
+
+    def __init__(self, sources: Sources, file: SourceFile, tables: Sequence[Table]) -> None:
+        self.marks = _marks(file)
+        self.faults: list[str] = []
+        self._sources = sources
+        self._file = file
+        self._tables = tables
+        self._known: dict[bytes, bytes] | None = None
+
+    def new(self, connection: sqlite3.Connection) -> Iterator[bytes]:
+        """The frames of new and changed rows, in the order they were written."""
+        for table in self._tables:
+            try:
+                if _is_table(connection, table.name):
+                    yield from self._of(connection, table)
+            except sqlite3.DatabaseError as error:
+                self.faults.append(f"table {table.name} cannot be read to its end: {error}")
+
+    def _of(self, connection: sqlite3.Connection, table: Table) -> Iterator[bytes]:
+        columns = _columns(connection, table.name)
+        if not set(table.key) <= set(columns):
+            self.faults.append(f"table {table.name} has no column {', '.join(table.key)}")
+            return
+        has_rowid = _has_rowid(connection, table.name)
+        mark = self.marks.get(table.name, Mark())
+        goes_on = table.grows and has_rowid and mark.rowid > 0 and _stands(connection, table, mark)
+        known = {} if goes_on else self._kept()
+        latest = Mark(mark.rowid if goes_on else 0, dict(mark.keys) if goes_on else {})
+        found = _select(connection, table, columns, has_rowid, latest.rowid)
+        for rowid, *values in found:
+            row = RowRecord(table.name, table.key, columns, tuple(values))
+            data = frame(row)
+            identity = row.identity
+            if has_rowid:
+                latest.rowid = max(latest.rowid, rowid)
+                latest.keys[rowid] = identity.hex()
+                latest.keys.pop(min(latest.keys) if len(latest.keys) > MARKS else -1, None)
+            if known.get(identity) != digest(data):
+                yield data
+        self.marks[table.name] = latest
+
+    def _kept(self) -> dict[bytes, bytes]:
+        """The content last kept of every row."""
+        if self._known is None:
+            self._known = {}
+            for each in records(self._sources.stream(self._file.id)):
+                if each.row is not None:
+                    self._known[each.row.identity] = digest(each.data)
+        return self._known
+
+
+def _marks(file: SourceFile) -> dict[str, Mark]:
+    if file.cursor_json is None or file.size < 0:
+        return {}
+    try:
+        return msgspec.json.decode(file.cursor_json, type=dict[str, Mark])
+    except msgspec.DecodeError:
+        return {}
+
+
+def _stands(connection: sqlite3.Connection, table: Table, mark: Mark) -> bool:
+    """Whether rowids still mean what they did: a vacuum, or rows deleted at the end, change it."""
+    name = _quoted(table.name)
+    top = connection.execute(f"SELECT max(rowid) FROM {name}").fetchone()[0]
+    if top is None or top < mark.rowid:
+        return False
+    key = ", ".join(_quoted(column) for column in table.key)
+    for rowid, identity in mark.keys.items():
+        found = connection.execute(f"SELECT {key} FROM {name} WHERE rowid = ?", (rowid,)).fetchone()
+        if found and RowRecord(table.name, table.key, table.key, found).identity.hex() != identity:
+            return False
+    return True
+
+
+def _select(
+    connection: sqlite3.Connection,
+    table: Table,
+    columns: Sequence[str],
+    has_rowid: bool,
+    after: int,
+) -> Iterator[tuple[Any, ...]]:
+    order = "rowid" if has_rowid else ", ".join(_quoted(column) for column in table.key)
+    conditions, values = ["rowid > ?"] if has_rowid else [], [after] if has_rowid else []
+    allowed, named = _allowed(table)
+    if allowed:
+        conditions.append(f"({allowed})")
+    where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
+    wanted = ", ".join(_quoted(column) for column in columns)
+    yield from connection.execute(
+        f"SELECT {'rowid' if has_rowid else '0'}, {wanted} FROM {_quoted(table.name)} "
+        f"{where}ORDER BY {order}",
+        (*values, *named),
+    )
+
+
+def _allowed(table: Table) -> tuple[str, list[str]]:
+    """The condition that a key is one of those named. The plus keeps the scan in rowid order."""
+    key = f"+{_quoted(table.key[0])}"
+    parts = [f"{key} = ?" for _ in table.keys]
+    values = list(table.keys)
+    for prefix in table.prefixes:
+        parts.append(f"({key} >= ? AND {key} < ?)")
+        values += [prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)]
+    return " OR ".join(parts), values
+
+
+def _is_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether there is a plain table of this name: neither a view nor a virtual one."""
+    found = connection.execute(
+        "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)
+    ).fetchone()
+    return bool(found) and str(found[0]).upper().startswith("CREATE TABLE")
+
+
+def _columns(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
+    described = connection.execute(f"SELECT * FROM {_quoted(name)} LIMIT 0").description
+    return tuple(column[0] for column in described)
+
+
+def _has_rowid(connection: sqlite3.Connection, name: str) -> bool:
+    try:
+        connection.execute(f"SELECT rowid FROM {_quoted(name)} LIMIT 0")
+    except sqlite3.OperationalError:
+        return False
+    return True
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,80 @@
+"""Rows of a database as records: framed one after another, each says what it is.
+
+A row that changed is another record; the last one of a key stands. Nothing is taken away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import msgpack
+
+BAD_TEXT = 1  # the code of a text that is not UTF-8
+_LENGTH = struct.Struct(">I")
+_BROKEN = (msgspec.DecodeError, UnicodeDecodeError, ValueError, TypeError, IndexError)
+
+
+class RowRecord(NamedTuple):
+    """One row, as it was. A text that is not UTF-8 is a msgpack.Ext with its bytes."""
+
+    table: str
+    key: tuple[str, ...]  # the columns that tell it from the others
+    columns: tuple[str, ...]
+    values: tuple[Any, ...]
+
+    @property
+    def identity(self) -> bytes:
+        """Of all versions of this row."""
+        named = dict(zip(self.columns, self.values, strict=False))
+        return digest(msgpack.encode([self.table, [named.get(column) for column in self.key]]))
+
+
+class Framed(NamedTuple):
+    """A record and where it stands. None: it cannot be read."""
+
+    offset: int
+    length: int  # with its frame
+    data: bytes
+    row: RowRecord | None
+
+
+def digest(data: bytes) -> bytes:
+    """Tells one content from another."""
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def frame(row: RowRecord) -> bytes:
+    """The bytes to keep."""
+    data = msgpack.encode([row.table, row.key, row.columns, row.values])
+    return _LENGTH.pack(len(data)) + data
+
+
+def unframe(data: bytes) -> RowRecord | None:
+    """The row of a frame."""
+    try:
+        table, key, columns, values = msgpack.decode(data[_LENGTH.size :])
+        return RowRecord(str(table), tuple(key), tuple(columns), tuple(values))
+    except _BROKEN:
+        return None
+
+
+def records(blocks: Iterable[bytes]) -> Iterator[Framed]:
+    """Every record in a stream of kept bytes. A last one that is cut short is left out."""
+    buffer = bytearray()
+    start = 0  # the offset of the buffer's first byte
+    for block in blocks:
+        buffer += block
+        at = 0
+        while len(buffer) - at >= _LENGTH.size:
+            size = _LENGTH.size + _LENGTH.unpack_from(buffer, at)[0]
+            if len(buffer) - at < size:
+                break
+            data = bytes(buffer[at : at + size])
+            yield Framed(start + at, size, data, unframe(data))
+            at += size
+        del buffer[:at]
+        start += at

@@ -1,0 +1,136 @@
+"""Any order of files, any split into several imports, ends in the same ledger."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents_ledger import Ledger
+from tests.importers.claude_log import Log, text, tool
+from tests.importers.helping import import_paths, result
+
+CORPUS = os.environ.get("AGENTS_LEDGER_CORPUS")
+
+
+def a_world(chance: random.Random, folder: Path) -> list[Path]:
+    """Sessions that fork each other, spawn subagents, compact, and end anywhere."""
+    logs: list[Log] = []
+    names = iter(f"{n:x}" for n in range(1, 10_000))
+    for number in range(chance.randrange(1, 5)):
+        log = Log(folder, f"{number:08}-0000-4000-8000-000000000000")
+        if logs and chance.random() < 0.7:
+            origin = chance.choice(logs)
+            cut = chance.randrange(1, len(origin.lines) + 1)
+            log.lines, log.last, log.clock = origin.lines[:cut], origin.uuids[cut - 1], origin.clock
+            log.uuids = origin.uuids[:cut]
+        for _ in range(chance.randrange(1, 6)):
+            _an_exchange(chance, log, names, folder)
+        logs.append(log)
+    return [log.save() for log in logs] + sorted(folder.rglob("agent-*.jsonl"))
+
+
+def _an_exchange(chance: random.Random, log: Log, names: Iterator[str], folder: Path) -> None:
+    log.user(next(names), f"question {chance.randrange(1000)}")
+    for _ in range(chance.randrange(0, 4)):
+        call = f"call-{next(names)}"
+        log.assistant(next(names), text("First."), api=(api := f"m-{next(names)}"))
+        log.assistant(next(names), tool(call, "Task", prompt="Look."), api=api)
+        if chance.random() < 0.7:
+            agent = f"{chance.randrange(1 << 30):x}"
+            log.result(next(names), call, "Seen.", toolUseResult={"agentId": agent})
+            if chance.random() < 0.5:
+                child = Log(folder / "agents", f"agent-{agent}")
+                child.user(next(names), "Look.", isSidechain=True, agentId=agent)
+                child.assistant(next(names), text("Seen."), isSidechain=True, agentId=agent)
+                child.save()
+    if chance.random() < 0.8:
+        log.assistant(next(names), text(f"answer {chance.randrange(1000)}"))
+    if chance.random() < 0.15:
+        log.add(
+            "system",
+            next(names),
+            subtype="compact_boundary",
+            parentUuid=None,
+            logicalParentUuid=log.last,
+        )
+        log.user(next(names), "What came before.", isCompactSummary=True)
+
+
+def import_in_steps(
+    ledger: Ledger, chance: random.Random, paths: list[Path], root: Path, into: Path
+) -> None:
+    """Import files as they might have grown, in any order, some at a time."""
+    states = [
+        (path, size)
+        for path in paths
+        for size in (
+            *(chance.randrange(1, path.stat().st_size + 1) for _ in range(chance.randrange(3))),
+            path.stat().st_size,
+        )
+    ]
+    chance.shuffle(states)
+    grown: dict[Path, int] = {}
+    waiting: set[Path] = set()
+    for path, size in states:
+        grown[path] = max(size, grown.get(path, 0))
+        target = into / path.relative_to(root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes()[: grown[path]])
+        waiting.add(target)
+        if chance.random() < 0.4:
+            import_paths(ledger, *waiting)
+            waiting.clear()
+    import_paths(ledger, *waiting)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_sessions_in_random_steps(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    paths = a_world(chance, tmp_path / "world")
+    with Ledger.open(str(tmp_path / "whole.db")) as whole:
+        import_paths(whole, *paths)
+        wanted = result(whole)
+        assert not whole.audit()
+
+    for attempt in range(3):
+        with Ledger.open(str(tmp_path / f"steps-{attempt}.db")) as ledger:
+            import_in_steps(
+                ledger, chance, paths, tmp_path / "world", tmp_path / f"grown-{attempt}"
+            )
+
+            assert result(ledger) == wanted
+            assert not ledger.audit()
+
+
+def test_random_sessions_on_every_engine(ledger: Ledger, tmp_path: Path) -> None:
+    chance = random.Random(99)
+    paths = a_world(chance, tmp_path / "world")
+    with Ledger.open(str(tmp_path / "whole.db")) as whole:
+        import_paths(whole, *paths)
+        wanted = result(whole)
+
+    import_in_steps(ledger, chance, paths, tmp_path / "world", tmp_path / "grown")
+
+    assert result(ledger) == wanted
+
+
+@pytest.mark.skipif(CORPUS is None, reason="there is no corpus of real logs here")
+@pytest.mark.parametrize("source", ["claude_code", "codex", "pi", "openclaw", "copilot"])
+def test_real_logs_in_random_steps(source: str, tmp_path: Path) -> None:
+    root = Path(str(CORPUS)) / source
+    paths = sorted(path for path in root.rglob("*.jsonl") if path.is_file())
+    with Ledger.open(str(tmp_path / "whole.db")) as whole:
+        import_paths(whole, *paths)
+        wanted = result(whole)
+
+    with Ledger.open(str(tmp_path / "steps.db")) as ledger:
+        import_in_steps(ledger, random.Random(1), paths, root, tmp_path / "grown")
+
+        assert result(ledger) == wanted
+        assert not ledger.audit()
+    shutil.rmtree(tmp_path / "grown")
