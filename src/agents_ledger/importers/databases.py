@@ -166,8 +166,8 @@ class _Rows:
         mark = self.marks.get(table.name, Mark())
         goes_on = table.grows and has_rowid and mark.rowid > 0 and _stands(connection, table, mark)
         known = {} if goes_on else self._kept()
-        latest = Mark(mark.rowid if goes_on else 0, dict(mark.keys) if goes_on else {})
-        found = _select(connection, table, columns, has_rowid, latest.rowid)
+        latest = Mark(mark.rowid, dict(mark.keys)) if goes_on else Mark()
+        found = _select(connection, table, columns, has_rowid, mark.rowid if goes_on else None)
         for rowid, *values in found:
             row = RowRecord(table.name, table.key, columns, tuple(values))
             data = frame(row)
@@ -218,10 +218,12 @@ def _select(
     table: Table,
     columns: Sequence[str],
     has_rowid: bool,
-    after: int,
+    after: int | None,
 ) -> Iterator[tuple[Any, ...]]:
     order = "rowid" if has_rowid else ", ".join(_quoted(column) for column in table.key)
-    conditions, values = ["rowid > ?"] if has_rowid else [], [after] if has_rowid else []
+    conditions, values = [], []
+    if after is not None:
+        conditions, values = ["rowid > ?"], [after]
     allowed, named = _allowed(table)
     if allowed:
         conditions.append(f"({allowed})")

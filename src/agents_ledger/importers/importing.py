@@ -11,8 +11,15 @@ from typing import BinaryIO
 
 from msgspec import Struct, field
 
-from agents_ledger.importers import files
-from agents_ledger.importers.reader import Home, Material, Reader, kind_of
+from agents_ledger.importers import databases, files
+from agents_ledger.importers.reader import (
+    Home,
+    Material,
+    Reader,
+    ReaderOfRows,
+    Table,
+    kind_of,
+)
 from agents_ledger.importers.readers import READERS
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.projection import files_of_kin, files_sharing, project
@@ -69,6 +76,7 @@ def _below(root: Path, reader: Reader) -> list[Found]:
 def found_at(path: Path, report: Report) -> list[Found]:
     """What a path holds: a file, or a folder of them, each told by its content."""
     paths = sorted(p for p in path.rglob("*") if not p.is_dir()) if path.is_dir() else [path]
+    paths = [p for p in paths if not p.name.endswith(databases.SIDECARS)]
     found = []
     for each in paths:
         try:
@@ -128,16 +136,12 @@ class Importer:
         """Keep what is new of a file; None if nothing is, and all is derived."""
         path, reader = found.path, found.reader
         known = self.sources.file(files.logical_path(path))
+        if isinstance(reader, ReaderOfRows) and kind_of(reader, path) == "rows":
+            return self._keep_rows(found, known, reader.tables)
         with files.open_regular(path) as opened:
             status = os.fstat(opened.fileno())
             if known and (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns):
-                current = (known.derived_bytes, known.derived_version) == (
-                    known.kept_bytes,
-                    reader.version,
-                )
-                if current:
-                    self.report.counts.skipped += 1
-                return None if current else known
+                return self._unless_derived(known, reader)
             base = None
             if known is None or not self._continues(known, path, opened, reader):
                 base = known if kind_of(reader, path) == "document" else None
@@ -151,6 +155,31 @@ class Importer:
             else:
                 file = known
             return self._append(file, found, opened, base)
+
+    def _unless_derived(self, file: SourceFile, reader: Reader) -> SourceFile | None:
+        derived = (file.derived_bytes, file.derived_version) == (file.kept_bytes, reader.version)
+        if derived:
+            self.report.counts.skipped += 1
+        return None if derived else file
+
+    def _keep_rows(
+        self, found: Found, known: SourceFile | None, tables: Sequence[Table]
+    ) -> SourceFile | None:
+        """Keep the rows of a database that are new or have changed."""
+        path, reader = found.path, found.reader
+        if known and (known.size, known.mtime_ns) == databases.state(path):
+            return self._unless_derived(known, reader)
+        file = known or self.sources.begin(
+            source=reader.name,
+            path=str(path),
+            family=reader.family(path),
+            kind="rows",
+            previous=None,
+        )
+        kept = databases.keep(self.sources, file, path, tables)
+        self.report.read_bytes += kept.file.kept_bytes - file.kept_bytes
+        self.report.faults += [Fault(str(path), what) for what in kept.faults]
+        return self._unless_derived(kept.file, reader)
 
     def _continues(self, known: SourceFile, path: Path, opened: BinaryIO, reader: Reader) -> bool:
         """Whether the file still begins with what is kept of it."""

@@ -7,9 +7,10 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from agents_ledger.ledger.sources import Sources
+from agents_ledger.model.records import digest, records, unframe
 from agents_ledger.model.sources import Derivation, Fate, Fault, SourceFile, SourceKind
 
 RECORD_MAX = 64 << 20  # a longer record is kept and reported, but not parsed
@@ -48,6 +49,32 @@ class Line(NamedTuple):
     def fingerprint(self) -> bytes:
         """Tells this record from another with the same id."""
         return b"%d:%d;" % (self.length, zlib.crc32(self.data or b""))
+
+
+class Table(NamedTuple):
+    """A table of a source's databases, and which of its rows may be read."""
+
+    name: str
+    key: tuple[str, ...]  # the columns that tell a row from the others
+    keys: tuple[str, ...] = ()  # of the first key column; none named: all rows
+    prefixes: tuple[str, ...] = ()
+    grows: bool = False  # a row that changes gets a larger rowid: it is written anew
+
+
+class Row(NamedTuple):
+    """One record of a database."""
+
+    file: SourceFile
+    offset: int
+    length: int
+    table: str
+    values: dict[str, Any] | None  # None: to be read again
+    print: bytes
+    latest: bool  # no later version of the row is kept
+
+    def fingerprint(self) -> bytes:
+        """Tells this version of a row from another."""
+        return self.print
 
 
 def fingerprint(version: int, prints: Iterable[bytes]) -> bytes:
@@ -112,9 +139,36 @@ class Material:
         """The whole of a file."""
         return b"".join(self._sources.stream(file.id))
 
-    def fault(self, line: Line, what: str) -> None:
+    def rows(self, file: SourceFile) -> Iterator[Row]:
+        """Every version of every row, in the order they were kept."""
+        last: dict[bytes, int] = {}
+        for each in records(self._sources.stream(file.id)):
+            if each.row is not None:
+                last[each.row.identity] = each.offset
+        for offset, length, data, row in records(self._sources.stream(file.id)):
+            if row is None:
+                self.faults.append(Fault(file.path, "not a row", offset))
+                self.count("(malformed)", "malformed")
+                continue
+            values = dict(zip(row.columns, row.values, strict=False))
+            latest = last.get(row.identity) == offset
+            yield Row(file, offset, length, row.table, values, digest(data), latest)
+
+    def held_row(self, row: Row) -> Row:
+        """The row to keep for later: of large families only where it stands."""
+        return row if self._holds else row._replace(values=None)
+
+    def values_of(self, row: Row) -> dict[str, Any]:
+        """The values of a held row."""
+        if row.values is not None:
+            return row.values
+        found = unframe(self._sources.read(row.file.id, row.offset, row.length))
+        return dict(zip(found.columns, found.values, strict=False)) if found else {}
+
+    def fault(self, at: Line | Row, what: str) -> None:
         """Report what could not be understood."""
-        self.faults.append(Fault(line.file.path, what, line.offset, line.number))
+        number = at.number if isinstance(at, Line) else None
+        self.faults.append(Fault(at.file.path, what, at.offset, number))
 
     def count(self, kind: str, fate: Fate, number: int = 1) -> None:
         """Account for records."""
@@ -150,6 +204,13 @@ class ReaderOfKinds(Reader, Protocol):
 
     def kind_of(self, path: Path) -> SourceKind:
         """How this file is written."""
+
+
+@runtime_checkable
+class ReaderOfRows(ReaderOfKinds, Protocol):
+    """A source that keeps its history in databases, and perhaps in files beside them."""
+
+    tables: Sequence[Table]  # no other is ever read
 
 
 def kind_of(reader: Reader, path: Path) -> SourceKind:

@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 from agents_ledger.importers.claude_code import ClaudeCode
+from agents_ledger.importers.codex import Codex
+from agents_ledger.importers.cursor import Cursor
 from agents_ledger.importers.reader import Reader
+from agents_ledger.importers.request_reader import Requests
 
-READERS: dict[str, Reader] = {reader.name: reader for reader in (ClaudeCode(),)}
+READERS: dict[str, Reader] = {
+    reader.name: reader
+    for reader in (
+        ClaudeCode(),
+        Codex(),
+        Cursor(),
+        Requests(),
+    )
+}

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from agents_ledger.ledger import names, recording, sessions, threads
 from agents_ledger.ledger.core import Core
@@ -127,7 +128,11 @@ def files_of_kin(core: Core, derived: Iterable[DerivedSession]) -> set[int]:
         if session.parent_label is not None:
             parents.append(session.parent_label)
     found: set[int] = set()
-    for statement, labels in (("files_of_children", own), ("files_of_parents", parents)):
+    for statement, labels in (
+        ("files_of_children", own),
+        ("files_of_spawners", own),
+        ("files_of_parents", parents),
+    ):
         for ids in _in_batches(labels):
             found |= {row[0] for row in core.db.read(partial(_run, statement, ids))}
     return found
@@ -199,7 +204,6 @@ def _owners(derivation: Derivation) -> dict[str, str]:
 def _write_batch(tx: Transaction, changes: Sequence[_Change], owners: Mapping[str, str]) -> None:
     """Write the turns that are new or changed now: another import may have written some."""
     tx.run("lock_projection")
-    places: dict[str, Place] = {}
     known = _known_now(tx, [change.turn.id for change in changes])
     changes = [
         change._replace(known=known.get(change.turn.id))
@@ -213,8 +217,7 @@ def _write_batch(tx: Transaction, changes: Sequence[_Change], owners: Mapping[st
     for change in changes:
         _write_row(tx, change)
     _write_steps(tx, changes, owners)
-    for change in changes:
-        _place(tx, change, places)
+    _place_all(tx, changes)
     tx.run_many(
         "insert_turn_source",
         [
@@ -288,38 +291,43 @@ def _linked(tx: Transaction, call: ToolCall, owner: str | None) -> ToolCall:
     """The call with its subagent's session, made or linked. A session has one spawning call: a
     second that names it, in a turn branched off half way, does not link."""
     child = str(call.spawned_session_label)
-    pointer = sessions.find(tx, child, exact=True)
+    named = sessions.find(tx, child, exact=True) or sessions.find(tx, child)
+    if named is not None:  # it may be known under another label
+        child = named.label
+        call = structs.replace(call, spawned_session_label=child)
     if owner is None or child == owner:
-        return msgspec.structs.replace(call, spawned_session_label=None)
+        return structs.replace(call, spawned_session_label=None)
+    if named is not None:
+        known = sessions.get(tx, child, exact=True)
+        if known.parent_turn_id is not None:
+            if tx.run("spawning_call", turn_id=known.parent_turn_id, label=child):
+                return structs.replace(call, spawned_session_label=None)
+            tx.run("unlink_subagent", label=child)  # by a call that is in another turn now
     parent = sessions.existing(tx, owner, exact=True)
-    if pointer is not None:
-        tx.run("forget_parent_turn", label=child)
-        now_parent = sessions.get(tx, child, exact=True)
-        linked_here = (now_parent.parent_turn_id, now_parent.spawn_tool_call_id) == (
-            call.turn_id,
-            call.id,
-        )
-        if linked_here:
-            return call
-        if now_parent.parent_turn_id is not None:
-            return msgspec.structs.replace(call, spawned_session_label=None)
-    sessions.spawn(tx, Session(child, origin=None), parent, call.turn_id, call.id)
+    sessions.spawn(tx, Session(child), parent, call.turn_id, call.id)
     return call
 
 
-def _place(tx: Transaction, change: _Change, places: dict[str, Place]) -> None:
-    """Put a new turn, or put a changed one and everything below it again."""
-    turn_id = change.turn.id
-    if change.known is None:
-        _put(tx, turn_id, change.turn, change.derived.parent_id, places)
-        return
-    below = tx.run("subtree_ids", turn_id=turn_id)
-    for each, *_ in reversed(below):
-        _take_away(tx, each)
-    for each, *_ in below:
-        places.pop(each, None)
-    for each, *_ in below:
-        _put_again(tx, each, places)
+def _place_all(tx: Transaction, changes: Sequence[_Change]) -> None:
+    """Put new turns, and put changed ones again with all that stands below them.
+
+    A turn below a changed one may have got a new parent too, one that is put only now: so all are
+    taken away first, and put from the top down.
+    """
+    waiting = {change.turn.id: change.turn for change in changes if change.known is None}
+    for change in changes:
+        if change.known is not None:
+            below = [turn_id for turn_id, *_ in tx.run("subtree_ids", turn_id=change.turn.id)]
+            for turn_id in reversed(below):
+                _take_away(tx, turn_id)
+            waiting |= {turn_id: _metrics(tx, turn_id) for turn_id in below}
+    places: dict[str, Place] = {}
+    while waiting:
+        path = [next(iter(waiting))]
+        while waiting[path[-1]].parent_turn_id in waiting:
+            path.append(str(waiting[path[-1]].parent_turn_id))
+        for turn_id in reversed(path):
+            _put(tx, waiting.pop(turn_id), places)
 
 
 def _take_away(tx: Transaction, turn_id: str) -> None:
@@ -327,9 +335,7 @@ def _take_away(tx: Transaction, turn_id: str) -> None:
     tx.run("delete_empty_segment", id=segment_id)
 
 
-def _put(
-    tx: Transaction, turn_id: str, turn: Turn, parent_id: str | None, places: dict[str, Place]
-) -> None:
+def _put(tx: Transaction, turn: Turn, places: dict[str, Place]) -> None:
     usage = Usage(
         turn.input_tokens,
         turn.output_tokens,
@@ -339,23 +345,23 @@ def _put(
         turn.total_tokens or 0,
     )
     place = threads.below(
-        _place_of(tx, parent_id, places),
+        _place_of(tx, turn.parent_turn_id, places),
         usage=usage,
         model=turn.model,
         provider=turn.provider,
         persona_id="main",
         system_prompt_hash=None,
         thread_key=None,
-        compaction_turn_id=turn_id if turn.turn_type == "compaction" else None,
+        compaction_turn_id=turn.id if turn.turn_type == "compaction" else None,
     )
-    places[turn_id] = threads.put(tx, turn_id, place, join=turn.status == "completed")
+    places[turn.id] = threads.put(tx, turn.id, place, join=turn.status == "completed")
 
 
-def _put_again(tx: Transaction, turn_id: str, places: dict[str, Place]) -> None:
+def _metrics(tx: Transaction, turn_id: str) -> Turn:
+    """What a stored turn adds to its thread."""
     parent_id, status, turn_type, model, provider, *tokens = tx.run("turn_metrics", id=turn_id)[0]
-    turn = Turn(turn_id, status=status, turn_type=turn_type, model=model, provider=provider)
-    turn = msgspec.structs.replace(turn, **dict(zip(Usage.__struct_fields__, tokens, strict=True)))
-    _put(tx, turn_id, turn, parent_id, places)
+    turn = Turn(turn_id, parent_id, turn_type, status, model=model, provider=provider)
+    return structs.replace(turn, **dict(zip(Usage.__struct_fields__, tokens, strict=True)))
 
 
 def _place_of(tx: Transaction, turn_id: str | None, places: dict[str, Place]) -> Place:
@@ -450,6 +456,7 @@ def _finish(
         for child, turn_id, parent in tx.run("spawned_sessions", ids=ids):
             if parent != owners[turn_id] and child != owners[turn_id]:
                 tx.run("set_parent_session", label=child, parent=owners[turn_id])
+    _note_sources(tx, files, derivation)
     by_path = {file.path: file.id for file in files}
     for file in files:
         tx.run("delete_faults", file_id=file.id)
@@ -467,6 +474,19 @@ def _finish(
             if fault.path in by_path
         ],
     )
+
+
+def _note_sources(tx: Transaction, files: Sequence[SourceFile], derivation: Derivation) -> None:
+    """Which turns each file is part of, also where it told nothing new of them."""
+    wanted: dict[int, set[str]] = {file.id: set() for file in files}
+    for turn in derivation.turns:
+        for file_id in turn.file_ids:
+            wanted[file_id].add(turn.id)
+    for file_id, turn_ids in wanted.items():
+        known = {row[0] for row in tx.run("turns_of_file", file_id=file_id)}
+        missing = [{"turn_id": turn_id, "file_id": file_id} for turn_id in turn_ids - known]
+        if missing:
+            tx.run_many("insert_turn_source", missing)
 
 
 def _follow(tx: Transaction, source: str, session: DerivedSession, fingerprint: str) -> None:

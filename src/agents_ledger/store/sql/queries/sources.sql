@@ -17,7 +17,16 @@ WHERE m.id IN <ids>;
 -- files_of_children --
 SELECT DISTINCT s.file_id
 FROM source_links l JOIN session_sources s ON s.session_label = l.child_label
-WHERE l.parent_label IN <ids>;
+WHERE l.parent_label IN <ids>
+UNION
+SELECT s.file_id
+FROM sessions c JOIN session_sources s ON s.session_label = c.label
+WHERE c.parent_session_label IN <ids>;
+
+-- files_of_spawners --
+SELECT DISTINCT s.file_id
+FROM sessions c JOIN session_sources s ON s.session_label = c.parent_session_label
+WHERE c.label IN <ids>;
 
 -- files_of_parents --
 -- By label or alias.
@@ -114,6 +123,9 @@ ON CONFLICT (id) DO UPDATE SET
     thinking = excluded.thinking, context_json = excluded.context_json,
     metadata_json = excluded.metadata_json, tool_call_id = excluded.tool_call_id,
     has_details = excluded.has_details;
+
+-- turns_of_file --
+SELECT turn_id FROM turn_sources WHERE file_id = :file_id;
 
 -- insert_turn_source --
 INSERT INTO turn_sources (turn_id, file_id) VALUES (:turn_id, :file_id) ON CONFLICT DO NOTHING;
@@ -233,6 +245,13 @@ AND EXISTS (SELECT 1 FROM turns t WHERE t.id = :turn_id);
 -- forget_parent_turn --
 -- A call will say it.
 UPDATE sessions SET parent_turn_id = NULL WHERE label = :label AND spawn_tool_call_id IS NULL;
+
+-- spawning_call --
+SELECT id FROM tool_calls WHERE turn_id = :turn_id AND spawned_session_label = :label;
+
+-- unlink_subagent --
+UPDATE sessions SET parent_turn_id = NULL, spawn_tool_call_id = NULL, parent_session_label = NULL
+WHERE label = :label;
 
 -- spawned_sessions --
 SELECT label, parent_turn_id, parent_session_label FROM sessions WHERE parent_turn_id IN <ids>;

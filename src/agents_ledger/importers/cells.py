@@ -1,0 +1,113 @@
+"""What cells of other programs' databases say: JSON as text or bytes, empty, or broken."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from msgspec import msgpack
+
+from agents_ledger.importers.outlines import as_list, as_text
+
+T = TypeVar("T")
+
+BROKEN = (msgspec.DecodeError, RecursionError, ValueError)  # ValueError: Unicode, json
+EMPTY: tuple[object, ...] = (None, "", [], {})
+
+
+def dicts(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list."""
+    return [each for each in as_list(value) if isinstance(each, dict)]
+
+
+def raw(cell: Any) -> bytes:
+    """The bytes of a cell that should hold text."""
+    if isinstance(cell, str):
+        return cell.encode(errors="surrogatepass")
+    if isinstance(cell, msgpack.Ext):
+        return bytes(cell.data)
+    return cell if isinstance(cell, bytes) else b""
+
+
+def loose(cell: Any) -> Any:
+    """What the JSON in a cell says, bare control characters allowed; None if it says nothing."""
+    data = raw(cell)
+    try:
+        return msgspec.json.decode(data)
+    except BROKEN:
+        pass
+    try:
+        return json.loads(data.decode(errors="replace"), strict=False)
+    except BROKEN:
+        return None
+
+
+def decoded(cell: Any, kind: type[T]) -> T | None:
+    """An object, as far as `kind` names its fields; None if it is none."""
+    try:
+        return msgspec.json.decode(raw(cell), type=kind)
+    except BROKEN:
+        pass
+    try:
+        return msgspec.convert(loose(cell), kind)
+    except BROKEN:
+        return None
+
+
+def json_or_text(value: Any) -> Any:
+    """A value for a JSON column: text that is JSON already is not wrapped once more."""
+    if not isinstance(value, str):
+        return value
+    data = raw(value)
+    try:
+        msgspec.json.decode(data)
+    except BROKEN:
+        return value
+    return msgspec.Raw(data)
+
+
+def pruned(value: Any) -> Any:
+    """Without what is empty, at any depth."""
+    if isinstance(value, dict):
+        kept = {name: pruned(each) for name, each in value.items()}
+        return {name: each for name, each in kept.items() if each not in EMPTY}
+    if isinstance(value, list):
+        return [each for each in map(pruned, value) if each not in EMPTY]
+    return value
+
+
+def path_of(uri: Any) -> str | None:
+    """The path that the address of a file means, given as text or as an object."""
+    if isinstance(uri, dict):
+        found = (as_text(uri.get(name)) for name in ("fsPath", "path", "external"))
+        return next((path_of(each) for each in found if each), None)
+    text = as_text(uri)
+    if text is None or "://" not in text:
+        return text
+    try:
+        path = unquote(urlsplit(text).path)
+    except ValueError:
+        return text
+    return path[1:] if path[2:3] == ":" else path or None
+
+
+def exchanges(items: Iterable[T], asks: Callable[[T], bool]) -> list[list[T]]:
+    """What was asked with all that was answered; a question after an answer opens another."""
+    found: list[list[T]] = []
+    answered = False
+    for item in items:
+        if not found or (answered and asks(item)):
+            found.append([])
+            answered = False
+        found[-1].append(item)
+        answered = answered or not asks(item)
+    return found
+
+
+def spread(number: int, first: int, last: int) -> Sequence[int]:
+    """So many moments from the first towards the last."""
+    step = max(0, last - first) / max(1, number)
+    return [int(first + at * step) for at in range(number)]

@@ -1,0 +1,231 @@
+"""Codex: rollouts of JSON lines in the order they happened, without ids of records.
+
+A turn is known by its turn id, which a fork that replays its parent keeps: so both share it. Files
+older than turn ids are told by the thread they began with and by what they say up to a prompt.
+docs/sources/codex.md tells where each rule was learned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from agents_ledger.importers.building import milliseconds
+from agents_ledger.importers.codex_rollout import (
+    ONLY_HERE,
+    Payload,
+    Rollout,
+    decode_envelope,
+    decode_payload,
+    is_old_head,
+    is_subagent,
+    parent_thread,
+)
+from agents_ledger.importers.codex_turns import NAME, VERSION, Part, build_turn
+from agents_ledger.importers.outlines import (
+    BROKEN,
+    UUID7,
+    answered_above,
+    as_dict,
+    as_text,
+    parents_first,
+    project_name,
+    uuid7_ms,
+)
+from agents_ledger.importers.reader import Home, Material
+from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, SourceKind
+
+ROLLOUT = re.compile(r"rollout-.*?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:_[0-9a-f-]+)?$")
+META_FIELDS = {
+    "originator": "originator",
+    "cli_version": "version",
+    "model_provider": "model_provider",
+    "forked_from_id": "forked_from",
+    "agent_nickname": "agent_nickname",
+    "agent_role": "agent_role",
+    "agent_path": "agent_path",
+    "cwd": "cwd",
+}
+GIT_FIELDS = {"branch": "git_branch", "commit_hash": "git_commit", "repository_url": "repository"}
+
+
+class Codex:
+    """Reader of Codex's rollouts."""
+
+    name = NAME
+    version = VERSION
+    kind: SourceKind = "lines"
+
+    def roots(self, home: Home) -> Sequence[Path]:
+        """The sessions in use, and those archived."""
+        chosen = home.environment.get("CODEX_HOME")
+        folder = Path(chosen) if chosen else home.home / ".codex"
+        return [folder / "sessions", folder / "archived_sessions"]
+
+    def wants(self, path: Path) -> bool:
+        """Rollouts, compressed or not."""
+        return path.name.endswith((".jsonl", ".jsonl.zst"))
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        """An envelope of this source, or the first line of its old format."""
+        for line in head.split(b"\n")[:50]:
+            try:
+                record = decode_envelope(line)
+                known = isinstance(record.type, str) and record.type in ONLY_HERE
+                if known and bytes(record.payload).startswith(b"{"):
+                    return True
+                if record.type is None and is_old_head(decode_payload(line)):
+                    return True
+            except BROKEN:
+                continue
+        return False
+
+    def family(self, path: Path) -> str:
+        """All files of a thread; forks are found by the turns they share."""
+        name = path.name.removesuffix(".zst").removesuffix(".jsonl")
+        found = ROLLOUT.match(name)
+        return f"{NAME}:{found[1] if found else path}"
+
+    def derive(self, material: Material) -> Derivation:
+        """What the records say."""
+        rollouts = [Rollout(material, file) for file in material.files]
+        return _derivation(material, [rollout for rollout in rollouts if rollout.parts])
+
+
+# -- what comes of it -------------------------------------------------------------------------
+
+
+def _derivation(material: Material, rollouts: list[Rollout]) -> Derivation:
+    best: dict[str, Part] = {}
+    file_ids: dict[str, set[int]] = {}
+    for rollout in rollouts:
+        for part in rollout.parts.values():
+            file_ids.setdefault(part.id, set()).add(part.file_id)
+            known = best.get(part.id)
+            if known is None or part.rank() > known.rank():
+                best[part.id] = part
+    parents = {part.id: part.parent for part in best.values()}
+    order = list(parents_first(parents))
+    followed = {parent for parent in parents.values() if parent is not None}
+    turns = []
+    for turn_id in order:
+        part, parent = best[turn_id], parents[turn_id]
+        sealed = turn_id in followed
+        turns.append(
+            DerivedTurn(
+                turn_id,
+                parent,
+                part.fingerprint(sealed),
+                frozenset(file_ids[turn_id]),
+                tuple(_record_ids(part)),
+                partial(build_turn, material, part, parent, sealed),
+            )
+        )
+    sessions = _sessions(rollouts, parents, best)
+    return Derivation(
+        turns=tuple(turns),
+        sessions=tuple(sorted(sessions, key=lambda session: session.session_id)),
+        faults=tuple(material.faults),
+        counts=material.counts,
+    )
+
+
+def _record_ids(part: Part) -> Iterator[str]:
+    for number in range(part.items):
+        yield f"{part.id}:{number}"
+    for number in range(part.events):
+        yield f"{part.id}:asked:{number}"
+
+
+def _sessions(
+    rollouts: list[Rollout], parents: dict[str, str | None], best: dict[str, Part]
+) -> Iterator[DerivedSession]:
+    """One for each thread with a file, and for those that only forks tell of."""
+
+    def head(turn_id: str | None) -> str | None:
+        return answered_above(turn_id, parents, lambda each: best[each].answered)
+
+    own: dict[str, list[Rollout]] = {}
+    told: dict[str, list[tuple[Payload, list[Part], Rollout]]] = {}
+    for rollout in rollouts:
+        own.setdefault(rollout.thread, []).append(rollout)
+        for younger, meta in zip(rollout.metas, rollout.metas[1:], strict=False):
+            replayed = [p for p in rollout.parts.values() if _before(p.task, younger.id)]
+            if replayed:
+                told.setdefault(meta.id, []).append((meta, replayed, rollout))
+    for thread, files in own.items():
+        files.sort(key=lambda r: (r.last_at, len(r.parts), r.first_line))
+        yield _own_session(thread, files, head(files[-1].path[-1] if files[-1].path else None))
+    for thread, copies in told.items():
+        if thread in own:
+            continue
+        meta, replayed, _ = max(copies, key=lambda c: (len(c[1]), c[1][-1].rank()))
+        last = replayed[-1]
+        yield _session(
+            thread,
+            meta,
+            {"only_in_forks": True},
+            head=head(last.id),
+            file_ids=frozenset(r.file.id for _, _, r in copies),
+            created_at=milliseconds(meta.timestamp) or uuid7_ms(thread),
+            updated_at=uuid7_ms(last.task),
+        )
+
+
+def _before(task: str, thread: Any) -> bool:
+    return bool(UUID7.fullmatch(task) and isinstance(thread, str) and UUID7.fullmatch(thread)) and (
+        task < thread
+    )
+
+
+def _own_session(thread: str, files: list[Rollout], head: str | None) -> DerivedSession:
+    last = files[-1]
+    titles = [rollout.title for rollout in files if rollout.title]
+    meta = last.metas[0] if last.metas else Payload()
+    extra = {"cwd": last.cwd} if last.cwd and not as_text(meta.cwd) else {}
+    return _session(
+        thread,
+        meta,
+        extra,
+        head=head,
+        title=titles[-1] if titles else None,
+        file_ids=frozenset(rollout.file.id for rollout in files),
+        created_at=milliseconds(meta.timestamp) or last.first_at,
+        updated_at=last.last_at or milliseconds(meta.timestamp),
+    )
+
+
+def _session(thread: str, meta: Payload, extra: dict[str, Any], **fields: Any) -> DerivedSession:
+    metadata = {
+        name: said
+        for field, name in META_FIELDS.items()
+        if (said := as_text(getattr(meta, field))) is not None
+    } | extra
+    git = as_dict(meta.git)
+    for said, name in (
+        ("branch", "git_branch"),
+        ("commit_hash", "git_commit"),
+        ("repository_url", "repository"),
+    ):
+        if as_text(git.get(said)):
+            metadata[name] = git[said]
+    if as_text(meta.source):
+        metadata["source"] = meta.source
+    if meta.history_base is not None:
+        metadata["history_base"] = meta.history_base
+    if "cwd" in metadata:
+        metadata["project"] = project_name(metadata["cwd"])
+    parent = parent_thread(meta)
+    return DerivedSession(
+        session_id=thread,
+        label=f"{NAME}:{thread}",
+        is_subagent=is_subagent(meta),
+        agent_id=thread if is_subagent(meta) else None,
+        parent_label=f"{NAME}:{parent}" if parent and parent != thread else None,
+        routing_key=metadata.get("cwd"),
+        metadata=metadata,
+        **fields,
+    )

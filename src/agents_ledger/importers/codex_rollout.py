@@ -1,0 +1,444 @@
+"""Codex: one rollout file, read in order: its turns, and what it says of its thread."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from agents_ledger.importers.building import milliseconds
+from agents_ledger.importers.codex_turns import (
+    AGENT_ITEMS,
+    CARRIED_EVENTS,
+    INJECTED,
+    NAME,
+    NEWLY_SPAWNED,
+    Part,
+    Piece,
+    content_text,
+    item_text,
+)
+from agents_ledger.importers.outlines import (
+    BROKEN,
+    UUID,
+    UUID7,
+    as_dict,
+    as_number,
+    as_text,
+    malformed,
+    parsed,
+)
+from agents_ledger.importers.reader import Line, Material
+from agents_ledger.model.sources import Fate, SourceFile
+
+ENVELOPES = {"session_meta", "turn_context", "response_item", "event_msg", "compacted"}
+ONLY_HERE = ENVELOPES | {"world_state", "inter_agent_communication_metadata"}
+CWD = re.compile(r"<cwd>([^<]+)</cwd>")
+TOKENS = {
+    "input_tokens": "input_tokens",
+    "cached_input_tokens": "cached_input_tokens",
+    "cache_write_input_tokens": "cache_write_tokens",
+    "output_tokens": "output_tokens",
+    "reasoning_output_tokens": "reasoning_tokens",
+    "total_tokens": "total_tokens",
+}
+NOTHING = Raw(b"null")
+
+
+class Payload(Struct):
+    """What the outline needs of a record. Anything may be missing, or be something else."""
+
+    type: Any = None
+    id: Any = None
+    turn_id: Any = None
+    role: Any = None
+    call_id: Any = None
+    record_type: Any = None
+    timestamp: Any = None
+    info: Any = None
+    num_turns: Any = None
+    thread_id: Any = None
+    thread_name: Any = None
+    forked_from_id: Any = None
+    parent_thread_id: Any = None
+    cwd: Any = None
+    originator: Any = None
+    cli_version: Any = None
+    source: Any = None
+    model_provider: Any = None
+    agent_nickname: Any = None
+    agent_role: Any = None
+    agent_path: Any = None
+    git: Any = None
+    history_base: Any = None
+    instructions: Raw = NOTHING
+    message: Raw = NOTHING
+    content: Raw = NOTHING
+    output: Raw = NOTHING
+    item: Raw = NOTHING
+
+
+class Envelope(Struct):
+    """What stands around a payload."""
+
+    type: Any = None
+    timestamp: Any = None
+    payload: Raw = NOTHING
+
+
+decode_envelope = msgspec.json.Decoder(Envelope).decode
+decode_payload = msgspec.json.Decoder(Payload).decode
+
+
+def is_old_head(line: Payload) -> bool:
+    """Whether this is a first line, or a line of state, as the old format has them."""
+    said = isinstance(line.id, str) and isinstance(line.timestamp, str)
+    return line.record_type == "state" or (said and bytes(line.instructions) != b"null")
+
+
+class Rollout:
+    """One file, read in order: the turns in it, and what it says of its thread."""
+
+    def __init__(self, material: Material, file: SourceFile) -> None:
+        self.material = material
+        self.file = file
+        self.metas: list[Payload] = []  # its own, then those of the threads it was forked from
+        self.first_line = b""
+        self.parts: dict[str, Part] = {}
+        self.path: list[str] = []  # the turns in use: rolled back ones are off it
+        self.title: str | None = None
+        self.cwd: str | None = None
+        self.first_at = self.last_at = 0
+        self._task: str | None = None
+        self._closed = False
+        self._part: Part | None = None
+        self._waiting: list[tuple[str, Line]] = []  # for the next turn
+        self._calls: dict[str, Part] = {}
+        self._last_of: dict[str, Part] = {}  # by task
+        self._numbers: Counter[tuple[str, bool]] = Counter()
+        self._early: Counter[str] = Counter()  # tokens before the first turn
+        self._total: dict[str, int] | None = None
+        self._context: int | None = None
+        self._chain = hashlib.blake2b(digest_size=8)
+        for line in material.lines(file):
+            self._read(line)
+        for part in self.parts.values():
+            part.answered = part.answered or part.said > 0
+            fate: Fate = "unmapped" if part.has_words else "derived"
+            material.count("event_msg/agent_message", fate, part.said)
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def _read(self, line: Line) -> None:
+        data = line.data or b""
+        try:
+            record = decode_envelope(data)
+            kind = record.type if isinstance(record.type, str) else ""
+            inner: bytes | Raw = record.payload
+            if kind not in ENVELOPES and bytes(record.payload) == b"null":
+                kind, inner = "", data  # the old format has no envelope
+            payload = decode_payload(inner)
+        except msgspec.ValidationError:
+            self._unusable(line, data)
+            return
+        except BROKEN as error:
+            malformed(self.material, line, error)
+            return
+        self.first_line = self.first_line or data
+        at = milliseconds(record.timestamp)
+        self.first_at = self.first_at or at
+        self.last_at = max(self.last_at, at)
+        self._take(line, kind, payload, bytes(inner), at)
+
+    def _unusable(self, line: Line, data: bytes) -> None:
+        """JSON, but not of this shape."""
+        found = parsed(data)
+        if isinstance(found, dict):
+            self.material.count(str(found.get("type")), "unmapped")
+        else:
+            malformed(self.material, line, "not an object")
+
+    def _take(self, line: Line, kind: str, payload: Payload, inner: bytes, at: int) -> None:
+        inner_kind = payload.type if isinstance(payload.type, str) else None
+        name = f"{kind}/{inner_kind}" if kind in ("response_item", "event_msg") else kind
+        if kind == "session_meta" or (not kind and not self.metas and is_old_head(payload)):
+            self._meta(payload)
+            used = True
+            name = name or "(head)"
+        elif kind == "turn_context":
+            self._start(payload)
+            self._carry("context", line)
+            used = True
+        elif kind == "compacted":
+            used = self._compacted(line, at)
+        elif kind == "event_msg":
+            if inner_kind == "agent_message":
+                self._agent_said(line, at)
+                return  # counted when it is known whether it says anything new
+            used = self._event(line, inner_kind or "", payload, at)
+        elif kind in ("response_item", ""):
+            name = name or inner_kind or str(payload.record_type or "(none)")
+            used = self._item(line, inner_kind, payload, inner, at)
+        else:
+            used = False
+        self.material.count(name, "derived" if used else "unmapped")
+
+    def _meta(self, payload: Payload) -> None:
+        """The first is of this thread; then follow its ancestors', or its own again."""
+        last = self.metas[-1] if self.metas else None
+        if last is None or (payload.id is not None and payload.id == last.forked_from_id):
+            self.metas.append(payload)
+
+    @property
+    def thread(self) -> str:
+        """The id of this file's thread."""
+        said = as_text(self.metas[0].id) if self.metas else None
+        return said or hashlib.blake2b(self.first_line, digest_size=8).hexdigest()
+
+    @property
+    def root(self) -> str:
+        """The id of the thread this one goes back to."""
+        return (as_text(self.metas[-1].id) if self.metas else None) or self.thread
+
+    def owner(self, task: str) -> Payload | None:
+        """Of the threads in this file the one that a turn is of."""
+        if not UUID7.fullmatch(task):
+            return self.metas[0] if self.metas else None
+        for meta in self.metas:
+            if not (as_text(meta.id) and UUID7.fullmatch(meta.id)) or meta.id <= task:
+                return meta
+        return self.metas[-1] if self.metas else None
+
+    # -- turns --------------------------------------------------------------------------------
+
+    def _start(self, payload: Payload) -> None:
+        said = as_text(payload.turn_id)
+        if said is None:
+            return
+        task = said if UUID.fullmatch(said) else f"{NAME}:{self.root}:{said}"
+        self._closed = False
+        if task != self._task:
+            self._task = task
+            self._part = self._last_of.get(task)
+
+    def _open(self, turn_id: str, task: str, is_compaction: bool = False) -> Part:
+        meta = self.owner(task)
+        thread = (as_text(meta.id) if meta else None) or self.thread
+        self._part = Part(
+            turn_id,
+            task,
+            self.path[-1] if self.path else None,
+            self.file.id,
+            self.thread,
+            thread,
+            thread != self.thread,
+            as_text(meta.model_provider) if meta else None,
+            meta is not None and is_subagent(meta),
+            is_compaction,
+        )
+        self.parts[turn_id] = self._last_of[task] = self._part
+        self._numbers[task, is_compaction] += 1
+        self.path.append(turn_id)
+        return self._part
+
+    def _turn(self, inner: bytes) -> Part:
+        """The turn that something said belongs to, made if need be."""
+        if self._part is not None and not self._part.is_compaction:
+            return self._part
+        if self._task is not None:
+            mine = self._numbers[self._task, False]
+            turn_id = f"{self._task}:{mine + 1}" if mine else self._task
+            part = self._open(turn_id, self._task)
+        else:
+            chain = self._chain.copy()
+            chain.update(inner)
+            turn_id = f"{NAME}:{self.root}:{len(self.parts) + 1}:{chain.hexdigest()}"
+            part = self._open(turn_id, turn_id)
+        for kind, line in self._waiting:
+            self._add(part, kind, line, 0)
+        self._waiting.clear()
+        part.tokens |= self._early
+        self._early.clear()
+        return part
+
+    def _prompted(self, inner: bytes) -> Part:
+        """The turn of a prompt. Without turn ids, one that comes after an answer opens a turn."""
+        if self._closed:
+            self._task = None
+        if self._task is None and self._part is not None and self._part.answered:
+            self._part = None
+        return self._turn(inner)
+
+    def _add(self, part: Part, kind: str, line: Line, at: int) -> None:
+        number = -1
+        if kind == "item":
+            number, part.items = part.items, part.items + 1
+            part.weight += 1
+        elif kind == "asked":
+            number, part.events = part.events, part.events + 1
+        part.pieces.append(Piece(kind, number, self.material.held(line)))
+        part.prints.append(line.fingerprint())
+        part.first_at = part.first_at or at
+        part.last_at = max(part.last_at, at)
+
+    def _carry(self, kind: str, line: Line) -> None:
+        """What describes a turn goes to the one that is open, else to the next."""
+        if self._part is None or self._part.is_compaction:
+            self._waiting.append((kind, line))
+        else:
+            self._add(self._part, kind, line, 0)
+
+    # -- items: what the model saw and said ---------------------------------------------------
+
+    def _item(self, line: Line, kind: str | None, payload: Payload, inner: bytes, at: int) -> bool:
+        """Whether something comes of an item."""
+        kind = kind or ("message" if isinstance(payload.role, str) else "other")
+        if kind == "message":
+            part = self._message(payload, inner)
+            if part is None:
+                self._waiting.append(("item", line))
+                return True
+        elif kind.endswith(("_output", "_result")):
+            part = self._calls.get(as_text(payload.call_id) or "") or self._turn(inner)
+            part.weight -= NEWLY_SPAWNED in bytes(payload.output)[:200]
+        elif kind in AGENT_ITEMS or kind.endswith("_call"):
+            part = self._turn(inner)
+            part.answered = part.answered or kind != "agent_message"
+            if kind.endswith("_call") and as_text(payload.call_id):
+                self._calls[payload.call_id] = part
+        else:
+            return False
+        self._add(part, "item", line, at)
+        self._chain.update(inner)
+        return True
+
+    def _message(self, payload: Payload, inner: bytes) -> Part | None:
+        """The turn of a message; None if it waits for one: the client put it in."""
+        if payload.role == "assistant":
+            part = self._turn(inner)
+            part.answered = part.has_words = True
+            return part
+        if payload.role == "user":
+            text = content_text(parsed(payload.content) or parsed(payload.message))
+            if not text.startswith(INJECTED):
+                part = self._prompted(inner)
+                part.prompts.add(text)
+                return part
+            found = CWD.search(text)
+            self.cwd = self.cwd or (found[1].strip() if found else None)
+        if self._task is None and self._part is None:
+            return None
+        return self._turn(inner)
+
+    # -- events: what the client showed -------------------------------------------------------
+
+    def _event(self, line: Line, kind: str, payload: Payload, at: int) -> bool:
+        """Whether something comes of an event."""
+        if kind == "task_started":
+            self._start(payload)
+        elif kind == "token_count":
+            self._count(payload.info)
+        elif kind == "thread_rolled_back":
+            self._roll_back(as_number(payload.num_turns) or 0)
+        elif kind == "thread_name_updated":
+            if payload.thread_id in (None, self.thread):
+                self.title = as_text(payload.thread_name) or self.title
+        elif kind == "user_message":
+            self._asked(line, content_text(parsed(payload.message)), at)
+        else:
+            return self._later_event(line, kind, payload, at)
+        return True
+
+    def _later_event(self, line: Line, kind: str, payload: Payload, at: int) -> bool:
+        """What tells of something that was said before."""
+        if kind in CARRIED_EVENTS:
+            self._detail(line, as_text(payload.call_id), at)
+            self._closed = self._closed or kind in ("task_complete", "turn_aborted")
+            return True
+        item = as_dict(parsed(payload.item)) if kind == "item_completed" else {}
+        if item.get("type") == "UserMessage":
+            self._asked(line, item_text(item), at)
+        elif item.get("type") == "CommandExecution":
+            self._detail(line, as_text(item.get("id")), at)
+        else:
+            return False
+        return True
+
+    def _asked(self, line: Line, text: str, at: int) -> None:
+        """That a human typed this. It says so before or after the item, or without one."""
+        part = self._part
+        if part is None or part.is_compaction or text not in part.prompts:
+            part = self._prompted(text.encode(errors="surrogatepass"))
+            part.prompts.add(text)
+        self._add(part, "asked", line, at)
+
+    def _agent_said(self, line: Line, at: int) -> None:
+        part = self._turn(b"agent_message")
+        part.said += 1
+        self._add(part, "said", line, at)
+
+    def _detail(self, line: Line, call_id: str | None, at: int) -> None:
+        part = self._calls.get(call_id or "") or self._part
+        if part is None:
+            self._waiting.append(("detail", line))
+            return
+        self._add(part, "detail", line, at)
+
+    def _compacted(self, line: Line, at: int) -> bool:
+        """A compaction cuts a turn in two: what follows stands on it."""
+        if not self.path:  # nothing is known that it could have summarised
+            self._add(self._turn(b"compacted"), "item", line, at)
+            return True
+        above = self._task or self.path[-1]
+        number = self._numbers[above, True] + 1
+        part = self._open(f"{above}:compaction:{number}", above, is_compaction=True)
+        part.context_tokens = self._context
+        part.trigger = "context_limit" if self._numbers[above, False] else None
+        part.answered = True
+        self._add(part, "item", line, at)
+        return True
+
+    def _roll_back(self, turns: int) -> None:
+        """The last turns with a prompt are no longer in use: what follows branches off."""
+        while turns > 0 and self.path:
+            turns -= bool(self.parts[self.path.pop()].prompts)
+        self._part = self._task = None
+
+    def _count(self, info: Any) -> None:
+        """Totals only grow, and are often repeated; one that fell began anew."""
+        said = as_dict(as_dict(info).get("total_token_usage"))
+        total = {TOKENS[name]: as_number(said.get(name)) or 0 for name in TOKENS if name in said}
+        if not total:
+            return
+        last = as_dict(as_dict(info).get("last_token_usage"))
+        self._context = as_number(last.get("total_tokens")) or self._context
+        base = self._total
+        if base is None and self.metas and self.metas[0].history_base is not None:
+            base = {
+                TOKENS[n]: total.get(TOKENS[n], 0) - (as_number(last.get(n)) or 0) for n in TOKENS
+            }
+        elif base is None or total.get("total_tokens", 0) < base.get("total_tokens", 0):
+            base = {}
+        self._total = total
+        part = self._part or (self.parts[self.path[-1]] if self.path else None)
+        counted = self._early if part is None else part.tokens
+        for name, number in total.items():
+            grown = max(0, number - base.get(name, 0))
+            if grown or name != "cache_write_tokens":
+                counted[name] = counted.get(name, 0) + grown
+
+
+def is_subagent(meta: Payload) -> bool:
+    """Whether another thread started this one."""
+    return "subagent" in as_dict(meta.source) or as_text(meta.parent_thread_id) is not None
+
+
+def parent_thread(meta: Payload) -> str | None:
+    """The thread that started this one."""
+    spawned = as_dict(as_dict(as_dict(meta.source).get("subagent")).get("thread_spawn"))
+    parent = as_text(spawned.get("parent_thread_id")) or as_text(meta.parent_thread_id)
+    return parent or (as_text(meta.forked_from_id) if is_subagent(meta) else None)

@@ -1,0 +1,478 @@
+"""Codex: the content of one turn, from its records in order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from msgspec import Struct, field
+
+from agents_ledger.importers.building import TurnBuilder, milliseconds
+from agents_ledger.importers.outlines import (
+    as_dict,
+    as_list,
+    as_text,
+    parsed,
+    record_of,
+    uuid7_ms,
+    without_data,
+)
+from agents_ledger.importers.reader import Line, Material, fingerprint
+from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.config import Setting, encode
+from agents_ledger.model.turns import (
+    CallStatus,
+    MessageFile,
+    MessageSource,
+    Turn,
+    TurnStatus,
+    to_json,
+)
+
+VERSION = 1
+NAME = "codex"
+AGENT_ITEMS = {"reasoning", "agent_message"}
+CARRIED_EVENTS = {
+    "collab_agent_spawn_end",
+    "error",
+    "exec_command_end",
+    "mcp_tool_call_end",
+    "patch_apply_end",
+    "task_complete",
+    "turn_aborted",
+}
+INJECTED = (
+    "# AGENTS.md instructions",
+    "<environment_context>",
+    "<permissions",
+    "<skill>",
+    "<subagent_notification>",
+    "<turn_aborted>",
+    "<user_action>",
+    "<user_instructions>",
+    "<user_shell_command>",
+)
+NEWLY_SPAWNED = b"You are the newly spawned agent."  # instead of the result, in the child's copy
+SETTINGS = ("approval_policy", "sandbox_policy", "effort", "summary", "personality")
+EXIT_CODE = re.compile(r"(?:Process exited with code|Exit code:) (-?\d+)")
+FAILED = re.compile(r"[\w/ -]{1,60} failed: ")
+PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$", re.M)
+HEAD_CHARACTERS = 600
+READING = {"view_image": "path", "read_file": "file_path"}
+IMAGE_FIELDS = ("image_url", "result", "data")
+DENIED = ("declined", "denied", "rejected")
+
+
+class Piece(NamedTuple):
+    """A record of a turn: what it is to the turn, and which of its kind."""
+
+    kind: str
+    number: int
+    line: Line
+
+
+class Part(Struct):
+    """A turn as one file has it: forks have copies of it, some of them cut short."""
+
+    id: str
+    task: str  # the source's turn id, or this one's
+    parent: str | None
+    file_id: int
+    file_thread: str
+    thread: str  # whose turn it is
+    replayed: bool
+    provider: str | None
+    by_agent: bool  # its prompts come from an agent
+    is_compaction: bool = False
+    context_tokens: int | None = None  # of the context that was compacted
+    trigger: str | None = None
+    pieces: list[Piece] = field(default_factory=list)
+    prints: list[bytes] = field(default_factory=list)
+    items: int = 0
+    weight: int = 0  # of two copies the heavier is the longer
+    events: int = 0
+    said: int = 0  # texts of the agent that only events may hold
+    has_words: bool = False
+    prompts: set[str] = field(default_factory=set)
+    answered: bool = False
+    tokens: dict[str, int] = field(default_factory=dict)
+    first_at: int = 0
+    last_at: int = 0
+
+    def fingerprint(self, sealed: bool) -> bytes:
+        """Of all that its content comes from."""
+        said = repr((sorted(self.tokens.items()), self.provider, self.by_agent, sealed))
+        return fingerprint(VERSION, (*self.prints, said.encode()))
+
+    def rank(self) -> tuple[int, int, bool, int, int, list[bytes]]:
+        """The longest copy tells most, then the original, then the earliest."""
+        counted = self.tokens.get("total_tokens", 0)
+        length = len(self.prints)
+        return (self.weight, counted, not self.replayed, length, -self.first_at, self.prints)
+
+
+def content_text(content: Any) -> str:
+    """The words of a content: a text, or the texts of a list."""
+    if isinstance(content, str):
+        return content
+    words = [as_dict(block).get("text") for block in as_list(content)]
+    return "\n\n".join(word for word in words if isinstance(word, str))
+
+
+def item_text(item: dict[str, Any]) -> str:
+    """The words of an item as the client showed it."""
+    return content_text(item.get("content"))
+
+
+def build_turn(material: Material, part: Part, parent_id: str | None, sealed: bool) -> Turn:
+    """The turn that these records make. A sealed one has successors: it is no longer open."""
+    return _Turn(material, part, TurnBuilder(part.id, parent_id)).built(sealed)
+
+
+class _Turn:
+    def __init__(self, material: Material, part: Part, builder: TurnBuilder) -> None:
+        self.material = material
+        self.part = part
+        self.builder = builder
+        self.typed: set[str] = set()  # texts that the client says a human typed
+        self.attached: dict[str, list[MessageFile]] = {}
+        self.details: dict[str, dict[str, Any]] = {}  # what the client says of a call
+        self.shown: set[str] = set()  # texts that stand in an item
+        self.names: dict[str, str] = {}  # of the calls
+        self.thoughts: list[str] = []
+        self.thought_id: str | None = None
+        self.withheld = False
+        self.speaker: str | None = None  # the last message of the agent
+        self.end: TurnStatus | None = None
+
+    def built(self, sealed: bool) -> Turn:
+        pieces = [(piece, record_of(self.material, piece.line)) for piece in self.part.pieces]
+        for piece, record in pieces:
+            self._look_ahead(piece, _payload_of(record))
+        for piece, record in pieces:
+            self._step(piece, record)
+        self._tell_thoughts(self.builder.ended_at)
+        self.builder.provider = self.part.provider
+        self.builder.add_tokens(**self.part.tokens)
+        status: TurnStatus | None = None
+        if not (self.builder.answered or self.builder.compaction):
+            status = self.end or ("failed" if sealed else None)
+            if status == "failed":
+                self.builder.error = self.builder.error or "no answer recorded"
+        return self.builder.build(status=status)
+
+    def _look_ahead(self, piece: Piece, payload: dict[str, Any]) -> None:
+        """What later records say of earlier ones."""
+        if piece.kind == "asked":
+            text = content_text(payload.get("message")) or item_text(as_dict(payload.get("item")))
+            self.typed.add(text)
+            images = as_list(payload.get("local_images"))
+            self.attached[text] = [MessageFile("attached", i) for i in images if as_text(i)]
+        elif piece.kind == "detail":
+            told = as_dict(payload.get("item")) or payload
+            call_id = as_text(told.get("call_id")) or as_text(told.get("id"))
+            if call_id:
+                self.details[call_id] = {**self.details.get(call_id, {}), **told}
+        elif payload.get("role") == "user":
+            self.shown.add(content_text(payload.get("content") or payload.get("message")))
+
+    def _at(self, record: dict[str, Any]) -> int:
+        """When it happened. A replay has the time of the fork; the turn's id knows better."""
+        if self.part.replayed and (known := uuid7_ms(self.part.task)):
+            return known
+        return milliseconds(record.get("timestamp")) or milliseconds(record.get("created_at"))
+
+    def _step(self, piece: Piece, record: dict[str, Any]) -> None:
+        payload, at = _payload_of(record), self._at(record)
+        if piece.kind == "context":
+            self._context(payload)
+        elif piece.kind == "asked":
+            self._asked(f"{self.part.id}:asked:{piece.number}", payload, at)
+        elif piece.kind == "said":
+            if not self.part.has_words:
+                text = content_text(payload.get("message"))
+                self._say(f"{self.part.id}:said:{len(self.shown)}", text, at, {"event": True})
+                self.shown.add(f"said {len(self.shown)}")
+        elif piece.kind == "detail":
+            self._ending(payload, at)
+        elif record.get("type") == "compacted":
+            self._compacted(f"{self.part.id}:{piece.number}", payload, at)
+        else:
+            self._item(f"{self.part.id}:{piece.number}", payload, at)
+
+    def _context(self, payload: dict[str, Any]) -> None:
+        self.builder.model = as_text(payload.get("model")) or self.builder.model
+        self.builder.workspace_path = as_text(payload.get("cwd")) or self.builder.workspace_path
+        said = {name: payload[name] for name in SETTINGS if payload.get(name)}
+        mode = as_dict(payload.get("collaboration_mode")).get("mode")
+        if mode:
+            said["collaboration_mode"] = mode
+        if said:
+            self.builder.effective_config_json = encode(
+                {name: Setting(value, "default") for name, value in said.items()}
+            )
+
+    # -- what was asked -----------------------------------------------------------------------
+
+    def _asked(self, message_id: str, payload: dict[str, Any], at: int) -> None:
+        """A prompt that stands in no item, as those of a review do."""
+        text = content_text(payload.get("message")) or item_text(as_dict(payload.get("item")))
+        if text in self.shown:
+            return
+        self.shown.add(text)
+        self._hear(message_id, text, at, {"event": True}, human=True)
+
+    def _hear(
+        self, message_id: str, text: str, at: int, metadata: dict[str, Any], *, human: bool
+    ) -> None:
+        source: MessageSource = "event"
+        if human:
+            source = "agent" if self.part.by_agent else "human"
+        self.builder.message(
+            message_id,
+            "user",
+            text,
+            at=at,
+            source=source,
+            metadata=metadata,
+            files=self.attached.get(text, ()),
+        )
+
+    def _item(self, message_id: str, payload: dict[str, Any], at: int) -> None:
+        kind = as_text(payload.get("type")) or "message"
+        if kind == "reasoning":
+            self._think(message_id, payload)
+        elif kind.endswith("_call"):
+            self._tell_thoughts(at)
+            self._call(message_id, kind, payload, at)
+        elif kind.endswith(("_output", "_result")):
+            self._result(message_id, payload, at)
+        elif kind == "agent_message":
+            names = {n: payload[n] for n in ("author", "recipient") if payload.get(n)}
+            text = content_text(payload.get("content"))
+            self.builder.message(message_id, "user", text, at=at, source="agent", metadata=names)
+        else:
+            self._message(message_id, payload, at)
+
+    def _message(self, message_id: str, payload: dict[str, Any], at: int) -> None:
+        content = payload.get("content") or payload.get("message")
+        text = content_text(content)
+        metadata: dict[str, Any] = {}
+        others = [b for b in as_list(content) if "text" not in as_dict(b)]
+        if others:
+            metadata["blocks"] = without_data(others, IMAGE_FIELDS)
+        if payload.get("phase"):
+            metadata["phase"] = payload["phase"]
+        if payload.get("role") == "assistant":
+            self._say(message_id, text, at, metadata)
+        elif payload.get("role") == "user":
+            human = text in self.typed or not text.startswith(INJECTED)
+            self._hear(message_id, text, at, metadata, human=human)
+        else:
+            metadata["role"] = payload.get("role")
+            self.builder.message(
+                message_id, "system", text, at=at, source="event", metadata=metadata
+            )
+
+    # -- what the agent did -------------------------------------------------------------------
+
+    def _say(self, message_id: str, text: str | None, at: int, metadata: dict[str, Any]) -> None:
+        if self.withheld and not self.thoughts:
+            metadata["thinking_withheld"] = True
+        thinking = "\n\n".join(self.thoughts) or None
+        self.thoughts, self.thought_id, self.withheld = [], None, False
+        self.builder.message(
+            message_id, "assistant", text, at=at, thinking=thinking, metadata=metadata
+        )
+        self.speaker = message_id
+
+    def _think(self, message_id: str, payload: dict[str, Any]) -> None:
+        """Thoughts go with what is said next. Mostly only their encrypted form is there."""
+        parts = [*as_list(payload.get("summary")), *as_list(payload.get("content"))]
+        words = [word for part in parts if (word := as_text(as_dict(part).get("text")))]
+        self.thoughts += words
+        self.thought_id = message_id
+        self.withheld = self.withheld or not words
+
+    def _tell_thoughts(self, at: int) -> None:
+        if self.thoughts and self.thought_id is not None:
+            self._say(self.thought_id, None, at, {})
+
+    def _call(self, message_id: str, kind: str, payload: dict[str, Any], at: int) -> None:
+        name = as_text(payload.get("name")) or as_text(as_dict(payload.get("function")).get("name"))
+        name = name or kind.removesuffix("_call")
+        if as_text(payload.get("namespace")):
+            name = f"{payload['namespace']}.{name}"
+        call_id = as_text(payload.get("call_id")) or as_text(payload.get("id")) or message_id
+        if self.speaker is None:
+            self._say(message_id, None, at, {})
+        # A call without an id of its own has its result in itself, or is answered by name.
+        done = kind in ("web_search_call", "image_generation_call")
+        self.builder.call(
+            call_id,
+            name,
+            _params(payload),
+            at=at,
+            message_id=self.speaker,
+            status="completed" if done else "running",
+        )
+        self.names[call_id] = name
+        files = list(_files(name, payload))
+        if self.speaker is not None and files:
+            self.builder.add_files(self.speaker, files)
+        child = as_text(self.details.get(call_id, {}).get("new_thread_id"))
+        if child:
+            self.builder.spawned(call_id, f"{NAME}:{child}")
+
+    def _result(self, message_id: str, payload: dict[str, Any], at: int) -> None:
+        call_id = as_text(payload.get("call_id")) or self._named(payload) or ""
+        output = payload.get("output", payload.get("result", payload.get("tools")))
+        detail = self.details.get(call_id, {})
+        shown, text, code = _unwrapped(output)
+        status, error, word = _status(text, code, detail)
+        known = self.builder.result(
+            call_id,
+            without_data(shown, IMAGE_FIELDS),
+            at=at,
+            status=status,
+            error=error,
+            source_status=word,
+            spawned=self._spawned(call_id, text),
+        )
+        if not known:
+            self.builder.message(
+                message_id, "tool", text, at=at, source="event", tool_call_id=call_id or None
+            )
+
+    def _named(self, payload: dict[str, Any]) -> str | None:
+        """The last call of the tool that a result without an id names."""
+        wanted = payload.get("name")
+        return next((c for c, name in reversed(self.names.items()) if name == wanted), None)
+
+    def _spawned(self, call_id: str, text: str) -> str | None:
+        if not self.names.get(call_id, "").endswith("spawn_agent"):
+            return None
+        if text.startswith(NEWLY_SPAWNED.decode()):
+            return f"{NAME}:{self.part.file_thread}"
+        child = as_text(as_dict(parsed(text)).get("agent_id"))
+        return f"{NAME}:{child}" if child else None
+
+    # -- how it went on -----------------------------------------------------------------------
+
+    def _ending(self, payload: dict[str, Any], at: int) -> None:
+        kind = payload.get("type")
+        if kind == "turn_aborted":
+            reason = as_text(payload.get("reason")) or "aborted"
+            self.end, self.builder.error = "failed", reason
+            self.builder.message(
+                f"{self.part.id}:aborted",
+                "system",
+                f"Turn aborted: {reason}",
+                at=at,
+                source="event",
+                metadata={"reason": reason},
+            )
+        elif kind == "task_complete":
+            self.end = self.end or "completed"
+            last = as_text(payload.get("last_agent_message"))
+            if last and self.speaker is None:
+                self._say(f"{self.part.id}:last", last, at, {"event": True})
+        elif kind == "error":
+            self.end = "failed"
+            self.builder.error = as_text(payload.get("message")) or "error"
+
+    def _compacted(self, message_id: str, payload: dict[str, Any], at: int) -> None:
+        summary = as_text(payload.get("message")) or ""
+        history = as_list(payload.get("replacement_history"))
+        numbers = {n: payload[n] for n in ("window_number", "window_id") if payload.get(n)}
+        metadata = {"replacement_items": len(history), **numbers}
+        if not summary:
+            metadata["summary_withheld"] = True
+        self.builder.message(
+            message_id, "system", summary, at=at, source="event", metadata=metadata
+        )
+        if self.part.is_compaction and self.builder.parent_id is not None:
+            self.builder.compaction = Compaction(
+                summary,
+                self.builder.parent_id,
+                tokens_before=self.part.context_tokens,
+                trigger=self.part.trigger,
+                metadata_json=to_json(metadata),
+                turn_id=self.builder.id,
+            )
+
+
+def _payload_of(record: dict[str, Any]) -> dict[str, Any]:
+    """What a record says; those of the old format have no envelope."""
+    return as_dict(record["payload"]) if "payload" in record else record
+
+
+def _params(payload: dict[str, Any]) -> object:
+    given = payload.get("arguments", payload.get("action", payload.get("input")))
+    if isinstance(given, str):
+        return given if isinstance(parsed(given), dict) else {"input": given}
+    if given is None and payload.get("revised_prompt"):
+        return {"prompt": payload["revised_prompt"]}
+    return given if isinstance(given, dict) else {"input": given} if given else {}
+
+
+def _files(name: str, payload: dict[str, Any]) -> Iterator[MessageFile]:
+    given = payload.get("input", payload.get("arguments"))
+    if isinstance(given, str) and "*** Begin Patch" in given:
+        patch = given
+        if not given.lstrip().startswith("***"):  # inside a command, in JSON
+            patch = "\n".join(str(each) for each in _leaves(parsed(given))) or given
+        for path in dict.fromkeys(PATCHED.findall(patch)):
+            yield MessageFile("written", path)
+    if name in READING:
+        arguments = as_dict(parsed(given) if isinstance(given, str) else given)
+        path = as_text(arguments.get(READING[name]))
+        if path:
+            yield MessageFile("read", path)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from _leaves(each)
+    elif value is not None:
+        yield value
+
+
+def _unwrapped(output: Any) -> tuple[Any, str, int | None]:
+    """What to show of an output, its words, and the exit code that it says."""
+    if isinstance(output, str) and output.startswith('{"output"'):
+        inner = as_dict(parsed(output))
+        if isinstance(inner.get("output"), str):
+            code = as_dict(inner.get("metadata")).get("exit_code")
+            return inner["output"], inner["output"], code if isinstance(code, int) else None
+    if isinstance(output, dict):
+        code = output.get("exit_code", output.get("exitCode"))
+        words = content_text(output.get("content")) or as_text(output.get("content")) or ""
+        return output, words, code if isinstance(code, int) else None
+    text = content_text(output)
+    found = EXIT_CODE.search(text[:HEAD_CHARACTERS])
+    return output, text, int(found[1]) if found else None
+
+
+def _status(
+    text: str, code: int | None, detail: dict[str, Any]
+) -> tuple[CallStatus, str | None, str | None]:
+    """How a call ended, what was wrong, and the source's own word for it."""
+    word = as_text(detail.get("status"))
+    said = detail.get("exit_code")
+    code = said if isinstance(said, int) else code
+    first = text.lstrip()[:HEAD_CHARACTERS].split("\n", 1)[0]
+    if word in DENIED or "rejected by user" in first:
+        return "rejected", first or word, word
+    if "aborted by user" in first:
+        return "cancelled", first, word
+    if code:
+        return "failed", f"exit code {code}", word or f"exit {code}"
+    failed = as_dict(detail.get("result")).get("Err")
+    if failed is not None or detail.get("success") is False or FAILED.match(first):
+        return "failed", as_text(failed) or first or "failed", word
+    return "completed", None, word

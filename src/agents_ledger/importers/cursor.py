@@ -1,0 +1,116 @@
+"""Cursor: chats in SQLite databases, in five generations that may stand side by side.
+
+A bubble's id is its message's. docs/sources/cursor.md tells where each rule was learned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+
+from agents_ledger.importers.cursor_chats import VERSION, derivation
+from agents_ledger.importers.cursor_turns import NAME
+from agents_ledger.importers.databases import MAGIC
+from agents_ledger.importers.reader import Home, Material, Table
+from agents_ledger.model.sources import Derivation, SourceKind
+
+TABLES = (
+    Table(
+        "ItemTable",
+        ("key",),
+        keys=(
+            "aiService.generations",
+            "aiService.prompts",
+            "composer.composerData",
+            "composer.composerHeaders",
+            "workbench.panel.aichat.view.aichat.chatdata",
+        ),
+        grows=True,
+    ),
+    Table(
+        "cursorDiskKV",
+        ("key",),
+        prefixes=(
+            "agentKv:",
+            "bubbleId:",
+            "checkpointId:",
+            "codeBlockDiff:",
+            "composerData:",
+            "messageRequestContext:",
+        ),
+        grows=True,
+    ),
+    Table("meta", ("key",)),
+    Table("blobs", ("id",), grows=True),
+)
+HOMES = re.compile(
+    r"^(.*?)/(?:\.config|Library/Application Support|AppData/Roaming)/Cursor/User/|^(.*?)/\.cursor/"
+)
+
+
+class Cursor:
+    """Reader of Cursor's chats."""
+
+    name = NAME
+    version = VERSION
+    kind: SourceKind = "rows"
+    tables = TABLES
+
+    def roots(self, home: Home) -> Sequence[Path]:
+        """The editor's data, and the agent's."""
+        user = home.config("Cursor") / "User"
+        chosen = home.environment.get("CURSOR_DATA_DIR")
+        agent = Path(chosen) if chosen else home.home / ".cursor"
+        return [
+            user / "globalStorage",
+            user / "workspaceStorage",
+            agent / "chats",
+            agent / "projects",
+        ]
+
+    def wants(self, path: Path) -> bool:
+        """Databases, the files beside them that name folders, and transcripts."""
+        if path.name in ("state.vscdb", "store.db"):
+            return True
+        if path.name == "workspace.json":
+            return path.parent.parent.name == "workspaceStorage"
+        return "agent-transcripts" in path.parts and path.suffix == ".jsonl"
+
+    def kind_of(self, path: Path) -> SourceKind:
+        """A database, unless it is one of the files beside."""
+        if path.suffix == ".jsonl":
+            return "lines"
+        return "document" if path.suffix == ".json" else "rows"
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        """A database with one of its tables, or a file that only stands beside one."""
+        if head.startswith(MAGIC):
+            known = path.name == "state.vscdb" or b"cursorDiskKV" in head or b"ItemTable" in head
+            return known or (b"CREATE TABLE blobs" in head and b"CREATE TABLE meta" in head)
+        if path.name.endswith("workspace.json"):
+            return path.parent.parent.name == "workspaceStorage"
+        if path.name.endswith("meta.json"):
+            return b'"hasConversation"' in head
+        return path.suffix == ".jsonl" and _is_transcript(head)
+
+    def family(self, path: Path) -> str:
+        """Everything of one user: the same chat may stand in several places."""
+        found = HOMES.match(path.absolute().as_posix())
+        if found:
+            return f"{self.name}:{found.group(1) or found.group(2)}"
+        for name in ("globalStorage", "workspaceStorage"):
+            if name in path.parts:
+                parts = path.parts[: path.parts.index(name)]
+                return f"{self.name}:{PurePath(*parts) if parts else ''}"
+        return f"{self.name}:{path.parent}"
+
+    def derive(self, material: Material) -> Derivation:
+        """What the records say."""
+        return derivation(material)
+
+
+def _is_transcript(head: bytes) -> bool:
+    """Lines with a role beside the message, and no ids."""
+    line = head.lstrip().split(b"\n", 1)[0]
+    return line.startswith(b'{"role":') and b'"message":' in line

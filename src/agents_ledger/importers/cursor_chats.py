@@ -1,0 +1,335 @@
+"""Cursor: turns and sessions out of the chats that were found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from agents_ledger.importers.building import milliseconds
+from agents_ledger.importers.cells import dicts, exchanges, loose, path_of, pruned, spread
+from agents_ledger.importers.cursor_outline import TASK, Composer, Outline
+from agents_ledger.importers.cursor_turns import (
+    NAME,
+    Bubble,
+    Spec,
+    Summary,
+    build_turn,
+    summary_turn,
+)
+from agents_ledger.importers.outlines import as_dict, as_list, as_text, project_name
+from agents_ledger.importers.reader import Material, Row, fingerprint
+from agents_ledger.model.records import digest
+from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn
+
+VERSION = 1
+LABEL_MAX = 400
+SAID = (
+    "branches",
+    "context_token_limit",
+    "context_tokens_used",
+    "context_usage_percent",
+    "created_on_branch",
+    "files_changed_count",
+    "force_mode",
+    "forked_from",
+    "git_worktree",
+    "is_agentic",
+    "is_archived",
+    "is_best_of_n_subcomposer",
+    "newly_created_files",
+    "status",
+    "subtitle",
+    "todos",
+    "total_lines_added",
+    "total_lines_removed",
+    "tracked_git_repos",
+    "unified_mode",
+    "usage_data",
+)
+
+
+def derivation(material: Material) -> Derivation:
+    """What the records of a user's chats say."""
+    chats = _Chats(Outline(material))
+    return Derivation(
+        turns=tuple(chats.turns()),
+        sessions=tuple(chats.sessions),
+        faults=tuple(material.faults),
+        counts=material.counts,
+    )
+
+
+def label_of(session_id: str) -> str:
+    """The label of a chat's session. Ids of calls may hold line ends, and be long."""
+    plain = re.sub(r"\s+", "_", session_id)
+    if len(plain) > LABEL_MAX:
+        plain = f"{plain[:LABEL_MAX]}-{digest(session_id.encode()).hex()}"
+    return f"{NAME}:{plain}"
+
+
+class _Timed(NamedTuple):
+    at: int
+    bubble: Bubble
+
+
+class _Place(Struct):
+    """A turn and what it comes from."""
+
+    spec: Spec
+    file_ids: set[int]
+    prints: list[bytes]
+    summary: Summary | None = None
+
+
+class _Chats:
+    """Chats in the order of their ids. Copies of a chat share the turns they have in common."""
+
+    def __init__(self, outline: Outline) -> None:
+        self.outline = outline
+        self.places: dict[str, _Place] = {}
+        self.claimed: dict[str, str] = {}  # message -> turn
+        self.sessions: list[DerivedSession] = []
+        self.answered: set[str] = set()
+        for composer_id in sorted(outline.composers):
+            self._chat(outline.composers[composer_id])
+
+    def turns(self) -> Iterator[DerivedTurn]:
+        """All turns, parents first."""
+        for turn_id, place in self.places.items():
+            if place.summary is None:
+                build = partial(build_turn, self.outline.bubbles, place.spec)
+                records = tuple(message_id for message_id, _, _ in place.spec.bubbles)
+            else:
+                parent, words = str(place.spec.parent_id), place.summary.words
+                build = partial(summary_turn, turn_id, parent, words, place.spec.started)
+                records = (f"{turn_id}:text",)
+            yield DerivedTurn(
+                turn_id,
+                place.spec.parent_id,
+                fingerprint(VERSION, place.prints),
+                frozenset(place.file_ids),
+                records,
+                build,
+            )
+
+    # -- one chat -----------------------------------------------------------------------------
+
+    def _chat(self, composer: Composer) -> None:
+        path, loose_ends = self._ordered(composer)
+        if not path and not composer.parent and not composer.id.startswith(TASK):
+            return  # a draft that was never sent
+        parent: str | None = None
+        heads: list[tuple[int, str]] = []  # when each turn of the path began
+        for group in exchanges(path, _asks):
+            parent = self._turn(composer, group, parent)
+            heads.append((group[0].at, parent))
+            for each in group:
+                if each.bubble.id in composer.summaries:
+                    parent = self._summary(composer, each, parent)
+        self._abandoned(composer, loose_ends, heads)
+        self._session(composer, path, parent)
+
+    def _ordered(self, composer: Composer) -> tuple[list[_Timed], list[_Timed]]:
+        """The bubbles of a chat as it shows them, and those it shows no more.
+
+        A bubble may be written before the chat lists it: what is later than all that is listed
+        belongs at the end.
+        """
+        own = {bubble.id: key for key, bubble in composer.bubbles.items()}
+        listed = dict.fromkeys(self._listed(composer))
+        keys = [name if name in composer.bubbles else own.get(name) for name in listed]
+        found = list(dict.fromkeys(key for key in keys if key is not None))
+        if len(found) < len(listed):
+            missing = len(listed) - len(found)
+            what = f"{missing} messages that chat {composer.id} lists are missing"
+            self.outline.material.fault(composer.rows[0], what)
+        rest = self._by_time(composer, composer.bubbles.keys() - set(found))
+        if not found or (rest and composer.id.startswith(TASK)):
+            found, rest = self._by_time(composer, composer.bubbles), []
+        last = max((composer.bubbles[key].at for key in found), default=0)
+        found += [key for key in rest if composer.bubbles[key].at > last > 0]
+        shown = [composer.bubbles[key] for key in found]
+        others = [composer.bubbles[key] for key in rest if key not in set(found)]
+        return self._timed(composer, shown), [_Timed(bubble.at, bubble) for bubble in others]
+
+    @staticmethod
+    def _by_time(composer: Composer, keys: Iterable[str]) -> list[str]:
+        return sorted(keys, key=lambda key: (composer.bubbles[key].at, key))
+
+    def _listed(self, composer: Composer) -> list[str]:
+        """In the order of the newest record that has one."""
+        for said in sorted(composer.said, key=lambda s: s.standing(), reverse=True):
+            if said.order:
+                return said.order
+        return []
+
+    @staticmethod
+    def _timed(composer: Composer, path: Sequence[Bubble]) -> list[_Timed]:
+        """Old bubbles have no times: they are spread over the chat's."""
+        first = milliseconds(composer.get("created_at"))
+        last = milliseconds(composer.get("last_updated_at"))
+        guesses = spread(len(path), first or last, last)
+        timed: list[_Timed] = []
+        for guess, bubble in zip(guesses, path, strict=True):
+            before = timed[-1].at if timed else 0
+            timed.append(_Timed(bubble.at or max(guess, before), bubble))
+        return timed
+
+    # -- turns --------------------------------------------------------------------------------
+
+    def _turn(self, composer: Composer, group: list[_Timed], parent: str | None) -> str:
+        """The turn of a group; a copy of one that is known already is the same turn."""
+        turn_id = group[0].bubble.id
+        known = self.places.get(turn_id)
+        if known is not None and not _same(known, group, parent):
+            turn_id = f"{composer.id}:{turn_id}"
+            known = self.places.get(turn_id)
+        spec = self._spec(composer, turn_id, parent, group)
+        files = {bubble.row.file.id for _, bubble in group}
+        if known is not None:
+            known.file_ids |= files
+            return turn_id
+        self.places[turn_id] = _Place(spec, files, list(_prints(spec)))
+        if any(each.bubble.role == "assistant" for each in group):
+            self.answered.add(turn_id)
+        return turn_id
+
+    def _spec(
+        self, composer: Composer, turn_id: str, parent: str | None, group: list[_Timed]
+    ) -> Spec:
+        bubbles = []
+        for at, bubble in group:
+            message_id = bubble.id
+            if self.claimed.setdefault(message_id, turn_id) != turn_id:
+                message_id = f"{composer.id}:{message_id}"
+            bubbles.append((message_id, at, bubble))
+        spawned = self.outline.spawned.get(composer.id, {})
+        return Spec(
+            turn_id,
+            parent,
+            tuple(bubbles),
+            composer.model,
+            self._folder(composer),
+            {call: label_of(child) for call, child in spawned.items() if child != composer.id},
+            composer.contexts,
+            composer.checkpoints,
+        )
+
+    def _summary(self, composer: Composer, last: _Timed, parent: str) -> str:
+        summary = composer.summaries[last.bubble.id]
+        turn_id = f"{composer.id}:summary:{last.bubble.id}"
+        spec = Spec(turn_id, parent, ((turn_id, last.at, last.bubble),), None, None, {}, {}, {})
+        self.places[turn_id] = _Place(
+            spec, {summary.row.file.id}, [digest(summary.words.encode(errors="replace"))], summary
+        )
+        self.answered.add(turn_id)
+        return turn_id
+
+    def _abandoned(
+        self, composer: Composer, rest: list[_Timed], heads: list[tuple[int, str]]
+    ) -> None:
+        """Branches of what the chat shows no more, each below the turn it came after."""
+        before: tuple[str | None, str | None] = (None, None)  # the turn below which, the last of it
+        for group in exchanges(rest, _asks):
+            at = group[0].at
+            below = next((turn for began, turn in reversed(heads) if 0 < began < at), None)
+            parent = before[1] if before[1] and before[0] == below else below
+            before = below, self._turn(composer, group, parent)
+
+    # -- sessions -----------------------------------------------------------------------------
+
+    def _session(self, composer: Composer, path: list[_Timed], last: str | None) -> None:
+        while last is not None and last not in self.answered:
+            last = self.places[last].spec.parent_id
+        times = [each.at for each in path if each.at]
+        created = milliseconds(composer.get("created_at")) or min(times, default=0)
+        rows = [*composer.rows, *(bubble.row for bubble in composer.bubbles.values())]
+        is_subagent = composer.parent is not None or composer.id.startswith(TASK)
+        self.sessions.append(
+            DerivedSession(
+                session_id=composer.id,
+                label=label_of(composer.id),
+                head=last,
+                file_ids=frozenset(row.file.id for row in rows),
+                title=as_text(composer.get("name")),
+                created_at=created,
+                updated_at=max([milliseconds(composer.get("last_updated_at")), *times]),
+                is_subagent=is_subagent,
+                parent_label=label_of(composer.parent) if composer.parent else None,
+                task_description=as_text(composer.task.get("description")),
+                task_status=composer.task_status,
+                routing_key=self._folder(composer),
+                metadata=self._metadata(composer),
+            )
+        )
+
+    def _metadata(self, composer: Composer) -> dict[str, Any]:
+        said = {name: pruned(composer.get(name)) for name in SAID}
+        folder = self._folder(composer)
+        if said["is_agentic"] is None and said["unified_mode"]:
+            said["is_agentic"] = said["unified_mode"] == "agent"
+        said |= {
+            "workspace_path": folder,
+            "project": project_name(folder) if folder else None,
+            "model": composer.model,
+            "prompt": as_text(composer.task.get("prompt")),
+        }
+        return {name: each for name, each in said.items() if each not in (None, "", [], {})}
+
+    def _folder(self, composer: Composer) -> str | None:
+        """The folder a chat was held in: as it says, as its workspace says, as was sent."""
+        if composer.folder is None:
+            composer.folder = self._find_folder(composer) or ""
+        return composer.folder or None
+
+    def _find_folder(self, composer: Composer) -> str | None:
+        said = as_dict(composer.get("workspace_identifier"))
+        place = self.outline.listed.get(composer.id, "")
+        context = as_dict(composer.get("context"))
+        folders = dicts(context.get("folderSelections"))
+        return (
+            path_of(said.get("uri"))
+            or self.outline.folders.get(place)
+            or next((path_of(f.get("absolutePath") or f.get("uri")) for f in folders), None)
+            or self._layout(composer)
+            or self._of_parent(composer)
+        )
+
+    def _layout(self, composer: Composer) -> str | None:
+        for name in sorted(composer.contexts):
+            sent = as_dict(self.outline.bubbles.value(composer.contexts[name]))
+            for layout in as_list(sent.get("projectLayouts")):
+                said = as_dict(loose(layout) if isinstance(layout, str) else layout)
+                if as_text(said.get("rootPath")):
+                    return str(said["rootPath"])
+        return None
+
+    def _of_parent(self, composer: Composer) -> str | None:
+        composer.folder = ""  # parents that lead in a circle end here
+        parent = self.outline.composers.get(composer.parent or "")
+        return self._folder(parent) if parent is not None else None
+
+
+def _asks(each: _Timed) -> bool:
+    return each.bubble.role == "user"
+
+
+def _same(known: _Place, group: Sequence[_Timed], parent: str | None) -> bool:
+    """Whether a turn stands at the same place and says the same."""
+    if known.summary is not None or known.spec.parent_id != parent:
+        return False
+    there = [(bubble.id, bubble.print) for _, _, bubble in known.spec.bubbles]
+    return there == [(bubble.id, bubble.print) for _, bubble in group]
+
+
+def _prints(spec: Spec) -> Iterator[bytes]:
+    """Of all that goes into a turn."""
+    yield f"{spec.model};{spec.workspace};{sorted(spec.spawned.items())};".encode(errors="replace")
+    for _, at, bubble in spec.bubbles:
+        rows: tuple[Row | None, ...] = (bubble.row, spec.context(bubble), spec.checkpoint(bubble))
+        yield b"%d;" % at + bubble.print if bubble.inner else bubble.row.print + b"%d;" % at
+        yield b"".join(row.print for row in rows[1:] if row is not None)

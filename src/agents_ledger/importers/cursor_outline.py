@@ -1,0 +1,414 @@
+"""Cursor: which chats there are, in which order their bubbles stand, and what hangs together."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from agents_ledger.importers.building import milliseconds
+from agents_ledger.importers.cells import decoded, dicts, loose, path_of, raw
+from agents_ledger.importers.cursor_turns import (
+    Bubble,
+    Bubbles,
+    Summary,
+    bubble_time,
+    is_task,
+    status_of,
+    tool_data,
+)
+from agents_ledger.importers.outlines import as_dict, as_list, as_text, uuid7_ms
+from agents_ledger.importers.reader import Material, Row
+from agents_ledger.model.records import digest
+from agents_ledger.model.sessions import TaskStatus
+from agents_ledger.model.sources import SourceFile
+from agents_ledger.model.turns import CallStatus
+
+TASK = "task-"
+PLACEHOLDER = "empty-state-draft"
+TASK_STATUSES: dict[CallStatus, TaskStatus] = {
+    "cancelled": "cancelled",
+    "completed": "completed",
+    "failed": "failed",
+    "pending": "pending",
+    "rejected": "cancelled",
+    "running": "running",
+}
+
+
+def _nothing() -> Raw:
+    return Raw(b"null")
+
+
+class ComposerData(Struct, rename="camel"):
+    """What a record says of a chat. Anything may be missing, or be something else."""
+
+    composer_id: Any = None
+    name: Any = None
+    subtitle: Any = None
+    created_at: Any = None
+    last_updated_at: Any = None
+    status: Any = None
+    unified_mode: Any = None
+    force_mode: Any = None
+    is_agentic: Any = None
+    is_archived: Any = None
+    is_best_of_n_subcomposer: Any = None
+    model_config: Any = None
+    full_conversation_headers_only: Any = None
+    conversation: Any = None
+    conversation_map: Any = None
+    context: Any = None
+    context_token_limit: Any = None
+    context_tokens_used: Any = None
+    context_usage_percent: Any = None
+    usage_data: Any = None
+    sub_composer_ids: Any = None
+    subagent_info: Any = None
+    latest_conversation_summary: Any = None
+    todos: Any = None
+    branches: Any = None
+    created_on_branch: Any = None
+    git_worktree: Any = None
+    forked_from: Any = None
+    newly_created_files: Any = None
+    files_changed_count: Any = None
+    total_lines_added: Any = None
+    total_lines_removed: Any = None
+    tracked_git_repos: Any = None
+    workspace_identifier: Any = None
+
+
+class _BubbleData(Struct, rename="camel"):
+    """A bubble, as far as the outline needs it."""
+
+    type: Any = None
+    bubble_id: Any = None
+    id: Any = None
+    created_at: Any = None
+    timing_info: Any = None
+    model_info: Any = None
+    model_type: Any = None
+    request_id: Any = None
+    checkpoint_id: Any = None
+    text: Any = None
+    raw_text: Any = None
+    thinking: Raw = field(default_factory=_nothing)
+    tool_former_data: Raw = field(default_factory=_nothing)
+
+
+class _Said(Struct):
+    """One record's word on a chat; the highest rank is the newest generation."""
+
+    rank: int
+    data: ComposerData
+    row: Row
+    order: list[str]  # ids of its bubbles
+
+    def standing(self) -> tuple[int, int, bytes]:
+        """Which of two records prevails, whatever was read first."""
+        return self.rank, milliseconds(self.data.last_updated_at), self.row.print
+
+
+class Composer(Struct):
+    """A chat."""
+
+    id: str
+    said: list[_Said] = field(default_factory=list)
+    bubbles: dict[str, Bubble] = field(default_factory=dict)  # by the id in its key
+    rows: list[Row] = field(default_factory=list)
+    contexts: dict[str, Row] = field(default_factory=dict)
+    checkpoints: dict[str, Row] = field(default_factory=dict)
+    summaries: dict[str, Summary] = field(default_factory=dict)  # by the last bubble they cover
+    folder: str | None = None
+    parent: str | None = None
+    task: dict[str, Any] = field(default_factory=dict)  # what it was started with
+    task_status: TaskStatus | None = None
+    broken: bool = False
+
+    def get(self, name: str) -> Any:
+        """A field, from the newest record that says something of it."""
+        for said in sorted(self.said, key=_Said.standing, reverse=True):
+            value = getattr(said.data, name)
+            if value not in (None, "", [], {}):
+                return value
+        return None
+
+    @property
+    def model(self) -> str | None:
+        """The model chosen for the chat."""
+        return as_text(as_dict(self.get("model_config")).get("modelName")) or as_text(
+            self.task.get("model")
+        )
+
+
+class Outline:
+    """All chats of a user, without their content."""
+
+    def __init__(self, material: Material) -> None:
+        self.material = material
+        self.bubbles = Bubbles(material)
+        self.composers: dict[str, Composer] = {}
+        self.folders: dict[str, str] = {}  # of workspaces, by where their database stands
+        self.listed: dict[str, str] = {}  # chat -> the workspace database that lists it
+        self.spawned: dict[str, dict[str, str]] = {}  # chat -> call -> chat of the subagent
+        for file in material.files:
+            if file.kind == "rows":
+                self._read(file)
+            elif file.kind == "document":
+                self._read_document(file)
+        done: set[str] = set()
+        while due := sorted(self.composers.keys() - done):  # a subagent may start others
+            for composer_id in due:
+                self._find_tasks(self.composers[composer_id])
+            done.update(due)
+
+    def composer(self, composer_id: str) -> Composer:
+        """The chat of this id."""
+        if composer_id not in self.composers:
+            self.composers[composer_id] = Composer(composer_id)
+        return self.composers[composer_id]
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def _read_document(self, file: SourceFile) -> None:
+        said = as_dict(loose(self.material.document(file)))
+        folder = path_of(said.get("folder")) or path_of(said.get("workspace"))
+        if folder and PurePath(file.path).name == "workspace.json":
+            self.folders[str(PurePath(file.path).parent)] = folder
+            self.material.count("workspace.json", "derived")
+        else:
+            self.material.count(PurePath(file.path).name, "unmapped")
+
+    def _read(self, file: SourceFile) -> None:
+        for row in self.material.rows(file):
+            key = (row.values or {}).get("key")
+            if row.table not in ("ItemTable", "cursorDiskKV") or not isinstance(key, str):
+                self.material.count(row.table, "unmapped")
+                continue
+            kind, _, rest = key.partition(":")
+            if not row.latest:
+                self.material.count(f"{kind} (earlier)", "unmapped")
+                if kind == "composerData":
+                    self._summary_of(rest, row)
+                continue
+            self._row(kind, rest, row)
+
+    def _row(self, kind: str, rest: str, row: Row) -> None:
+        value = (row.values or {}).get("value")
+        if not raw(value).strip():
+            self.material.fault(row, f"{kind}:{rest} holds nothing")
+            self.material.count(kind, "malformed")
+            return
+        readers = {
+            "bubbleId": self._bubble,
+            "checkpointId": self._checkpoint,
+            "composer.composerData": self._listed_composers,
+            "composer.composerHeaders": self._listed_composers,
+            "composerData": self._composer,
+            "messageRequestContext": self._context,
+            "workbench.panel.aichat.view.aichat.chatdata": self._tabs,
+        }
+        read = readers.get(kind)
+        understood = read(rest, row) if read else None
+        if understood is False:
+            self.material.fault(row, f"{kind}:{rest} is not what it should be")
+            self.material.count(kind, "malformed")
+        else:
+            self.material.count(kind, "derived" if understood else "unmapped")
+
+    def _composer(self, composer_id: str, row: Row) -> bool | None:
+        data = decoded((row.values or {}).get("value"), ComposerData)
+        if data is None:
+            self.composer(composer_id).broken = True
+            return False
+        self._said(composer_id, 4, data, row, ())
+        self._summary(composer_id, data, row)
+        return True if _order(data) else None  # a draft that was never sent says nothing
+
+    def _said(
+        self,
+        composer_id: str,
+        rank: int,
+        data: ComposerData,
+        row: Row,
+        inner: tuple[str | int, ...],
+    ) -> None:
+        """One record's word on a chat, with the bubbles written into it."""
+        if composer_id == PLACEHOLDER:
+            return
+        composer = self.composer(composer_id)
+        held = self.material.held_row(row)
+        composer.said.append(_Said(rank, data, held, _order(data)))
+        composer.rows.append(held)
+        for at, each in enumerate(as_list(data.conversation)):
+            self._inline(composer, each, row, (*inner, "conversation", at))
+        for name, each in as_dict(data.conversation_map).items():
+            self._inline(composer, each, row, (*inner, "conversationMap", name))
+        data.conversation = data.conversation_map = None  # their content is read again
+
+    def _inline(
+        self, composer: Composer, said: Any, row: Row, inner: tuple[str | int, ...]
+    ) -> None:
+        if isinstance(said, dict):
+            encoded = msgspec.json.encode(said)
+            self._add_bubble(composer, str(inner[-1]), encoded, row, inner)
+
+    def _bubble(self, rest: str, row: Row) -> bool | None:
+        composer_id, _, name = rest.partition(":")
+        value = (row.values or {}).get("value")
+        return self._add_bubble(self.composer(composer_id), name, raw(value), row, ())
+
+    def _add_bubble(
+        self, composer: Composer, name: str, value: bytes, row: Row, inner: tuple[str | int, ...]
+    ) -> bool:
+        data = decoded(value, _BubbleData)
+        if data is None:
+            return False
+        own = as_text(data.bubble_id) or as_text(data.id) or name
+        at = bubble_time(data.created_at, data.timing_info) or uuid7_ms(own)
+        text = as_text(data.text) or as_text(data.raw_text) or ""
+        told = [text.encode(errors="surrogatepass"), data.thinking, data.tool_former_data]
+        bubble = Bubble(
+            own,
+            "user" if data.type in (1, "user") else "assistant",
+            self.material.held_row(row),
+            inner,
+            at,
+            digest(b"\0".join(bytes(each) for each in told)),
+            as_text(as_dict(data.model_info).get("modelName")) or as_text(data.model_type),
+            as_text(data.request_id),
+            as_text(data.checkpoint_id),
+            any(mark in bytes(data.tool_former_data) for mark in (b'"task', b"48")),
+        )
+        key = own if inner else name
+        known = composer.bubbles.get(key)
+        # A row of its own beats one written into the chat; else the longer, then the smaller hash.
+        if known is None or _standing(bubble) < _standing(known):
+            composer.bubbles[key] = bubble
+        return True
+
+    def _checkpoint(self, rest: str, row: Row) -> bool:
+        composer_id, _, name = rest.partition(":")
+        self.composer(composer_id).checkpoints[name] = self.material.held_row(row)
+        return True
+
+    def _context(self, rest: str, row: Row) -> bool:
+        composer_id, _, name = rest.partition(":")
+        self.composer(composer_id).contexts[name] = self.material.held_row(row)
+        return True
+
+    def _listed_composers(self, _: str, row: Row) -> bool | None:
+        """A list of chats: whole ones once, heads only since 2025."""
+        said = loose((row.values or {}).get("value"))
+        if not isinstance(said, dict):
+            return False
+        for at, each in enumerate(as_list(said.get("allComposers"))):
+            data = _converted(each)
+            composer_id = as_text(data.composer_id) if data else None
+            if data is None or composer_id is None:
+                continue
+            place = str(PurePath(row.file.path).parent)
+            self.listed[composer_id] = max(self.listed.get(composer_id, ""), place)
+            self._said(composer_id, 2 if data.conversation else 1, data, row, ("allComposers", at))
+        return True
+
+    def _tabs(self, _: str, row: Row) -> bool:
+        """The chat panel of 2024."""
+        said = loose((row.values or {}).get("value"))
+        if not isinstance(said, dict):
+            return False
+        for at, tab in enumerate(as_list(said.get("tabs"))):
+            tab_id = as_text(as_dict(tab).get("tabId"))
+            if tab_id is None:
+                continue
+            data = ComposerData(name=tab.get("chatTitle"), last_updated_at=tab.get("lastSendTime"))
+            order = []
+            composer = self.composer(tab_id)
+            for number, bubble in enumerate(dicts(tab.get("bubbles"))):
+                self._inline(composer, bubble, row, ("tabs", at, "bubbles", number))
+                order.append(as_text(bubble.get("id")) or str(number))
+            self._said(tab_id, 0, data, row, ("tabs", at))
+            composer.said[-1].order = order
+            self.listed[tab_id] = str(PurePath(row.file.path).parent)
+        return True
+
+    # -- summaries ----------------------------------------------------------------------------
+
+    def _summary_of(self, composer_id: str, row: Row) -> None:
+        data = decoded((row.values or {}).get("value"), ComposerData)
+        if data is not None:
+            self._summary(composer_id, data, row)
+
+    def _summary(self, composer_id: str, data: ComposerData, row: Row) -> None:
+        """Each that was ever kept: a later one replaces it in the source."""
+        said = as_dict(data.latest_conversation_summary)
+        said = as_dict(said.get("summary")) or said
+        words = as_text(said.get("summary"))
+        last = as_text(said.get("truncationLastBubbleIdInclusive"))
+        if words and last:
+            known = self.composer(composer_id).summaries.get(last)
+            new = Summary(words, self.material.held_row(row))
+            if known is None or known.words < words:
+                self.composer(composer_id).summaries[last] = new
+
+    # -- subagents ----------------------------------------------------------------------------
+
+    def _find_tasks(self, composer: Composer) -> None:
+        """Calls that start a subagent, also on bubbles that the chat lists no more."""
+        info = as_dict(composer.get("subagent_info"))
+        composer.parent = as_text(info.get("parentComposerId")) or composer.parent
+        for child in as_list(composer.get("sub_composer_ids")):
+            if isinstance(child, str):
+                self.composer(child).parent = self.composer(child).parent or composer.id
+        for key in list(composer.bubbles):
+            bubble = composer.bubbles[key]
+            if not bubble.may_spawn:
+                continue
+            for call in tool_data(self.bubbles[bubble]):
+                if is_task(call):
+                    self._task(composer, bubble, call)
+
+    def _task(self, parent: Composer, bubble: Bubble, call: dict[str, Any]) -> None:
+        call_id = as_text(call.get("toolCallId"))
+        if call_id is None:
+            return
+        extra = as_dict(call.get("additionalData"))
+        named = (as_text(extra.get(n)) for n in ("subagentComposerId", "composerId", "agentId"))
+        child_id = next((n for n in named if n and n in self.composers), f"{TASK}{call_id}")
+        child = self.composer(child_id)
+        child.parent = child.parent or parent.id
+        child.task = as_dict(loose(call.get("params"))) or as_dict(call.get("params"))
+        child.task = child.task or as_dict(loose(call.get("rawArgs")))
+        child.task_status = TASK_STATUSES[status_of(call)[0]]
+        if not child.rows:
+            child.rows.append(bubble.row)
+        self.spawned.setdefault(parent.id, {})[call_id] = child_id
+        embedded = extra.get("composerData")
+        data = _converted(loose(embedded) if isinstance(embedded, str) else embedded)
+        if data is not None:
+            way = (*bubble.inner, "toolFormerData", "additionalData", "composerData")
+            self._said(child_id, 3, data, bubble.row, way)
+
+
+def _order(data: ComposerData) -> list[str]:
+    """The ids of a chat's bubbles as they stand in it."""
+    for listed in (data.full_conversation_headers_only, data.conversation):
+        if as_list(listed):
+            return [
+                as_text(as_dict(each).get("bubbleId")) or str(at) for at, each in enumerate(listed)
+            ]
+    return list(as_dict(data.conversation_map))
+
+
+def _standing(bubble: Bubble) -> tuple[bool, int, bytes]:
+    return bool(bubble.inner), -bubble.row.length, bubble.print
+
+
+def _converted(said: Any) -> ComposerData | None:
+    try:
+        return msgspec.convert(said, ComposerData) if isinstance(said, dict) else None
+    except (msgspec.ValidationError, RecursionError):
+        return None

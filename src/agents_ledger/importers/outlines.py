@@ -1,0 +1,113 @@
+"""What the outlines of several sources share: values that may be anything, and trees of turns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import Any
+
+import msgspec
+
+from agents_ledger.importers.reader import Line, Material
+
+BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+NUMBER_END = 1 << 53
+
+
+def as_dict(value: Any) -> dict[str, Any]:
+    """The object, or an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    """The array, or an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: Any) -> str | None:
+    """The text, unless it is empty or something else."""
+    return value if isinstance(value, str) and value else None
+
+
+def as_number(value: Any) -> int | None:
+    """A count that makes sense."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value < NUMBER_END else None
+
+
+def parsed(data: bytes | str | msgspec.Raw) -> Any:
+    """The value of some JSON; None where it is broken."""
+    try:
+        return msgspec.json.decode(data)
+    except (*BROKEN, UnicodeEncodeError):
+        return None
+
+
+def record_of(material: Material, line: Line) -> dict[str, Any]:
+    """A held record, whole."""
+    return as_dict(parsed(material.bytes_of(line)))
+
+
+def malformed(material: Material, line: Line, what: object) -> None:
+    """Report a line that is no record, and account for it."""
+    unfinished = line.offset + line.length >= line.file.kept_bytes
+    told = "the last line is unfinished" if unfinished else f"not a record: {what}"
+    material.fault(line, told)
+    material.count("(malformed)", "malformed")
+
+
+def project_name(cwd: str) -> str:
+    """The last part of a path of any system."""
+    return (PureWindowsPath(cwd) if "\\" in cwd else PurePosixPath(cwd)).name
+
+
+def uuid7_ms(uuid: str) -> int:
+    """The time in a UUID of version 7; 0 for any other."""
+    return int(uuid[:8] + uuid[9:13], 16) if UUID7.fullmatch(uuid) else 0
+
+
+def without_data(value: Any, names: Iterable[str] = ("data",)) -> Any:
+    """The same without bytes of images: these stay in the source record."""
+    if isinstance(value, list):
+        return [without_data(each, names) for each in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {}
+    for name, each in value.items():
+        if name in names and isinstance(each, str):
+            kept["bytes"] = len(each) * 3 // 4
+        else:
+            kept[name] = without_data(each, names) if isinstance(each, (dict, list)) else each
+    return kept
+
+
+def parents_first(parents: dict[str, str | None]) -> Iterator[str]:
+    """Every turn after its parent; one that leads back to itself is made a root."""
+    done: set[str] = set()
+    for start in parents:
+        path: dict[str, None] = {}
+        at: str | None = start
+        while at is not None and at in parents and at not in done and at not in path:
+            path[at] = None
+            at = parents[at]
+        if at is not None and at in path:
+            parents[at] = None
+            path = dict.fromkeys([each for each in path if each != at] + [at])
+        for each in reversed(path):
+            done.add(each)
+            yield each
+
+
+def answered_above(
+    turn: str | None, parents: Mapping[str, str | None], answered: Callable[[str], bool]
+) -> str | None:
+    """The nearest turn that was answered: a pending prompt is never a head."""
+    seen: set[str] = set()
+    while turn is not None and turn not in seen and not answered(turn):
+        seen.add(turn)
+        turn = parents.get(turn)
+    return None if turn in seen else turn

@@ -1,0 +1,554 @@
+"""Sessions that another program hands over: the answers it gets, and the rows they end in."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from agents_ledger import Ledger, Session
+from agents_ledger.importers import requests
+from agents_ledger.importers.importing import rederive
+from agents_ledger.importers.request_items import Key
+from agents_ledger.importers.requests import RequestRefused, import_sessions
+from tests.importers.helping import result
+from tests.raw import Raw
+
+
+def item(name: str = "s1", fingerprint: str = "f1", **parts: Any) -> dict[str, Any]:
+    said = {
+        "sourceProvider": "cursor",
+        "sourceSessionId": name,
+        "sourceSessionFingerprint": fingerprint,
+        "importedAtMs": 5_000,
+        "session": {"createdAtMs": 1_000, "updatedAtMs": 4_000, "workspacePath": "/home/ann/shop"},
+        "turns": [
+            {
+                "sourceTurnId": "t1",
+                "startedAtMs": 1_000,
+                "completedAtMs": 2_000,
+                "model": "model-a",
+                "inputTokens": 10,
+                "outputTokens": 5,
+                "queryMessageSourceIds": ["m1"],
+                "responseMessageSourceId": "m2",
+                "metadata": {"effort": "low"},
+            },
+            {
+                "sourceTurnId": "t2",
+                "parentSourceTurnId": "t1",
+                "startedAtMs": 3_000,
+                "completedAtMs": 4_000,
+                "inputTokens": 20,
+                "outputTokens": 7,
+                "totalTokens": 30,
+            },
+        ],
+        "messages": [
+            message("m1", "t1", "user", "Count the apples.", 0),
+            message("m2", "t1", "assistant", "Seven.", 1),
+            message("m3", "t2", "user", "And the pears?", 2),
+            message("m4", "t2", "assistant", "Four.", 4),
+        ],
+        "toolCalls": [call("c1", "t2", sequence=3)],
+    }
+    return {**said, **parts}
+
+
+def message(name: str, turn: str | None, role: str, text: str, at: int) -> dict[str, Any]:
+    return {
+        "sourceMessageId": name,
+        "sourceTurnId": turn,
+        "role": role,
+        "content": text,
+        "sequence": at,
+        "createdAtMs": 1_000 + at,
+    }
+
+
+def call(name: str, turn: str | None, **more: Any) -> dict[str, Any]:
+    return {
+        "sourceToolCallId": name,
+        "sourceTurnId": turn,
+        "toolName": "count",
+        "paramsJson": '{"what":"pears"}',
+        "resultJson": {"number": 4},
+        "status": "completed",
+        "startedAtMs": 3_100,
+        "completedAtMs": 3_200,
+        "sequence": 3,
+        **more,
+    }
+
+
+def request(*items: Any, key: str = "k1", **more: Any) -> dict[str, Any]:
+    return {
+        "source": "aix",
+        "mode": "backfill",
+        "idempotencyKey": key,
+        "items": list(items),
+        **more,
+    }
+
+
+def turn_id(name: str, session: str = "s1") -> str:
+    return Key("aix", "cursor", session).id_of("turn", name)
+
+
+def label(session: str = "s1") -> str:
+    return Key("aix", "cursor", session).label()
+
+
+def test_full_graph(ledger: Ledger) -> None:
+    answer = import_sessions(ledger, request(item(), runId="run-7"))
+    assert answer == {
+        "ok": True,
+        "runId": "run-7",
+        "imported": 1,
+        "upserted": 0,
+        "skipped": 0,
+        "failed": 0,
+        "results": [
+            {
+                "sourceProvider": "cursor",
+                "sourceSessionId": "s1",
+                "sessionLabel": label(),
+                "status": "imported",
+            }
+        ],
+    }
+    session = ledger.session(label())
+    assert (session.origin, session.origin_session_id) == ("aix:cursor", "s1")
+    assert session.routing_key == "/home/ann/shop"
+    thread = ledger.thread(label())
+    assert [turn.id for turn in thread.turns] == [turn_id("t1"), turn_id("t2")]
+    assert (thread.depth, thread.input_tokens, thread.total_tokens) == (2, 30, 45)
+    first, second = thread.turns
+    assert (first.source_event_id, first.effective_config_json) == ("t1", '{"effort":"low"}')
+    assert [m.content for m in first.query] == ["Count the apples."]
+    assert first.response is not None
+    assert first.response.content == "Seven."
+    assert second.tool_call_count == 1
+    assert second.tool_calls[0].result_json == '{"number":4}'
+    assert [step.sequence for step in second.steps] == [0, 1, 2]
+    assert ledger.audit() == ()
+
+
+def test_the_ids_and_labels_are_those_of_the_contract(ledger: Ledger) -> None:
+    key = Key("aix", "cursor", "Some Session/ID")
+    assert key.id_of("turn", "t1").startswith("imp_turn_")
+    assert len(key.id_of("message", "m1")) == len("imp_message_") + 24
+    assert key.label().startswith("import:cursor:some-session-id:")
+    assert len(key.label().rsplit(":", 1)[1]) == 10
+    import_sessions(ledger, request(item("Some Session/ID")))
+    rows = ledger.query(
+        "SELECT source, source_provider, source_session_id, session_label,"
+        " source_session_fingerprint FROM session_imports"
+    )[1]
+    assert rows == [("aix", "cursor", "Some Session/ID", key.label(), "f1")]
+
+
+def test_the_same_request_again_gets_the_same_answer(ledger: Ledger) -> None:
+    first = import_sessions(ledger, request(item()))
+    before = result(ledger)
+    assert import_sessions(ledger, request(item())) == first
+    later = request(item(importedAtMs=9_999), runId="another-run")
+    assert import_sessions(ledger, later) == first  # when and in which run does not matter
+    assert result(ledger) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"mode": "tail"}, "idempotency_key_mode_mismatch"),
+        ({"personaId": "other"}, "idempotency_key_payload_mismatch"),
+        ({"items": [item(fingerprint="f2")]}, "idempotency_key_payload_mismatch"),
+    ],
+)
+def test_a_key_stands_for_one_request(ledger: Ledger, change: dict[str, Any], code: str) -> None:
+    import_sessions(ledger, request(item()))
+    with pytest.raises(RequestRefused) as caught:
+        import_sessions(ledger, {**request(item()), **change})
+    assert caught.value.code == str(caught.value) == code
+
+
+def test_a_key_stands_for_one_source(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    import_sessions(ledger, request(item()))
+    monkeypatch.setattr(requests, "SOURCES", ("aix", "other"))
+    with pytest.raises(RequestRefused, match="^idempotency_key_source_mismatch$"):
+        import_sessions(ledger, {**request(item()), "source": "other"})
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"source": "elsewhere"}, "source_unsupported"),
+        ({"mode": "sideways"}, "mode_unsupported"),
+        ({"idempotencyKey": " "}, "idempotency_key_required"),
+        ({"items": []}, "items_required"),
+        ({"items": None}, "items_required"),
+    ],
+)
+def test_a_request_is_refused(ledger: Ledger, change: dict[str, Any], code: str) -> None:
+    with pytest.raises(RequestRefused, match=f"^{code}$"):
+        import_sessions(ledger, {**request(item()), **change})
+    assert ledger.sessions() == ()
+
+
+def test_another_key_skips_what_is_unchanged_and_upserts_what_changed(ledger: Ledger) -> None:
+    import_sessions(ledger, request(item()))
+    before = result(ledger)
+    again = import_sessions(ledger, request(item(), key="k2", personaId="other"))
+    assert again["skipped"] == 1
+    assert again["results"][0]["reason"] == "fingerprint_unchanged"
+    assert again["results"][0]["sessionLabel"] == label()
+    assert result(ledger) == before
+    assert ledger.session(label()).persona_id == "main"
+    grown = item(fingerprint="f2")
+    grown["turns"].append(
+        {"sourceTurnId": "t3", "parentSourceTurnId": "t2", "startedAtMs": 5, "completedAtMs": 6}
+    )
+    grown["messages"] += [
+        message("m5", "t3", "user", "Thanks.", 5),
+        message("m6", "t3", "assistant", "Gladly.", 6),
+    ]
+    answer = import_sessions(ledger, request(grown, key="k3", runId="run-3"))
+    assert answer["upserted"] == 1
+    assert ledger.session(label()).thread_id == turn_id("t3")
+    runs = ledger.query("SELECT last_run_id, source_session_fingerprint FROM session_imports")[1]
+    assert runs == [("run-3", "f2")]
+    assert ledger.audit() == ()
+
+
+def test_snake_case_is_the_same_request(ledger: Ledger) -> None:
+    def snake(value: Any) -> Any:
+        if isinstance(value, list):
+            return [snake(each) for each in value]
+        if isinstance(value, dict):
+            return {
+                "".join(f"_{c.lower()}" if c.isupper() else c for c in name): snake(each)
+                for name, each in value.items()
+            }
+        return value
+
+    first = import_sessions(ledger, request(item()))
+    assert import_sessions(ledger, snake(request(item()))) == first
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "no provider": (item(sourceProvider=""), "source_provider_required"),
+    "no session": (item(sourceSessionId=None), "source_session_id_required"),
+    "no fingerprint": (item(sourceSessionFingerprint=7), "source_session_fingerprint_required"),
+    "no object": ("s1", "item_invalid"),
+    "a role nobody knows": (
+        item("bad", messages=[message("m1", "t1", "narrator", "Once upon a time", 0)]),
+        "message_role_unsupported",
+    ),
+    "a turn nobody knows": (
+        item("bad", messages=[message("m1", "t9", "user", "Hello", 0)]),
+        "message_turn_unknown",
+    ),
+    "turns in a circle": (
+        item(
+            "bad",
+            turns=[
+                {"sourceTurnId": "t1", "parentSourceTurnId": "t2"},
+                {"sourceTurnId": "t2", "parentSourceTurnId": "t1"},
+            ],
+        ),
+        "turn_parent_cycle",
+    ),
+    "one id for two messages": (
+        item(
+            "bad",
+            messages=[message("m1", "t1", "user", "One", 0), message("m1", "t1", "user", "Two", 1)],
+        ),
+        "message_id_duplicate",
+    ),
+    "a number for a list": (item("bad", turns=7), "payload_invalid"),
+    "tokens below nothing": (
+        item("bad", turns=[{"sourceTurnId": "t1", "inputTokens": -1}], messages=[], toolCalls=[]),
+        "payload_invalid",
+    ),
+    "a time beyond all times": (
+        item(
+            "bad", turns=[{"sourceTurnId": "t1", "startedAtMs": 1 << 70}], messages=[], toolCalls=[]
+        ),
+        "payload_invalid",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_item_fails_alone(ledger: Ledger, name: str) -> None:
+    bad, reason = BAD[name]
+    answer = import_sessions(ledger, request(item("a"), bad, item("b")))
+    assert [each["status"] for each in answer["results"]] == ["imported", "failed", "imported"]
+    assert answer["results"][1]["reason"] == reason
+    assert "sessionLabel" not in answer["results"][1]
+    assert (answer["imported"], answer["failed"]) == (2, 1)
+    assert {s.label for s in ledger.sessions()} == {label("a"), label("b")}
+    assert ledger.audit() == ()
+
+
+def test_an_item_of_a_thousand_levels_fails_alone(ledger: Ledger) -> None:
+    deep: Any = {}
+    for _ in range(5_000):
+        deep = {"in": deep}
+    bad = item("bad", session={"metadata": deep})
+    answer = import_sessions(ledger, request(bad, item("a")))
+    assert [each["status"] for each in answer["results"]] == ["failed", "imported"]
+
+
+def test_an_interrupted_request_ends_with_the_same_answer(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise OSError("the power is gone")
+
+    monkeypatch.setattr(requests.import_requests, "answer", broken)
+    with pytest.raises(OSError, match="power"):
+        import_sessions(ledger, request(item()))
+    monkeypatch.undo()
+    answer = import_sessions(ledger, request(item()))
+    assert [each["status"] for each in answer["results"]] == ["imported"]
+    assert ledger.query("SELECT count(*) FROM source_files")[1] == [(1,)]
+
+
+def test_a_parent_may_come_after_its_child(ledger: Ledger) -> None:
+    said = item()
+    said["turns"].reverse()
+    import_sessions(ledger, request(said))
+    assert [turn.id for turn in ledger.thread(label()).turns] == [turn_id("t1"), turn_id("t2")]
+
+
+def test_a_parent_may_come_in_a_later_request(ledger: Ledger) -> None:
+    whole = item()
+    tail = item(turns=whole["turns"][1:], messages=whole["messages"][2:])
+    import_sessions(ledger, request(tail, mode="tail"))
+    assert [turn.id for turn in ledger.thread(label()).turns] == [turn_id("t2")]
+    first = item(
+        fingerprint="f2", turns=whole["turns"][:1], messages=whole["messages"][:2], toolCalls=[]
+    )
+    import_sessions(ledger, request(first, key="k2"))
+    turns = {row[0]: row[1] for row in ledger.query("SELECT id, parent_turn_id FROM turns")[1]}
+    assert turns == {turn_id("t1"): None, turn_id("t2"): turn_id("t1")}
+    assert ledger.audit() == ()
+
+
+def test_a_label_hint_names_a_session_that_is_there(ledger: Ledger) -> None:
+    ledger.create_session("shop")
+    said = item(session={"labelHint": "shop"})
+    answer = import_sessions(ledger, request(said))
+    assert answer["results"][0]["sessionLabel"] == "shop"
+    assert [s.label for s in ledger.sessions()] == ["shop"]
+    assert ledger.session("shop").thread_id == turn_id("t2")
+    assert ledger.session(label()).label == "shop"  # its own name is an alias
+    assert ledger.session("shop").origin is None  # what was said of it stays
+    later = import_sessions(ledger, request({**said, "sourceSessionFingerprint": "f2"}, key="k2"))
+    assert later["results"][0]["sessionLabel"] == "shop"
+    assert ledger.audit() == ()
+
+
+def test_a_label_hint_overwrites_nothing(ledger: Ledger) -> None:
+    with ledger.turn("shop", "Who has the keys?") as turn:
+        turn.respond("The owner.")
+    head = ledger.session("shop").thread_id
+    import_sessions(ledger, request(item(session={"labelHint": "shop"})))
+    assert ledger.session("shop").thread_id == head
+    assert ledger.session("shop~source").thread_id == turn_id("t2")
+    assert ledger.audit() == ()
+
+
+@pytest.mark.parametrize("hint", ["nobody", "theirs", "gone"])
+def test_a_label_hint_that_fits_nothing_is_ignored(ledger: Ledger, hint: str) -> None:
+    ledger.create_session(Session("theirs", persona_id="other"))
+    ledger.create_session("gone")
+    ledger.archive("gone")
+    answer = import_sessions(ledger, request(item(session={"labelHint": hint})))
+    assert answer["results"][0]["sessionLabel"] == label()
+    assert ledger.session(label()).title == hint
+
+
+def family() -> list[dict[str, Any]]:
+    """A parent with a child and a grandchild; each names its parent in another way."""
+    parent = item(
+        "parent",
+        toolCalls=[
+            call("c1", "t2", sequence=3, sourceMessageId="m4"),
+            call("c2", "t1", sequence=1, sourceMessageId="m2"),
+        ],
+    )
+    by_call = item(
+        "by-call",
+        session={
+            "isSubagent": True,
+            "parentSourceSessionId": "parent",
+            "spawnToolCallId": "c1",
+        },
+    )
+    by_message = item(
+        "by-message",
+        toolCalls=[],
+        session={
+            "parentSourceSessionId": "by-call",
+            "parentSourceMessageId": "m2",
+        },
+    )
+    by_parent = item("by-parent", session={})
+    by_parent["toolCalls"] = []
+    parent["toolCalls"][1]["spawnedSourceSessionId"] = "by-parent"
+    return [parent, by_call, by_message, by_parent]
+
+
+def check_family(ledger: Ledger) -> None:
+    spawned = {s.label: s for s in ledger.sessions()}
+    parent = Key("aix", "cursor", "parent")
+    child = spawned[label("by-call")]
+    assert child.is_subagent
+    assert child.parent_session_label == label("parent")
+    assert child.parent_turn_id == turn_id("t2", "parent")
+    assert child.spawn_tool_call_id == parent.id_of("tool", "c1")
+    named = spawned[label("by-parent")]
+    assert named.spawn_tool_call_id == parent.id_of("tool", "c2")
+    assert named.parent_turn_id == turn_id("t1", "parent")
+    grandchild = spawned[label("by-message")]
+    assert grandchild.parent_session_label == label("by-call")
+    assert grandchild.parent_turn_id == turn_id("t1", "by-call")
+    assert grandchild.spawn_tool_call_id is None
+    calls = ledger.query(
+        "SELECT id, spawned_session_label FROM tool_calls"
+        " WHERE spawned_session_label IS NOT NULL ORDER BY 2"
+    )[1]
+    assert [row[1] for row in calls] == [label("by-call"), label("by-parent")]
+    assert ledger.audit() == ()
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1), (1, 2, 0, 3)])
+def test_children_and_parents_find_each_other(ledger: Ledger, order: tuple[int, ...]) -> None:
+    items = family()
+    for number in order:
+        import_sessions(ledger, request(items[number], key=f"k{number}"))
+    check_family(ledger)
+    grown = item("parent", "f2", toolCalls=items[0]["toolCalls"])
+    grown["messages"][1]["content"] = "Eight."
+    import_sessions(ledger, request(grown, key="later"))
+    check_family(ledger)
+
+
+def test_children_and_parents_of_one_request_find_each_other(ledger: Ledger) -> None:
+    import_sessions(ledger, request(*reversed(family())))
+    check_family(ledger)
+
+
+def test_a_child_named_later_by_a_call_leaves_the_turn_it_hung_on(ledger: Ledger) -> None:
+    hung = {"parentSourceSessionId": "s1", "parentSourceMessageId": "m2"}
+    import_sessions(ledger, request(item(), item("child", session=hung)))
+    assert ledger.session(label("child")).parent_turn_id == turn_id("t1")
+    named = {**hung, "spawnToolCallId": "c1"}
+    import_sessions(ledger, request(item("child", "f2", session=named), key="k2"))
+    child = ledger.session(label("child"))
+    assert child.parent_turn_id == turn_id("t2")
+    assert child.spawn_tool_call_id == Key("aix", "cursor", "s1").id_of("tool", "c1")
+    assert ledger.audit() == ()
+
+
+def test_a_parent_that_took_a_hinted_label_is_found(ledger: Ledger) -> None:
+    ledger.create_session("shop")
+    child = item("child", session={"parentSourceSessionId": "s1", "spawnToolCallId": "c1"})
+    import_sessions(ledger, request(child))
+    import_sessions(ledger, request(item(session={"labelHint": "shop"}), key="k2"))
+    found = ledger.session(label("child"))
+    assert (found.parent_session_label, found.parent_turn_id) == ("shop", turn_id("t2"))
+    assert ledger.audit() == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ("completed", "completed"),
+        ("failed", "failed"),
+        ("error", "failed"),
+        ("cancelled", "cancelled"),
+        ("rejected", "rejected"),
+        ("paused by the moon", "completed"),  # it has a result
+        ("running", "cancelled"),  # its turn is over
+    ],
+)
+def test_a_status_is_kept_in_the_words_of_its_source(
+    ledger: Ledger, said: str, status: str
+) -> None:
+    import_sessions(ledger, request(item(toolCalls=[call("c1", "t2", status=said)])))
+    assert ledger.query("SELECT status, source_status FROM tool_calls")[1] == [(status, said)]
+
+
+def test_nothing_vanishes_with_a_later_item(ledger: Ledger) -> None:
+    import_sessions(ledger, request(item()))
+    less = item(fingerprint="f2")
+    del less["messages"][2]
+    less["messages"][0]["content"] = "Count the apples, please."
+    import_sessions(ledger, request(less, key="k2"))
+    rows = dict(ledger.query("SELECT content, metadata_json FROM messages")[1])
+    assert "import_gone" in rows["And the pears?"]
+    assert "import_gone" not in rows["Count the apples, please."]
+    assert len(rows) == 4
+    assert ledger.query("SELECT count(*) FROM source_files")[1] == [(2,)]  # both are kept
+    assert ledger.audit() == ()
+
+
+def test_messages_without_turns_are_one_turn(ledger: Ledger) -> None:
+    said = [message("m1", None, "user", "Hello", 0), message("m2", None, "assistant", "Hi", 1)]
+    loose = call("c1", None, sourceMessageId="m2", sequence=0)
+    import_sessions(ledger, request(item(turns=[], messages=said, toolCalls=[loose])))
+    (turn,) = ledger.thread(label()).turns
+    assert turn.id == turn_id("__root__")
+    assert turn.tool_calls[0].message_id == turn.messages[1].id
+
+
+def test_an_unanswered_prompt_is_pending_and_no_head(ledger: Ledger) -> None:
+    said = item()
+    said["messages"] = said["messages"][:3]
+    said["toolCalls"] = []
+    import_sessions(ledger, request(said))
+    assert ledger.session(label()).thread_id == turn_id("t1")
+    assert ledger.get_turn(turn_id("t2")).status == "pending"
+    assert ledger.audit() == ()
+
+
+def test_metadata_is_kept_whatever_it_is(ledger: Ledger) -> None:
+    said = item()
+    said["messages"][0]["metadataJson"] = "[1,2]"
+    said["messages"][1] |= {"metadataJson": {"lang": "en"}, "contextJson": {"files": ["a.py"]}}
+    said["messages"][3]["content"] = "half a \ud83d pair, and a \x00"
+    import_sessions(ledger, request(said))
+    first, second = ledger.get_turn(turn_id("t1")).messages
+    assert first.metadata_json is not None
+    assert '"_raw":[1,2]' in first.metadata_json
+    assert '"source_message_id":"m1"' in first.metadata_json
+    assert second.metadata_json is not None
+    assert '"lang":"en"' in second.metadata_json
+    assert second.context_json == '{"files":["a.py"]}'
+    assert rederive(ledger).written_turns == 0
+
+
+def test_all_is_derived_again_from_what_was_kept(ledger: Ledger, raw: Raw) -> None:
+    import_sessions(ledger, request(*family()))
+    before = result(ledger)
+    report = rederive(ledger)
+    assert report.written_turns == 0
+    assert report.faults == []
+    assert result(ledger) == before
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3)))[::2])
+def test_many_providers_and_any_order_end_in_the_same_rows(
+    ledger: Ledger, order: tuple[int, ...]
+) -> None:
+    items = [item("x"), item("x", sourceProvider="codex"), item("y", sourceProvider="clawdbot")]
+    for number in order:
+        import_sessions(ledger, request(items[number], key=f"k{number}"))
+    origins = {s.label: s.origin for s in ledger.sessions()}
+    assert sorted(origins.values(), key=str) == ["aix:clawdbot", "aix:codex", "aix:cursor"]
+    assert len(ledger.query("SELECT id FROM turns")[1]) == 6
+    assert ledger.audit() == ()
