@@ -33,34 +33,60 @@ AND (
     )
 );
 
+-- A word of some JSON; none if it is no JSON.
+CREATE FUNCTION json_word(said TEXT, name TEXT) RETURNS TEXT LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN RETURN said::json ->> name;
+EXCEPTION WHEN OTHERS THEN RETURN NULL;
+END $$;
+
 CREATE VIEW session_aliases AS
 SELECT name AS alias, session_label, created_at, reason FROM names WHERE name <> session_label;
 
+-- A session is known by the id its source gave it, else by its label.
 CREATE VIEW agent_sessions AS
 SELECT
-    s.label AS id, s.origin AS source, p.model, s.created_at,
+    COALESCE(s.origin_session_id, s.label) AS id, s.origin AS source, p.model,
+    json_word(s.metadata_json, 'project') AS project,
+    s.created_at,
     (
         SELECT count(*) FROM json_array_elements_text(
     (SELECT t.ancestry FROM threads t WHERE t.turn_id = s.thread_id)::json
 ) WITH ORDINALITY AS a (value, key)
         JOIN messages m ON m.turn_id = a.value
     ) AS message_count,
-    s.parent_session_label AS parent_session_id,
+    COALESCE(parent.origin_session_id, parent.label) AS parent_session_id,
     c.message_id AS parent_message_id,
     s.spawn_tool_call_id AS tool_call_id,
     s.task_description, s.task_status, s.is_subagent,
-    p.total_tokens AS context_tokens_used,
-    (SELECT workspace_path FROM turns h WHERE h.id = s.thread_id) AS workspace_path
+    CAST(json_word(s.metadata_json, 'context_token_limit') AS BIGINT) AS context_token_limit,
+    COALESCE(
+        CAST(json_word(s.metadata_json, 'context_tokens_used') AS BIGINT),
+        p.total_tokens
+    ) AS context_tokens_used,
+    CASE json_word(s.metadata_json, 'is_agentic') WHEN 'true' THEN 1 WHEN 'false' THEN 0 END AS is_agentic,
+    json_word(s.metadata_json, 'force_mode') AS force_mode,
+    COALESCE(
+        json_word(s.metadata_json, 'workspace_path'),
+        (SELECT h.workspace_path FROM turns h WHERE h.id = s.thread_id)
+    ) AS workspace_path,
+    s.label AS session_label
 FROM sessions s
+LEFT JOIN sessions parent ON parent.label = s.parent_session_label
 LEFT JOIN places p ON p.turn_id = s.thread_id
 LEFT JOIN tool_calls c ON c.turn_id = s.parent_turn_id AND c.id = s.spawn_tool_call_id;
 
 -- A message stands once in every session whose thread holds it.
 CREATE VIEW agent_messages AS
 SELECT
-    m.id, s.label AS session_id, m.role, m.content,
+    m.id, COALESCE(s.origin_session_id, s.label) AS session_id, m.role, m.content,
     row_number() OVER (PARTITION BY s.label ORDER BY a.key, m.sequence) - 1 AS sequence,
-    m.created_at AS timestamp, m.context_json, m.metadata_json, m.thinking, m.turn_id
+    m.created_at AS timestamp,
+    json_word(m.metadata_json, 'checkpointId') AS checkpoint_id,
+    CASE json_word(m.metadata_json, 'isAgentic') WHEN 'true' THEN 1 WHEN 'false' THEN 0 END AS is_agentic,
+    CASE json_word(m.metadata_json, 'isPlanExecution') WHEN 'true' THEN 1 WHEN 'false' THEN 0 END AS is_plan_execution,
+    m.context_json,
+    json_word(m.metadata_json, 'cursorRules') AS cursor_rules_json,
+    m.metadata_json, m.thinking, m.turn_id
 FROM sessions s
 CROSS JOIN LATERAL json_array_elements_text(
     (SELECT t.ancestry FROM threads t WHERE t.turn_id = s.thread_id)::json
@@ -68,12 +94,31 @@ CROSS JOIN LATERAL json_array_elements_text(
 JOIN messages m ON m.turn_id = a.value;
 
 -- One row per turn: with one per session the seed's recursive query would double at every level.
--- A turn in several sessions names the one that reached it first.
+-- A turn in several sessions names the one that reached it first; one that no head ever pointed to,
+-- the oldest whose thread holds it.
 CREATE VIEW agent_turns AS
 SELECT
     t.id,
-    (
-        SELECT h.session_label FROM session_history h WHERE h.thread_id = t.id ORDER BY h.id LIMIT 1
+    COALESCE(
+        (
+            SELECT COALESCE(s.origin_session_id, s.label)
+            FROM session_history h JOIN sessions s ON s.label = h.session_label
+            WHERE h.thread_id = t.id ORDER BY h.id LIMIT 1
+        ),
+        (
+            WITH RECURSIVE tail (segment_id, from_depth) AS (
+                SELECT x.segment_id, x.depth FROM places x WHERE x.turn_id = t.id
+                UNION ALL
+                SELECT g.id, g.fork_depth + 1 FROM tail
+                JOIN segments g ON g.parent_id = tail.segment_id
+                AND g.fork_depth >= tail.from_depth
+            )
+            SELECT COALESCE(s.origin_session_id, s.label)
+            FROM tail
+            JOIN places x ON x.segment_id = tail.segment_id AND x.depth >= tail.from_depth
+            JOIN sessions s ON s.thread_id = x.turn_id
+            ORDER BY s.created_at, s.label LIMIT 1
+        )
     ) AS session_id,
     t.parent_turn_id, t.query_message_ids, t.response_message_id, t.model,
     t.total_tokens AS token_count, COALESCE(t.completed_at, t.started_at) AS timestamp,
@@ -82,8 +127,12 @@ FROM turns t;
 
 CREATE VIEW agent_tool_calls AS
 SELECT
-    c.id, c.message_id, s.label AS session_id, c.tool_name, c.tool_number, c.params_json,
-    c.result_json, c.status, c.spawned_session_label AS child_session_id,
+    c.id, c.message_id, COALESCE(s.origin_session_id, s.label) AS session_id, c.tool_name,
+    c.tool_number, c.params_json, c.result_json, c.status,
+    (
+        SELECT COALESCE(x.origin_session_id, x.label) FROM sessions x
+        WHERE x.label = c.spawned_session_label
+    ) AS child_session_id,
     c.started_at, c.completed_at, c.turn_id
 FROM sessions s
 CROSS JOIN LATERAL json_array_elements_text(
