@@ -24,8 +24,9 @@ class Core:
     def recover(self) -> tuple[str, ...]:
         """Fail the turns of writers that died."""
         with self._guard:
+            failed = live.recover(self.db)
             self.recovered = True
-            return live.recover(self.db)
+            return failed
 
     def recover_once(self) -> None:
         """recover(), unless it was done: called before every write."""

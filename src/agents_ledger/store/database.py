@@ -50,9 +50,6 @@ class Writer(Protocol):
 
     id: str
 
-    def is_dead(self, writer_id: str, unseen_ms: int) -> bool:
-        """Whether another writer is certainly gone."""
-
     def forget(self, writer_id: str) -> None:
         """Clear away what a dead writer left beside the ledger."""
 
@@ -81,6 +78,9 @@ class Database(Protocol):
     def known_writer(self) -> Writer | None:
         """The same, if it was made."""
 
+    def is_dead(self, writer_id: str, unseen_ms: int) -> bool:
+        """Whether another process's writer is certainly gone."""
+
     def restore(self, work: Work[T]) -> T:
         """Do `work` without guards, references checked at its end: for filling a new ledger."""
 
@@ -89,6 +89,9 @@ class Database(Protocol):
 
     def check_file(self) -> None:
         """Read every page of the database; Damaged if one is bad."""
+
+    def facts(self) -> dict[str, Any]:
+        """What only the engine knows of itself and of where it keeps the ledger."""
 
     def close(self) -> None: ...
 

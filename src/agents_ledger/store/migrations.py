@@ -63,17 +63,17 @@ def version(tx: Transaction, engine: Engine, address: str) -> int:
 def migrate(tx: Transaction, engine: Engine, words: Mapping[str, str], address: str) -> None:
     """Apply what is missing. The caller keeps everyone else out."""
     current = version(tx, engine, address)
-    for path in queries.migration_files():
-        if _number(path) <= current:
-            continue
+    pending = [path for path in queries.migration_files() if _number(path) > current]
+    for path in pending:
         tx.execute("BEGIN")
         try:
             drop_made(tx, engine)
             for statement in queries.split(path.read_text(encoding="utf-8")):
                 tx.execute(_spelled(statement, engine, words))
-            current = _number(path)
-            tx.run("insert_migration", number=current, name=path.stem, applied_at=now_ms())
-            make(tx, engine)
+            number = _number(path)
+            tx.run("insert_migration", number=number, name=path.stem, applied_at=now_ms())
+            if path is pending[-1]:  # they fit the newest tables only
+                make(tx, engine)
             tx.execute("COMMIT")
         except BaseException:
             tx.execute("ROLLBACK")

@@ -6,11 +6,12 @@ other descriptor of it would drop SQLite's locks. Sizes are asked with stat.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ from agents_ledger.model.errors import (
 from agents_ledger.model.ids import new_id
 from agents_ledger.store import migrations, queries
 from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work, Writer
+from agents_ledger.store.files import sync_folder
 from agents_ledger.store.group_commit import GroupCommit
 from agents_ledger.store.locks import FileLock, WriteQueue
 from agents_ledger.store.text import escape_values, unescape_rows
@@ -131,7 +133,9 @@ class _WriteSession:
     def end(self) -> None:
         try:
             self.roll_back()
-            self._checkpoint_if_due()
+            # What is committed stays so if this fails: it is tried again after the next commit.
+            with suppress(sqlite3.Error):
+                self._checkpoint_if_due()
         finally:
             self._queue.__exit__()
 
@@ -166,7 +170,7 @@ class _WriteSession:
         try:
             _, log, moved = self._database.checkpoint()
         finally:
-            self._execute("ROLLBACK")
+            self.roll_back()
         # A reader may hold back part of it: do not try again at every commit.
         self._checkpoint_above = WAL_BYTES if moved == log else size + WAL_BYTES
 
@@ -177,28 +181,21 @@ class _SqliteWriter:
     def __init__(self, ledger: Path) -> None:
         self._ledger = ledger
         self.id = new_id()
-        self._lock = self._lock_of(self.id)
+        self._lock = _writer_lock(ledger, self.id)
         if not self._lock.try_acquire():
             raise StoreUnavailable(f"cannot lock {self._lock.path}")
-
-    def _lock_of(self, writer_id: str) -> FileLock:
-        return FileLock(self._ledger.with_name(f"{self._ledger.name}.writer-{writer_id}"))
-
-    def is_dead(self, writer_id: str, unseen_ms: int) -> bool:
-        lock = self._lock_of(writer_id)
-        if not lock.path.exists():  # somebody cleaned up; the writer may live on
-            return unseen_ms > UNSEEN_MS
-        try:
-            return lock.try_acquire()
-        finally:
-            lock.close()
+        sync_folder(ledger.parent)  # after a power cut the file must tell that we are gone
 
     def forget(self, writer_id: str) -> None:
-        self._lock_of(writer_id).path.unlink(missing_ok=True)
+        _writer_lock(self._ledger, writer_id).path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Without the file nobody could tell that turns left live are dead: recovery removes it."""
         self._lock.close()
+
+
+def _writer_lock(ledger: Path, writer_id: str) -> FileLock:
+    return FileLock(ledger.with_name(f"{ledger.name}.writer-{writer_id}"))
 
 
 class SqliteDatabase:
@@ -247,7 +244,7 @@ class SqliteDatabase:
             if self._read_only:
                 self._schema()
                 return
-            if not self.path.exists() or self._schema() < migrations.newest():
+            if not self.path.exists() or not self._is_made():
                 self._make()
             connection = self._new_connection()
         except sqlite3.Error as error:
@@ -259,7 +256,7 @@ class SqliteDatabase:
         """Create the file, or bring it to the newest schema, while everyone else waits."""
         with self._queue:
             if not self.path.exists():
-                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+                self._create_file()
             connection = self._new_connection()
             try:
                 self._refuse_foreign(connection)
@@ -271,6 +268,22 @@ class SqliteDatabase:
                     raise Damaged(f"{self.address} has dangling references: {broken[:3]}")
             finally:
                 connection.close()
+
+    def _create_file(self) -> None:
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except OSError as error:
+            kind = DiskFull if error.errno == errno.ENOSPC else ReadOnly
+            raise kind(f"cannot create {self.path}: {error.strerror}") from error
+
+    def _is_made(self) -> bool:
+        try:
+            return self._schema() == migrations.newest()
+        except sqlite3.OperationalError as error:
+            # Cut short while it was being made: only a writer may undo what is half written.
+            if _name(error) != "SQLITE_READONLY_ROLLBACK":
+                raise
+            return False
 
     def _schema(self) -> int:
         """The schema's number, read without our turn to write."""
@@ -359,6 +372,12 @@ class SqliteDatabase:
     def known_writer(self) -> Writer | None:
         return self._writer
 
+    def is_dead(self, writer_id: str, unseen_ms: int) -> bool:
+        lock = _writer_lock(self.path, writer_id)
+        if not lock.path.exists():  # somebody cleaned up; the writer may live on
+            return unseen_ms > UNSEEN_MS
+        return not lock.is_held()
+
     # -- reading ------------------------------------------------------------------------------
 
     @contextmanager
@@ -441,6 +460,18 @@ class SqliteDatabase:
         problems = self.read(lambda tx: tx.execute("PRAGMA integrity_check"))
         if problems != [("ok",)]:
             raise Damaged(f"{self.address} is damaged: {problems[0][0]}")
+
+    def facts(self) -> dict[str, Any]:
+        about = os.stat(self.path)
+        return {
+            "sqlite_version": sqlite3.sqlite_version,
+            "journal_mode": self.read(lambda tx: tx.execute("PRAGMA journal_mode"))[0][0],
+            "file": str(self.path),
+            "file_mode": about.st_mode & 0o777,
+            "file_bytes": about.st_size,
+            "wal_bytes": self.wal_bytes(),
+            "lock_holder": self._queue.holder(),
+        }
 
     def close(self) -> None:
         if self._closed or os.getpid() != self._pid:

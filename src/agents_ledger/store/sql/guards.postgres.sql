@@ -34,6 +34,14 @@ BEGIN
     RETURN NEW;
 END $$;
 
+CREATE FUNCTION guard_normal_turn() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM compactions c WHERE c.turn_id = NEW.id) THEN
+        RAISE EXCEPTION 'guard: only a compaction turn has a compactions row';
+    END IF;
+    RETURN NEW;
+END $$;
+
 CREATE FUNCTION guard_compaction_row() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT 1 FROM turns t WHERE t.id = NEW.turn_id AND t.turn_type <> 'compaction') THEN
@@ -103,6 +111,14 @@ FOR EACH ROW EXECUTE FUNCTION guard_turns_delete();
 CREATE TRIGGER turns_compaction BEFORE INSERT ON turns
 FOR EACH ROW WHEN (NEW.turn_type = 'compaction')
 EXECUTE FUNCTION guard_compaction_turn();
+
+CREATE TRIGGER turns_normal BEFORE INSERT ON turns
+FOR EACH ROW WHEN (NEW.turn_type <> 'compaction')
+EXECUTE FUNCTION guard_normal_turn();
+
+CREATE TRIGGER turns_type BEFORE UPDATE OF turn_type ON turns
+FOR EACH ROW WHEN (NEW.turn_type <> OLD.turn_type)
+EXECUTE FUNCTION guard_refuse('a turn does not change its type');
 
 CREATE TRIGGER compactions_insert BEFORE INSERT ON compactions
 FOR EACH ROW EXECUTE FUNCTION guard_compaction_row();

@@ -26,6 +26,15 @@ WHEN NEW.turn_type = 'compaction'
 AND NOT EXISTS (SELECT 1 FROM compactions c WHERE c.turn_id = NEW.id)
 BEGIN SELECT RAISE(ABORT, 'guard: a compaction turn needs its compactions row, written first'); END;
 
+CREATE TRIGGER turns_normal BEFORE INSERT ON turns
+WHEN NEW.turn_type <> 'compaction'
+AND EXISTS (SELECT 1 FROM compactions c WHERE c.turn_id = NEW.id)
+BEGIN SELECT RAISE(ABORT, 'guard: only a compaction turn has a compactions row'); END;
+
+CREATE TRIGGER turns_type BEFORE UPDATE OF turn_type ON turns
+WHEN NEW.turn_type <> OLD.turn_type
+BEGIN SELECT RAISE(ABORT, 'guard: a turn does not change its type'); END;
+
 CREATE TRIGGER compactions_insert BEFORE INSERT ON compactions
 WHEN EXISTS (SELECT 1 FROM turns t WHERE t.id = NEW.turn_id AND t.turn_type <> 'compaction')
 BEGIN SELECT RAISE(ABORT, 'guard: only a compaction turn has a compactions row'); END;

@@ -160,6 +160,7 @@ GROUP BY x.turn_id, x.sequence
 HAVING count(*) > 1;
 
 -- audit_sequence_negative --
+-- The order of messages and tool calls begins at 0.
 SELECT m.id, m.sequence FROM messages m WHERE m.sequence < 0
 UNION ALL
 SELECT c.id, c.sequence FROM tool_calls c WHERE c.sequence < 0;

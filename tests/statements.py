@@ -1,0 +1,87 @@
+"""Counts the statements of a write, and makes one of them fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+from agents_ledger.store.database import Database, Row, Transaction, Work
+
+T = TypeVar("T")
+
+
+class Meddled:
+    """A database whose N-th statement fails, in the way the engine itself lets one fail.
+
+    A statement for many rows counts once per row. The last statement is the COMMIT.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self.fail_at: int | None = None
+        self.ran: list[str] = []
+
+    @classmethod
+    def over(cls, db: Database) -> tuple[Meddled, Database]:
+        """The same object twice: as what it is, and as a database."""
+        meddled = cls(db)
+        return meddled, cast(Database, meddled)
+
+    def write(self, work: Work[T]) -> T:
+        """The database's own, with every statement counted."""
+
+        def meddled(tx: Transaction) -> T:
+            self.ran = []
+            result = work(cast(Transaction, _MeddledTransaction(tx, self)))
+            self.count(tx, "COMMIT")
+            return result
+
+        return self._db.write(meddled)
+
+    def count(self, tx: Transaction, name: str) -> None:
+        """One more statement; perhaps the one to fail."""
+        self.ran.append(name)
+        if len(self.ran) == self.fail_at:
+            tx.execute("INSERT INTO no_such_table VALUES (1)")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+
+class _MeddledTransaction:
+    def __init__(self, tx: Transaction, database: Meddled) -> None:
+        self._tx = tx
+        self._database = database
+
+    def run(self, name: str, /, **values: object) -> list[Row]:
+        self._database.count(self._tx, name)
+        return self._tx.run(name, **values)
+
+    def run_many(self, name: str, rows: Sequence[dict[str, object]], /) -> None:
+        for row in rows:
+            self.run(name, **row)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tx, name)
+
+
+def fail_each_statement(
+    meddled: Meddled, act: Callable[[], object], check: Callable[[str], None]
+) -> list[str]:
+    """Do `act` with its first statement failing, then its second, and so on, until it succeeds.
+
+    `check` is called after each failure, with the name of the statement that failed. The names of
+    all statements are returned.
+    """
+    failed = 0
+    while True:
+        failed += 1
+        meddled.fail_at = failed
+        try:
+            act()
+        except Exception:
+            meddled.fail_at = None
+            check(meddled.ran[-1])
+        else:
+            meddled.fail_at = None
+            return meddled.ran
