@@ -123,9 +123,13 @@ def test_no_sql_makes_the_record_first_and_then_a_normal_turn(ledger: Ledger, ra
     [turn_id] = chain(ledger, "main", 1)
     before = raw.dump()
 
-    with pytest.raises(DATABASE_ERRORS, match="only a compaction turn"), raw.transaction():
-        raw.execute(A_RECORD, ("new", turn_id))
-        raw.execute(A_TURN, (turn_id, "normal", b"h"))
+    def make() -> None:
+        with raw.transaction():
+            raw.execute(A_RECORD, ("new", turn_id))
+            raw.execute(A_TURN, (turn_id, "normal", b"h"))
+
+    with pytest.raises(DATABASE_ERRORS, match="only a compaction turn"):
+        make()
 
     assert raw.dump() == before
 

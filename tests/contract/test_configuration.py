@@ -55,9 +55,7 @@ def test_a_constraint_overrules_and_leaves_no_trace_once_it_is_lifted(ledger: Le
     ledger.record("main", "q", "r", config=Config())
 
     assert constrained == {
-        "model": Setting(
-            "small", "permission", instead_of=Setting("big", "inherited", said.id)
-        ),
+        "model": Setting("small", "permission", instead_of=Setting("big", "inherited", said.id)),
         "network": Setting(False, "permission"),
     }
     assert ledger.effective_config("main") == {"model": Setting("big", "inherited", said.id)}

@@ -40,7 +40,7 @@ def test_an_alias_keeps_the_reason_it_was_made_for(ledger: Ledger, reason: Any) 
 def test_an_alias_for_a_reason_nobody_knows_is_refused(ledger: Ledger) -> None:
     ledger.create_session("main")
 
-    with pytest.raises(Refused, match="reason is one of .* not 'whim'"):
+    with pytest.raises(Refused, match=r"reason is one of .* not 'whim'"):
         ledger.alias("nick", "main", reason="whim")  # type: ignore[arg-type]
     with pytest.raises(Refused, match="not 'whim'"):
         ledger.merge("main", "main", reason="whim")  # type: ignore[arg-type]

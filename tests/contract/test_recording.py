@@ -10,6 +10,7 @@ from agents_ledger import (
     HeadMoved,
     Ledger,
     Message,
+    MessageFile,
     Refused,
     ToolCall,
     Usage,
@@ -41,7 +42,11 @@ def test_every_part_of_a_turn_comes_back_as_it_was_recorded(ledger: Ledger) -> N
 
 
 def test_a_query_may_be_several_messages_each_with_its_source(ledger: Ledger) -> None:
-    query = [a_message("a", source="human"), a_message("b", source="cron"), "c"]
+    query: list[str | Message] = [
+        a_message("a", source="human"),
+        a_message("b", source="cron"),
+        "c",
+    ]
 
     turn = ledger.record("main", query, "answer")
 
@@ -55,7 +60,12 @@ def test_a_query_may_be_several_messages_each_with_its_source(ledger: Ledger) ->
 
 
 def test_messages_and_calls_share_one_order(ledger: Ledger) -> None:
-    steps = [a_message("think", role="assistant"), a_call("A"), a_call("B"), a_message("c")]
+    steps: list[Message | ToolCall] = [
+        a_message("think", role="assistant"),
+        a_call("A"),
+        a_call("B"),
+        a_message("c"),
+    ]
 
     turn = ledger.get_turn(ledger.record("main", "q", "r", steps=steps).id)
 
@@ -71,7 +81,7 @@ def test_messages_and_calls_share_one_order(ledger: Ledger) -> None:
 
 
 def test_a_call_belongs_to_the_assistant_message_before_it(ledger: Ledger) -> None:
-    steps = [a_message("I read.", role="assistant"), a_call()]
+    steps: list[Message | ToolCall] = [a_message("I read.", role="assistant"), a_call()]
 
     turn = ledger.record("main", "q", "r", steps=steps)
 
@@ -243,8 +253,6 @@ def test_a_system_prompt_is_stored_once_and_holds_until_another_is_said(
 
 
 def test_a_file_named_twice_in_a_message_counts_once(ledger: Ledger) -> None:
-    from agents_ledger import MessageFile
-
     file = MessageFile("read", "a.py")
     turn = ledger.record("main", a_message(files=(file, file)), "r")
 

@@ -39,7 +39,9 @@ class Tree:
         return [child for child, parent in self.parents.items() if parent == turn_id]
 
     def common(self, first: str, second: str) -> str | None:
-        shared = [a for a, b in zip(self.thread(first), self.thread(second), strict=False) if a == b]
+        shared = [
+            a for a, b in zip(self.thread(first), self.thread(second), strict=False) if a == b
+        ]
         return shared[-1] if shared else None
 
 

@@ -68,6 +68,16 @@ class Disk:
         if self.fault is not None and self.fault.strikes(kind):
             raise _error(kind, full=self.fault.full)
 
+    def fails_quietly(self, kind: str, name: str | None) -> bool:
+        """check(), but of a log SQLite only tidies up, and does not care whether that works.
+
+        apsw would raise the error all the same, so such a call is to be left out instead.
+        """
+        if name is None or not name.endswith("-wal"):
+            self.check(kind)
+            return False
+        return self.fault is not None and self.fault.strikes(kind)
+
     def connect(self, address: str, **options: Any) -> FaultyConnection:
         """In the place of sqlite3.connect."""
         return FaultyConnection(self, address, **options)
@@ -94,15 +104,6 @@ def _error(kind: str, *, full: bool) -> Exception:
     return error
 
 
-def ignored(disk: Disk, kind: str, name: str | None) -> bool:
-    """Whether this call fails and SQLite does not care: it only tidies a log up.
-
-    apsw would raise the error all the same, so the call is left out instead.
-    """
-    log = name is not None and name.endswith("-wal")
-    return log and disk.fault is not None and disk.fault.strikes(kind)
-
-
 class _File(apsw.VFSFile):
     def __init__(self, disk: Disk, name: Any, flags: list[int]) -> None:
         full = name.filename() if isinstance(name, apsw.URIFilename) else name
@@ -111,8 +112,15 @@ class _File(apsw.VFSFile):
         fresh = self._name is not None and not os.path.exists(full)
         disk.check("open")
         super().__init__("", name, flags)
+        self._read_only = bool(flags[1] & apsw.SQLITE_OPEN_READONLY)
         if fresh:
             disk.note("create", self._name)
+
+    def xLock(self, level: int) -> None:  # noqa: N802
+        # SQLite shrugs when a reader cannot lock for tidying up; apsw would raise anything else.
+        if self._read_only and level > apsw.SQLITE_LOCK_SHARED:
+            raise apsw.BusyError
+        super().xLock(level)
 
     def _happens(self, kind: str, *what: Any) -> None:
         self._disk.check(kind)
@@ -124,9 +132,9 @@ class _File(apsw.VFSFile):
         super().xWrite(data, offset)
 
     def xTruncate(self, size: int) -> None:  # noqa: N802
-        if ignored(self._disk, "truncate", self._name):
+        if self._disk.fails_quietly("truncate", self._name):
             return
-        self._happens("truncate", size)
+        self._disk.note("truncate", self._name, size)
         super().xTruncate(size)
 
     def xSync(self, flags: int) -> None:  # noqa: N802
@@ -147,9 +155,8 @@ class _Vfs(apsw.VFS):
         return _File(self._disk, name, flags)
 
     def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802
-        if ignored(self._disk, "delete", filename):
+        if self._disk.fails_quietly("delete", filename):
             return
-        self._disk.check("delete")
         self._disk.note("delete", os.path.basename(filename), bool(syncdir))
         super().xDelete(filename, syncdir)
 
@@ -231,6 +238,9 @@ class FaultyConnection:
     @property
     def total_changes(self) -> int:
         return int(self._apsw.total_changes())
+
+    def set_authorizer(self, authorizer: Any) -> None:
+        self._apsw.set_authorizer(authorizer)
 
     def close(self) -> None:
         """sqlite3 does not tell what fails here."""

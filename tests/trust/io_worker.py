@@ -22,21 +22,25 @@ from tests.trust.picture import Fact, Picture
 from tests.trust.recorder import FILE
 from tests.trust.workload import Workload
 
-WAL_BYTES = 64 << 10
+WAL_BYTES = 192 << 10
 STEPS = 16
 TRIES_MAX = 8
 KINDS: tuple[tuple[str, ...], ...] = (
     ("write",),
+    ("write",),
     ("sync",),
-    ("truncate",),
+    ("sync",),
     ("read",),
+    ("read",),
+    ("truncate",),
     ("delete",),
     ("open",),
     ("lockfile",),
-    ("write", "sync", "truncate"),
+    ("read", "write", "sync"),
+    ("read", "write", "sync"),
     ("open", "read", "write", "sync", "truncate", "delete", "lockfile"),
 )
-PHASES = ("making", "opening", "writing", "writing", "writing", "writing", "closing")
+PHASES = ("making", "opening", *["writing"] * 8, "closing")
 
 
 class Broken(Exception):
@@ -148,7 +152,10 @@ def make_template(folder: Path) -> None:
 def count_calls(folder: Path, disk: Disk, phase: str) -> dict[str, int]:
     """How many calls of each kind a workload makes in a phase."""
     fault = Fault(KINDS[-1], at=0)
-    shutil.copytree(folder / "template", folder / "dry")
+    if phase == "making":
+        (folder / "dry").mkdir()
+    else:
+        shutil.copytree(folder / "template", folder / "dry")
     Case(folder / "dry", disk, Random(1), fault).run(phase)
     shutil.rmtree(folder / "dry")
     return fault.counts

@@ -13,6 +13,8 @@ from operator import itemgetter
 from typing import Any
 
 from agents_ledger import Ledger
+from agents_ledger.store.database import Row, Transaction
+from agents_ledger.store.text import unescape_rows
 
 BRIEF = 64
 
@@ -47,12 +49,15 @@ class Picture:
         self.history: dict[str, list[tuple[str | None, str]]] = defaultdict(list)
         self.partial: dict[str, str] = defaultdict(str)
         self.last_words: dict[str, str] = {}
-        self._read_turns(ledger)
-        self._read_sessions(ledger)
+        ledger._core.db.read(self._read)
 
-    def _read_turns(self, ledger: Ledger) -> None:
+    def _read(self, tx: Transaction) -> None:
+        self._read_turns(tx)
+        self._read_sessions(tx)
+
+    def _read_turns(self, tx: Transaction) -> None:
         for id, parent, *rest in _rows(
-            ledger,
+            tx,
             "SELECT t.id, t.parent_turn_id, t.status, t.error, t.total_tokens, c.summary"
             " FROM turns t LEFT JOIN compactions c ON c.turn_id = t.id",
         ):
@@ -60,12 +65,12 @@ class Picture:
             self.parents[id] = parent
         found: dict[str, list[tuple[int, Step]]] = defaultdict(list)
         for turn, at, role, content in _rows(
-            ledger, "SELECT turn_id, sequence, role, content FROM messages ORDER BY sequence"
+            tx, "SELECT turn_id, sequence, role, content FROM messages ORDER BY sequence"
         ):
             found[turn].append((at, ("message", role, brief(content))))
             self.last_words[turn] = content or ""
         for turn, at, *call in _rows(
-            ledger,
+            tx,
             "SELECT turn_id, sequence, id, tool_name, params_json, status, result_json, error"
             " FROM tool_calls",
         ):
@@ -75,21 +80,21 @@ class Picture:
             for turn, steps in found.items()
         }
         for turn, text in _rows(
-            ledger, "SELECT turn_id, content FROM partial_texts ORDER BY turn_id, piece"
+            tx, "SELECT turn_id, content FROM partial_texts ORDER BY turn_id, piece"
         ):
             self.partial[turn] += text
 
-    def _read_sessions(self, ledger: Ledger) -> None:
-        self.live = {turn for (turn,) in _rows(ledger, "SELECT turn_id FROM live_turns")}
+    def _read_sessions(self, tx: Transaction) -> None:
+        self.live = {turn for (turn,) in _rows(tx, "SELECT turn_id FROM live_turns")}
         for label, head, reason in _rows(
-            ledger, "SELECT session_label, thread_id, reason FROM session_history ORDER BY id"
+            tx, "SELECT session_label, thread_id, reason FROM session_history ORDER BY id"
         ):
             self.history[label].append((head, reason))
-        self.names = dict(_rows(ledger, "SELECT name, session_label FROM names"))
+        self.names = dict(_rows(tx, "SELECT name, session_label FROM names"))
         self.sessions = {
             label: (head, status, parent, title)
             for label, head, status, parent, title in _rows(
-                ledger,
+                tx,
                 "SELECT s.label, s.thread_id, s.status, s.parent_turn_id, a.title"
                 " FROM sessions s LEFT JOIN annotations a ON a.session_label = s.label",
             )
@@ -117,8 +122,8 @@ def as_fact(value: Any) -> Any:
     return tuple(as_fact(part) for part in value) if isinstance(value, list) else value
 
 
-def _rows(ledger: Ledger, sql: str) -> list[tuple[Any, ...]]:
-    return ledger.query(sql)[1]
+def _rows(tx: Transaction, sql: str) -> list[Row]:
+    return unescape_rows(tx.execute(sql))
 
 
 def _turn(picture: Picture, id: str, content: str) -> bool:
@@ -185,7 +190,8 @@ def _titled(picture: Picture, label: str, number: int) -> bool:
 
 
 _HOLDS: dict[str, Callable[..., bool]] = {
-    "turn": _turn,
+    "turn": _turn,  # recorded at once: the same call again is safe
+    "sealed": _turn,  # a live turn
     "begun": _begun,
     "said": _said,
     "called": _called,

@@ -214,8 +214,7 @@ class Examiner:
 
 def look(ledger: Ledger, picture: Picture, facts: list[Fact]) -> str | None:
     """Integrity, facts, audit, recovery, and whether it can still be written."""
-    if (found := ledger.query("PRAGMA integrity_check")[1]) != [("ok",)]:
-        return f"damaged: {found[:2]}"
+    ledger._core.db.check_file()
     if missing := picture.missing(facts):
         return f"lost: {missing}"
     if broken := ledger.audit():
@@ -261,7 +260,15 @@ def _recording(folder: Path, seed: int, plant: str, start: Image) -> Log:
         (folder / name).write_bytes(data)
     log_file = folder.with_suffix(".log")
     subprocess.run(
-        [sys.executable, "-m", "tests.trust.recorder", str(log_file), str(folder), str(seed), plant],
+        [
+            sys.executable,
+            "-m",
+            "tests.trust.recorder",
+            str(log_file),
+            str(folder),
+            str(seed),
+            plant,
+        ],
         cwd=harness.ROOT,
         check=True,
     )

@@ -346,7 +346,7 @@ class Workload:
         if last is not None:
             steps.append(("message", "assistant", brief(last)))
         id, status = live.turn.id, "failed" if error else "completed"
-        facts: list[Fact] = [("turn", id, digest(steps, status, error, usage.total, None))]
+        facts: list[Fact] = [("sealed", id, digest(steps, status, error, usage.total, None))]
         follows = not error and self.heads.get(live.label, "") == live.parent
         if follows:
             facts.append(self._move_fact(live.label, id, "record"))

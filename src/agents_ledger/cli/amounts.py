@@ -47,12 +47,12 @@ def duration(milliseconds: int) -> str:
     return f"{minutes} min" if minutes else f"{milliseconds / 1000:.1f} s"
 
 
-def age(at_ms: int, now_ms: int) -> str:
-    """Just now, 5 min ago, 3 d ago, or the date."""
+def age(at_ms: int, now_ms: int, ago: str = " ago") -> str:
+    """Now, 5 min ago, 3 d ago, or the date."""
     passed = max(0, now_ms - at_ms)
     for limit, unit, length in _AGES:
         if passed < limit:
-            return f"{passed // length} {unit} ago" if unit else "just now"
+            return f"{passed // length} {unit}{ago}" if unit else "now"
     return date(at_ms)
 
 

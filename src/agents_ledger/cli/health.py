@@ -54,7 +54,10 @@ def _tell_findings(
         if len(group) > limit:
             run.out.line((f"  … {len(group) - limit:,} more (--limit)", "dim"))
     note(("error:", "bad"), f" {amounts.count(len(findings), 'finding')}")
-    note(("hint:", "dim"), " Keep a backup; a restored one is verified again.")
+    note(
+        ("hint:", "dim"),
+        " Save the ledger as it is; then restore the last backup, or ask for help.",
+    )
 
 
 @command

@@ -45,6 +45,21 @@ class Program(click.Group):
         command: click.Command = getattr(module, cmd_name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is called; a name mistyped is met with the likely one."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from difflib import get_close_matches
+
+            likely = get_close_matches(args[0], COMMANDS, 1)
+            if not likely:
+                raise
+            said = f"{error.format_message()} Did you mean '{likely[0]}'?"
+            raise click.UsageError(said, ctx) from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, from the table alone."""
         with formatter.section("Commands"):

@@ -13,6 +13,7 @@ from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Session, SessionStatus, Thread
 from agents_ledger.model.trees import Headline
 
+ROOMY = 100  # from this width on there is room for persona and origin
 STATUSES = ("active", "archived", "deleted")
 
 
@@ -76,8 +77,9 @@ class Entry:
 def _print(run: Invocation, entries: list[Entry]) -> None:
     """A table; what is the same everywhere is not worth a column."""
     now = now_ms()
-    personas = {entry.session.persona_id for entry in entries} != {"main"}
-    origins = any(entry.session.origin for entry in entries)
+    roomy = run.out.width >= ROOMY or not run.out.is_terminal
+    personas = roomy and {entry.session.persona_id for entry in entries} != {"main"}
+    origins = roomy and any(entry.session.origin for entry in entries)
     statuses = any(entry.session.status != "active" for entry in entries)
     extra = [name for name, wanted in (("PERSONA", personas), ("ORIGIN", origins)) if wanted]
     extra += ["STATUS"] if statuses else []
@@ -95,12 +97,12 @@ def _print(run: Invocation, entries: list[Entry]) -> None:
                 (entry.headline.short_id if entry.headline else "empty", "id"),
                 str(entry.thread.depth),
                 amounts.tokens(entry.thread.total_tokens),
-                (amounts.age(session.updated_at, now), "dim"),
+                (amounts.age(session.updated_at, now, ago=""), "dim"),
                 *((values[name], "dim") for name in extra),
                 entry.text,
             ]
         )
-    heads = ["SESSION", "HEAD", "TURNS", "TOKENS", "UPDATED", *extra, "LATEST PROMPT"]
+    heads = ["SESSION", "HEAD", "TURNS", "TOKENS", "AGE", *extra, "LATEST PROMPT"]
     run.out.table(heads, rows, right=("TURNS", "TOKENS"))
 
 

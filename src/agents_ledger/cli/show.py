@@ -16,7 +16,7 @@ from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.errors import NotFound
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Session, Thread
-from agents_ledger.model.turns import Message, ToolCall, Turn
+from agents_ledger.model.turns import SEALED, Message, ToolCall, Turn
 
 LAST = 5
 LINES_MAX = 30  # of one text, unless all is asked for
@@ -48,20 +48,20 @@ def show(run: Invocation, *, target: str, last: int | None, full: bool) -> None:
     with run.reading() as ledger:
         session = _session(ledger, target)
         thread = ledger.thread(target, last=last or (LAST if session else 1))
+        live = _live(ledger, session.label) if session else ()
+        turns = (*thread.turns, *live)
         partial = {
-            turn.id: ledger.partial_text(turn.id)
-            for turn in thread.turns
-            if turn.status == "streaming"
+            turn.id: ledger.partial_text(turn.id) for turn in turns if turn.status == "streaming"
         }
     if run.as_json:
         metrics = to_builtins(thread)
-        turns = metrics.pop("turns")
+        del metrics["turns"]
         run.out.json(session=session, thread=metrics, turns=turns, partial=partial)
         return
     page = Page(run.out, full=full)
     if session is not None:
         page.session(session, thread)
-    for turn in thread.turns:
+    for turn in turns:
         page.turn(turn, thread.depth, partial.get(turn.id))
     above = thread.depth - len(thread.turns)
     if above:
@@ -73,6 +73,12 @@ def _session(ledger: Ledger, target: str) -> Session | None:
         return ledger.session(target)
     except NotFound:
         return None
+
+
+def _live(ledger: Ledger, label: str) -> tuple[Turn, ...]:
+    """The turns being written on a session; its head is not there yet."""
+    found = (ledger.get_turn(turn_id) for turn_id in ledger.live_turns(label))
+    return tuple(turn for turn in found if turn.status not in SEALED)
 
 
 class Page:
@@ -111,7 +117,7 @@ class Page:
         self.out.line(
             (mark, style), " ", (turn.id, "id"), f"  turn {turn.depth} of {max(depth, turn.depth)}"
         )
-        self.out.line("  ", (" · ".join(_facts(turn, self.now)), "dim"))
+        self.out.text(" · ".join(_facts(turn, self.now)), "  ", "dim")
         if self.full:
             self._details(turn)
         if turn.compaction is not None:

@@ -199,7 +199,7 @@ class Output:
         import csv
 
         buffer = io.StringIO(newline="")
-        writer = csv.writer(buffer)
+        writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow([harmless_cell(column) for column in columns])
         for row in rows:
             writer.writerow([harmless_cell(value) for value in row])

@@ -17,8 +17,10 @@ from agents_ledger.model.trees import Node, Subagent, Tree
 TREES = 10
 NODES_MAX = 2000
 UNFOLDED_MAX = 100_000
-FIGURES = 18  # cells at the right, for tools and tokens
-NOTE_MAX = 36
+WIDTH_MAX = 120  # the figures should not stand too far from their text
+FIGURES = 17  # cells at the right, for tools and tokens
+ASIDE_MAX = 40
+TEXT_MIN = 16
 
 
 @command
@@ -127,34 +129,40 @@ def _node(out: Output, row: Row, node: Node, target_id: str | None) -> list[Span
     for head in node.heads:
         name = fit(head.label, 40) + ("" if head.status == "active" else f" ({head.status})")
         left += [(f"[{name}]", "label"), " "]
-    aside, aside_style = _aside(node, row)
+    used = width_of(row.lanes) + sum(width_of(_text(span)) for span in left)
     figures = _figures(turn.tool_call_count, turn.total_tokens)
-    used = width_of(row.lanes) + sum(
-        width_of(span if isinstance(span, str) else span[0]) for span in left
-    )
-    room = out.width - used - width_of(aside) - FIGURES - 1
-    text = compacted(turn) if turn.compaction else node.headline.text or ""
-    shown = fit(text, max(room, 12))
-    gap = " " * max(1, room - width_of(shown))
+    room = max(TEXT_MIN, min(out.width, WIDTH_MAX) - used - width_of(figures))
+    aside, aside_style = _aside(node, row)
+    aside = fit(aside, min(ASIDE_MAX, room // 2))
+    room -= width_of(aside) + (2 if aside else 0)
+    shown = fit(compacted(turn) if turn.compaction else node.headline.text or "", room)
+    gap = " " * (room - width_of(shown))
     here = "title" if turn.id == target_id else ("seam" if turn.compaction else "")
-    return [*left, (shown, here), (aside, aside_style), gap, (figures, "dim")]
+    middle: list[Span] = [(shown, here), "  ", (aside, aside_style)] if aside else [(shown, here)]
+    return [*left, *middle, gap, (figures, "dim")]
+
+
+def _text(span: Span) -> str:
+    return span if isinstance(span, str) else span[0]
 
 
 def _aside(node: Node, row: Row) -> tuple[str, str]:
     """What must not be overlooked, after the text."""
     turn = node.headline.turn
     if turn.status == "failed":
-        return f"  {fit(f'failed: {turn.error}', NOTE_MAX)}", "bad"
+        return f"failed: {turn.error}", "bad"
     if turn.status != "completed":
-        return f"  {turn.status}", "live"
+        return turn.status, "live"
     if row.branch_turns:
-        return f"  {amounts.count(row.branch_turns, 'turn')}, no session", "dim"
+        return f"{amounts.count(row.branch_turns, 'turn')}, no session", "dim"
     return "", ""
 
 
 def _figures(tools: int, tokens: int | None) -> str:
+    if not tools and tokens is None:
+        return ""
     used = amounts.count(tools, "tool") if tools else ""
-    return f"{used:>{FIGURES - 8}} {amounts.tokens(tokens):>7}"
+    return f"{used:>{FIGURES - 7}} {amounts.tokens(tokens):>6}"
 
 
 def _subagent(out: Output, row: Row, subagent: Subagent) -> list[Span]:

@@ -13,6 +13,8 @@ from agents_ledger.cli.terminal import note
 from agents_ledger.cli.tree import Draw
 from agents_ledger.model.errors import HeadMoved
 
+TREES = 5
+
 
 @command
 @click.option("--no-demo", is_flag=True, help="Leave an empty ledger empty.")
@@ -37,15 +39,16 @@ def up(run: Invocation, *, no_demo: bool) -> None:
             heads = [session.label for session in ledger.sessions()]
             run.out.json(address=run.address, demonstration=recorded, sessions=heads)
             return
-        note(("ledger ", "dim"), run.address)
+        note(("ledger ", "dim"), run.address, (" with a demonstration" if recorded else "", "dim"))
         note()
-        Draw(ledger, run).newest(limit=5)
-    _suggest(run, demonstrated=recorded)
+        Draw(ledger, run).newest(limit=TREES)
+        latest = ledger.sessions(limit=1)
+    if latest:
+        _suggest(latest[0].label)
 
 
-def _suggest(run: Invocation, *, demonstrated: bool) -> None:
+def _suggest(label: str) -> None:
     program = _program()
-    label = "demo" if demonstrated else "LABEL"
     commands = (
         (f"{program} sessions", "what there is"),
         (f"{program} show {label}", "what was said and done"),

@@ -204,9 +204,9 @@ class AsyncLedger:
         """What a live turn has streamed so far."""
         return await self._read(lambda tx: live.partial_text(tx, threads.resolve_turn(tx, turn_id)))
 
-    async def live_turns(self) -> tuple[str, ...]:
-        """The ids of turns being written now, or whose writer died."""
-        return await self._read(live.all_live)
+    async def live_turns(self, key: str | None = None) -> tuple[str, ...]:
+        """The ids of turns being written now, or whose writer died: of one session, or all."""
+        return await self._read(lambda tx: live.live_turns(tx, key))
 
     async def recover(self) -> tuple[str, ...]:
         """Fail the turns whose writer died; their ids. Done by itself before the first write."""

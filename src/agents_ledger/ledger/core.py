@@ -15,6 +15,7 @@ class Core:
         self.db = db
         self._guard = threading.Lock()
         self.recovered = False
+        self._closed = False
 
     @classmethod
     def open(cls, address: str, *, create: bool, read_only: bool) -> Core:
@@ -35,6 +36,9 @@ class Core:
 
     def close(self) -> None:
         """Close the database, and say that this writer is done."""
+        if self._closed:
+            return
+        self._closed = True
         try:
             live.retire(self.db)
         finally:

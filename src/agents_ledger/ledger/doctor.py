@@ -105,7 +105,7 @@ def _content_facts(tx: Transaction) -> list[Fact]:
 
 def _writer_facts(db: Database) -> list[Fact]:
     """Who writes now. A turn whose writer died waits for the next write, or for `recover`."""
-    live = len(db.read(lambda tx: tx.run("live_turns")))
+    live = len(db.read(lambda tx: tx.run("live_turns", label=None)))
     dead = 0
     writers = db.read(lambda tx: tx.run("other_writers", id=""))
     for writer_id, unseen_ms in writers:

@@ -122,9 +122,9 @@ class Ledger:
         """What a live turn has streamed so far."""
         return self._read(lambda tx: live.partial_text(tx, threads.resolve_turn(tx, turn_id)))
 
-    def live_turns(self) -> tuple[str, ...]:
-        """The ids of turns being written now, or whose writer died."""
-        return self._read(live.all_live)
+    def live_turns(self, key: str | None = None) -> tuple[str, ...]:
+        """The ids of turns being written now, or whose writer died: of one session, or all."""
+        return self._read(lambda tx: live.live_turns(tx, key))
 
     def recover(self) -> tuple[str, ...]:
         """Fail the turns whose writer died; their ids. Done by itself before the first write."""

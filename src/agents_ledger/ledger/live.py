@@ -299,9 +299,10 @@ def _closing_message(tx: Transaction, turn_id: str, sealing: Sealing, now: int) 
     return message
 
 
-def all_live(tx: Transaction) -> tuple[str, ...]:
-    """The ids of turns that are not sealed and have a writer."""
-    return tuple(row[0] for row in tx.run("live_turns"))
+def live_turns(tx: Transaction, key: str | None = None) -> tuple[str, ...]:
+    """The ids of turns that are not sealed and have a writer, of one session or all."""
+    label = None if key is None else sessions.get(tx, key).label
+    return tuple(row[0] for row in tx.run("live_turns", label=label))
 
 
 def reason_of(error: BaseException) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
+from agents_ledger.model.errors import StoreUnavailable
+
 T = TypeVar("T")
 Engine = Literal["sqlite", "postgresql"]
 Row = tuple[Any, ...]
@@ -99,7 +101,13 @@ class Database(Protocol):
 def open_database(address: str, *, create: bool = True, read_only: bool = False) -> Database:
     """A ledger's database by its address, brought to the newest schema."""
     if address.startswith(("postgresql://", "postgres://")):
-        from agents_ledger.store.postgres import PostgresDatabase
+        try:
+            from agents_ledger.store.postgres import PostgresDatabase
+        except ModuleNotFoundError as error:
+            raise StoreUnavailable(
+                f"PostgreSQL needs {error.name}, which is not installed",
+                "Install it with: pip install 'agents-ledger[postgres]'",
+            ) from error
 
         return PostgresDatabase(address, create=create, read_only=read_only)
     from agents_ledger.store.sqlite import SqliteDatabase

@@ -234,10 +234,13 @@ class PostgresDatabase:
 
     # -- writing ------------------------------------------------------------------------------
 
-    def write(self, work: Work[T]) -> T:
+    def _check_writable(self) -> None:
         self._check_usable()
         if self._read_only:
             raise ReadOnly(f"{self.address} was opened for reading only")
+
+    def write(self, work: Work[T]) -> T:
+        self._check_writable()
         with self._errors():
             return self._transact("BEGIN", work)
 
@@ -279,10 +282,6 @@ class PostgresDatabase:
         return result
 
     def submit(self, work: Work[T], answer: Answer) -> Callable[[], bool]:
-        with self._guard:
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(self._pool_max, "agents-ledger")
-
         def run() -> None:
             try:
                 result = self.write(work)
@@ -291,7 +290,11 @@ class PostgresDatabase:
             else:
                 answer.set(result, None)
 
-        return self._executor.submit(run).cancel
+        with self._guard:
+            self._check_writable()
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(self._pool_max, "agents-ledger")
+            return self._executor.submit(run).cancel
 
     def restore(self, work: Work[T]) -> T:
         def unguarded(tx: Transaction) -> T:
@@ -306,6 +309,7 @@ class PostgresDatabase:
         return self.write(unguarded)
 
     def writer(self) -> Writer:
+        self._check_writable()
         with self._guard, self._errors():
             if self._writer is None:
                 self._writer = _PostgresWriter(self, self._lease_ms)
@@ -375,7 +379,8 @@ class PostgresDatabase:
     def close(self) -> None:
         if self._closed or os.getpid() != self._pid:
             return
-        self._closed = True
+        with self._guard:
+            self._closed = True
         if self._executor is not None:
             self._executor.shutdown()
         if self._writer is not None:

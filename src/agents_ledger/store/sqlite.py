@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -228,21 +228,24 @@ class SqliteDatabase:
         self._immutable = False
         self._open_file(create=create)
 
-    def _open_file(self, *, create: bool) -> None:
+    def _check_path(self, *, create: bool) -> None:
+        if self.path.is_dir():
+            raise NotALedger(f"{self.path} is a folder")
         if not self.path.exists():
             if self._read_only or not create:
-                raise NotFound(
-                    f"there is no ledger at {self.path}",
-                    "Make one with `agents-ledger up`, or give its address with --ledger.",
-                )
+                raise self._no_ledger()
             if not self.path.parent.is_dir():
                 raise NotFound(
                     f"there is no folder {self.path.parent} to keep a ledger in",
                     "Make the folder first, or give another address.",
                 )
+
+    def _open_file(self, *, create: bool) -> None:
+        self._check_path(create=create)
         try:
             if self._read_only:
-                self._schema()
+                if not self._schema():
+                    raise self._no_ledger()
                 return
             if not self.path.exists() or not self._is_made():
                 self._make()
@@ -251,6 +254,12 @@ class SqliteDatabase:
             raise _translate(error, self.address) from error
         self._connection = connection
         self._group = GroupCommit(_WriteSession(connection, self._queue, self))
+
+    def _no_ledger(self) -> NotFound:
+        return NotFound(
+            f"there is no ledger at {self.path}",
+            "Make one with `agents-ledger up`, or give its address with --ledger.",
+        )
 
     def _make(self) -> None:
         """Create the file, or bring it to the newest schema, while everyone else waits."""
@@ -311,6 +320,15 @@ class SqliteDatabase:
             check_same_thread=False,
             cached_statements=512,
         )
+        try:
+            self._set_up(connection, read_only=read_only)
+        except BaseException:
+            connection.close()  # an error that is kept would keep its locks
+            raise
+        return connection
+
+    @staticmethod
+    def _set_up(connection: Any, *, read_only: bool) -> None:
         execute = connection.execute
         if not read_only:
             execute("PRAGMA journal_mode=WAL")
@@ -322,7 +340,6 @@ class SqliteDatabase:
             execute("PRAGMA recursive_triggers=ON")  # else REPLACE slips past the guards
         else:
             execute("PRAGMA query_only=ON")
-        return connection
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -364,6 +381,7 @@ class SqliteDatabase:
         return self.write(unguarded)
 
     def writer(self) -> Writer:
+        self._check_writable()
         with self._writer_guard:
             if self._writer is None:
                 self._writer = _SqliteWriter(self.path)
@@ -397,6 +415,7 @@ class SqliteDatabase:
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except sqlite3.OperationalError as error:
+            connection.close()
             # On a read-only folder SQLite cannot make its -shm file. Without an unmerged log the
             # file alone is the whole truth.
             if not self._read_only or self.wal_bytes() > 0 or _name(error) == "SQLITE_BUSY":
@@ -420,8 +439,9 @@ class SqliteDatabase:
     def query(self, sql: str) -> tuple[list[str], list[Row]]:
         self._check_usable()
         try:
-            with self._reader() as transaction:
-                cursor = transaction.connection.execute(sql)
+            with closing(self._new_reader()) as connection:  # whatever is left set dies with it
+                connection.set_authorizer(_forbid_files)
+                cursor = connection.execute(sql)
                 columns = [column[0] for column in cursor.description or ()]
                 return columns, unescape_rows(cursor.fetchall())
         except (sqlite3.Error, sqlite3.Warning) as error:
@@ -514,6 +534,11 @@ class _LeaderThread:
         self._stopped = True
         self._wanted.release()
         self._thread.join()
+
+
+def _forbid_files(action: int, *_: str | None) -> int:
+    """Neither ATTACH nor VACUUM INTO: even a connection that only reads would make the file."""
+    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
 
 
 def _name(error: BaseException) -> str:

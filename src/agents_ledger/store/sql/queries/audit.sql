@@ -295,7 +295,8 @@ SELECT s.label, s.spawn_tool_call_id
 FROM sessions s
 LEFT JOIN tool_calls c ON c.turn_id = s.parent_turn_id AND c.id = s.spawn_tool_call_id
 WHERE s.spawn_tool_call_id IS NOT NULL
-AND (c.id IS NULL OR COALESCE(c.spawned_session_label, '') <> s.label)
+AND (c.id IS NULL OR COALESCE(c.spawned_session_label, '') <> s.label
+    OR s.parent_session_label IS NULL)
 UNION ALL
 SELECT s.label, c.id
 FROM tool_calls c LEFT JOIN sessions s ON s.label = c.spawned_session_label
