@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from agents_ledger.model.ids import new_id, now_ms
     from agents_ledger.model.sessions import Alias, Finding, Move, Session, Thread
+    from agents_ledger.model.trees import Headline, Node, Subagent, Tree
     from agents_ledger.model.turns import (
         Message,
         MessageCodeblock,
@@ -52,6 +53,7 @@ __all__ = [
     "DiskFull",
     "Finding",
     "HeadMoved",
+    "Headline",
     "Ledger",
     "LedgerError",
     "LiveCall",
@@ -64,6 +66,7 @@ __all__ = [
     "Move",
     "NameTaken",
     "NewerLedger",
+    "Node",
     "NotALedger",
     "NotFound",
     "OutcomeUnknown",
@@ -72,8 +75,10 @@ __all__ = [
     "Session",
     "Setting",
     "StoreUnavailable",
+    "Subagent",
     "Thread",
     "ToolCall",
+    "Tree",
     "Turn",
     "Unreachable",
     "Usage",
@@ -88,6 +93,7 @@ _MODULES = {
     "model.config": ("Config", "Setting"),
     "model.ids": ("new_id", "now_ms"),
     "model.sessions": ("Alias", "Finding", "Move", "Session", "Thread"),
+    "model.trees": ("Headline", "Node", "Subagent", "Tree"),
     "model.turns": (
         "Message",
         "MessageCodeblock",

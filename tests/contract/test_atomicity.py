@@ -220,3 +220,19 @@ def test_a_write_that_fails_harms_none_that_were_committed_together_with_it(
     assert ledger.session("main").title is None
     assert ledger.head("a")
     assert ledger.head("b")
+
+
+def test_a_restore_that_fails_leaves_the_guards_as_they_were(
+    ledger: Ledger, db: Database, raw: Raw
+) -> None:
+    chain(ledger, "main", 1)
+    before = raw.dump()
+
+    def fail(tx: Transaction) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        db.restore(fail)
+
+    assert raw.dump() == before
+    assert ledger.audit() == ()

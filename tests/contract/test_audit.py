@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
 
-from agents_ledger import Compaction, Finding, Ledger, Message, Session, ToolCall
+from agents_ledger import Compaction, Finding, Ledger, Message, ToolCall
 from agents_ledger.ledger import audit
+from agents_ledger.store.database import Database, Transaction
 from tests.builders import A_USAGE, a_call, a_detailed_message, a_message
 from tests.raw import Raw
 
@@ -292,9 +293,21 @@ PLANTS: dict[str, list[Plant]] = {
 }
 
 
-@pytest.fixture
-def scene(ledger: Ledger, raw: Raw) -> dict[str, str]:
-    """A ledger with something for every rule to look at; the names used above."""
+class Scene(NamedTuple):
+    """A ledger with something for every rule to look at, and the names used above."""
+
+    db: Database
+    names: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def scene(shared_address: str) -> Iterator[Scene]:
+    """One scene for all: each test takes back what it broke."""
+    with Ledger.open(shared_address) as ledger, Raw(shared_address) as raw:
+        yield Scene(ledger._core.db, set_up(ledger, raw))
+
+
+def set_up(ledger: Ledger, raw: Raw) -> dict[str, str]:
     first = ledger.record("main", "one", "r", usage=A_USAGE, system_prompt="Be brief.", model="m")
     steps: list[Message | ToolCall] = [
         a_message("I spawn.", role="assistant"),
@@ -312,7 +325,6 @@ def scene(ledger: Ledger, raw: Raw) -> dict[str, str]:
     ledger.alias("nick", "main")
     live = ledger.turn("elsewhere", "live")
     live.stream("so far")
-    assert ledger.audit() == ()
 
     def segment(turn_id: str) -> str:
         return str(raw.one("SELECT segment_id FROM places WHERE turn_id = ?", (turn_id,)))
@@ -334,6 +346,39 @@ def scene(ledger: Ledger, raw: Raw) -> dict[str, str]:
     }
 
 
+class TakenBack(Exception):
+    """Carries the findings out of the transaction that is undone."""
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        self.findings = findings
+
+
+def findings_of(scene: Scene, statements: list[str], *, guarded: bool) -> tuple[Finding, ...]:
+    """What the audit says after the statements, which are then undone."""
+
+    def break_and_look(tx: Transaction) -> None:
+        guards: list[tuple[str, str]] = []
+        tx.execute("UPDATE writers SET seen_at = seen_at")  # else there might be nothing to undo
+        if scene.db.engine == "postgresql":
+            tx.execute("SET LOCAL session_replication_role TO replica")
+        else:
+            tx.execute("PRAGMA defer_foreign_keys=ON")
+            if not guarded:
+                found = tx.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+                guards = [(name, sql) for name, sql in found]
+        for name, _ in guards:
+            tx.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            tx.execute(statement)
+        for _, sql in guards:
+            tx.execute(sql)
+        raise TakenBack(audit.audit(tx, scene.db.engine))
+
+    with pytest.raises(TakenBack) as taken_back:
+        scene.db.write(break_and_look)
+    return taken_back.value.findings
+
+
 def test_no_rule_lacks_a_test() -> None:
     assert set(PLANTS) == set(audit.rules())
 
@@ -353,38 +398,47 @@ def test_every_invariant_of_the_seed_has_its_rules(invariant: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "number"), [(rule, number) for rule in PLANTS for number in range(len(PLANTS[rule]))]
 )
-def test_a_broken_rule_is_named(
-    ledger: Ledger, raw: Raw, scene: dict[str, str], rule: str, number: int
-) -> None:
+def test_a_broken_rule_is_named(scene: Scene, rule: str, number: int) -> None:
     sql, named, along = PLANTS[rule][number]
-    on_server = raw.engine == "postgresql"
+    on_server = scene.db.engine == "postgresql"
     expected = {rule, *along} - ({REFERENCE} if on_server else set())
+    sql = sql.format_map(scene.names).replace("<on turns>", " ON turns" if on_server else "")
 
-    with raw.unguarded() if rule != "guard_missing" else nullcontext():
-        for statement in sql.format_map(scene).split(";"):
-            raw.execute(statement.replace("<on turns>", " ON turns" if on_server else ""))
-    findings = ledger.audit()
+    findings = findings_of(scene, sql.split(";"), guarded=rule == "guard_missing")
 
     assert {finding.rule for finding in findings} == expected
-    if rule not in expected:
-        return  # a server keeps its references itself
-    ids = [finding.id for finding in findings if finding.rule == rule]
-    assert any(found.startswith(named.format_map(scene)) for found in ids), findings
+    if rule in expected:
+        ids = [finding.id for finding in findings if finding.rule == rule]
+        assert any(found.startswith(named.format_map(scene.names)) for found in ids), findings
 
 
-def test_a_sound_ledger_has_no_findings(ledger: Ledger, scene: dict[str, str]) -> None:
+def test_nothing_is_found_where_nothing_is_broken(scene: Scene) -> None:
+    assert findings_of(scene, [], guarded=True) == ()
+
+
+def test_a_finding_tells_what_breaks_the_rule(scene: Scene) -> None:
+    turn_id = scene.names["second"]
+    plant = f"UPDATE turns SET tool_call_count = 9 WHERE id = '{turn_id}'"
+
+    assert findings_of(scene, [plant], guarded=False) == (Finding("call_count", turn_id, "9"),)
+
+
+def test_a_ledger_in_use_is_sound(ledger: Ledger, raw: Raw) -> None:
+    set_up(ledger, raw)
+
     ledger.merge("main", "side")
     ledger.undo("main")
     ledger.archive("main")
-    ledger.create_session(Session("empty"))
 
     assert ledger.audit() == ()
 
 
-def test_a_finding_tells_what_breaks_the_rule(
-    ledger: Ledger, raw: Raw, scene: dict[str, str]
-) -> None:
+def test_the_audit_sees_what_was_done_behind_the_ledgers_back(ledger: Ledger, raw: Raw) -> None:
+    turn = ledger.record("main", "q", "r")
     with raw.unguarded():
-        raw.execute("UPDATE turns SET tool_call_count = 9 WHERE id = ?", (scene["second"],))
+        raw.execute("UPDATE turns SET has_children = 1, request_hash = NULL")
 
-    assert ledger.audit() == (Finding("call_count", scene["second"], "9"),)
+    assert [(finding.rule, finding.id) for finding in ledger.audit()] == [
+        ("children_flag", turn.id),
+        ("request_missing", turn.id),
+    ]

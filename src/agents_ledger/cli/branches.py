@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from msgspec import structs
+
 from agents_ledger.model.trees import Node, Subagent, Tree
 
 BRANCHES_MAX = 12  # at one turn, unless everything is asked for
@@ -33,6 +35,7 @@ class Layout:
 
     def __init__(self, tree: Tree, *, target_id: str | None, unfold: bool, lanes_max: int) -> None:
         self._tree = tree
+        self._target_id = target_id
         self._unfold = unfold
         self._lanes_max = lanes_max
         self._below: dict[str | None, list[Node]] = defaultdict(list)
@@ -42,9 +45,9 @@ class Layout:
         for node in tree.nodes:
             self._below[node.above_id].append(node)
         for node in reversed(tree.nodes):
-            self._measure(node, target_id)
+            self._measure(node)
 
-    def _measure(self, node: Node, target_id: str | None) -> None:
+    def _measure(self, node: Node) -> None:
         """Add up, from the leaves, what decides how a branch is drawn."""
         turn = node.headline.turn
         below = self._below[turn.id]
@@ -53,7 +56,7 @@ class Layout:
         for head in node.heads:
             main = int(head.created_as not in ("fork", "subagent") and head.status == "active")
             own = max(own, (0, main, head.updated_at))
-        if turn.id == target_id:
+        if turn.id == self._target_id:
             own = (1, *own[1:])
         self._rank[turn.id] = max([own, *(self._rank[_id(child)] for child in below)])
         alive = turn.status in ("pending", "streaming") or bool(node.heads)
@@ -80,8 +83,20 @@ class Layout:
                 last = at == len(node.subagents) and not goes_on
                 yield Row(lanes + ("╰┄" if last else "├┄"), subagent=subagent)
             if trunk is not None:
-                waiting.append((trunk, lanes, lanes))
+                waiting.append((self._next_on_line(trunk), lanes, lanes))
                 waiting += reversed(self._branches([b for b in branches if b], lanes))
+
+    def _next_on_line(self, node: Node) -> Node:
+        """The next node worth a line of its own: one that only begins a folded run is not."""
+        below = self._below[_id(node)]
+        turn = node.headline.turn
+        plain = turn.status == "completed" and turn.turn_type == "normal" and len(below) == 1
+        if not plain or node.heads or node.subagents or turn.id == self._target_id:
+            return node
+        [after] = below
+        if not after.folded:
+            return node
+        return structs.replace(after, folded=node.folded + 1 + after.folded)
 
     def _children(self, node: Node) -> list[Node | None]:
         """What hangs on a node, the straight line last."""

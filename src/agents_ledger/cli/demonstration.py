@@ -56,7 +56,7 @@ class Demonstration:
             "parse() takes a number without a unit for hours: durations.py, line 16.",
             thinking="The unit is looked up with a default. The default is hours.",
         )
-        query = 'parse("90") gives 90 hours, not 90 seconds. Where does that come from?'
+        query = 'Why does parse("90") give 90 hours?'
         usage = Usage(2140, 96, reasoning_tokens=24)
         return self._turn(340, 8200, LABEL, query, answer, steps=steps, usage=usage, parent=None)
 
@@ -96,12 +96,12 @@ class Demonstration:
             ToolCall.of("Edit", {"path": "durations.py"}, {"changed": 3}),
             ToolCall.of("Bash", {"command": "pytest -q"}, error="exit 1: 2 of 14 tests failed"),
         )
-        query = "Rather than guess, refuse a number without a unit."
+        query = "Refuse numbers without a unit."
         answer = 'parse("90") raises ValueError now: write 90s, 90m or 90h. Two tests must change.'
         self._turn(200, 10700, FORK, query, answer, steps=steps, usage=Usage(2420, 118))
 
     def _fail(self) -> None:
-        why = "the provider was overloaded"
+        why = "overloaded"
         query = "Write the changelog entry."
         self._turn(120, 2900, LABEL, query, None, status="failed", error=why, usage=Usage(3050))
 

@@ -180,7 +180,7 @@ class Output:
             if heads[-1] in right:
                 last = " " * (widths[-1] - width_of(last)) + last
             elif self.is_terminal:
-                last = fit(last, max(left, 20))
+                last = fit(last, max(left, 8))
             spans.append((last, style))
             self.line(*spans)
 

@@ -21,6 +21,8 @@ WIDTH_MAX = 120  # the figures should not stand too far from their text
 FIGURES = 17  # cells at the right, for tools and tokens
 ASIDE_MAX = 40
 TEXT_MIN = 16
+LANES_MIN = 8
+HINT_ROOM = 64  # cells that must be left for how to see a branch too far to the right
 
 
 @command
@@ -92,7 +94,7 @@ class Draw:
             f"begun {amounts.age(found.nodes[0].headline.turn.started_at, self._now)}",
         ]
         out.line((" · ".join(facts), "dim"))
-        lanes_max = max(20, out.width // 2)
+        lanes_max = max(LANES_MIN, out.width - HINT_ROOM)
         layout = Layout(found, target_id=target_id, unfold=self._unfold, lanes_max=lanes_max)
         for row in layout.rows():
             out.line((row.lanes, "dim"), *_row(out, row, target_id))

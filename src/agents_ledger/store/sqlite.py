@@ -104,6 +104,7 @@ class _WriteSession:
         self._queue = queue
         self._database = database
         self._checkpoint_above = WAL_BYTES
+        self.schema_changes = 0  # SQLite counts rows only
 
     def begin(self) -> None:
         self._queue.__enter__()
@@ -143,7 +144,7 @@ class _WriteSession:
         return bool(self._connection.in_transaction)
 
     def changes(self) -> int:
-        return int(self._connection.total_changes)
+        return int(self._connection.total_changes) + self.schema_changes
 
     def savepoint(self) -> None:
         self._execute("SAVEPOINT member")
@@ -253,7 +254,8 @@ class SqliteDatabase:
         except sqlite3.Error as error:
             raise _translate(error, self.address) from error
         self._connection = connection
-        self._group = GroupCommit(_WriteSession(connection, self._queue, self))
+        self._session = _WriteSession(connection, self._queue, self)
+        self._group = GroupCommit(self._session)
 
     def _no_ledger(self) -> NotFound:
         return NotFound(
@@ -373,6 +375,7 @@ class SqliteDatabase:
 
         def unguarded(tx: Transaction) -> T:
             tx.execute("PRAGMA defer_foreign_keys=ON")
+            self._session.schema_changes += 1
             migrations.drop_made(tx, self.engine)
             result = work(tx)
             migrations.make(tx, self.engine)

@@ -22,14 +22,9 @@ WHEN OLD.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.
 BEGIN SELECT RAISE(ABORT, 'guard: turns are never deleted'); END;
 
 CREATE TRIGGER turns_compaction BEFORE INSERT ON turns
-WHEN NEW.turn_type = 'compaction'
-AND NOT EXISTS (SELECT 1 FROM compactions c WHERE c.turn_id = NEW.id)
-BEGIN SELECT RAISE(ABORT, 'guard: a compaction turn needs its compactions row, written first'); END;
-
-CREATE TRIGGER turns_normal BEFORE INSERT ON turns
-WHEN NEW.turn_type <> 'compaction'
-AND EXISTS (SELECT 1 FROM compactions c WHERE c.turn_id = NEW.id)
-BEGIN SELECT RAISE(ABORT, 'guard: only a compaction turn has a compactions row'); END;
+WHEN (NEW.turn_type = 'compaction')
+    <> EXISTS (SELECT 1 FROM compactions c WHERE c.turn_id = NEW.id)
+BEGIN SELECT RAISE(ABORT, 'guard: a compaction turn, and no other, has a compactions row, written first'); END;
 
 CREATE TRIGGER turns_type BEFORE UPDATE OF turn_type ON turns
 WHEN NEW.turn_type <> OLD.turn_type

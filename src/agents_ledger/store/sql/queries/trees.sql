@@ -24,9 +24,9 @@ SELECT s.id, s.parent_id, s.fork_depth,
 FROM tail JOIN segments s ON s.id = tail.segment_id;
 
 -- tree_nodes --
--- The turns that stand out at or below a turn: the first and last of every run, those that others
--- hang on, heads, compactions, those that spawned subagents; with :fold = 0 all. The latest, if
--- there are too many; the top itself is always the first row.
+-- The turns that stand out at or below a turn: the first and last of every segment, those where
+-- one forks off and those right behind them, heads, compactions, those that spawned subagents; with
+-- :fold = 0 all. The latest, if there are too many; the top itself is always the first row.
 <below>, node (segment_id, depth) AS (
     SELECT segment_id, from_depth FROM tail
     UNION
@@ -34,10 +34,11 @@ FROM tail JOIN segments s ON s.id = tail.segment_id;
         (SELECT max(p.depth) FROM places p WHERE p.segment_id = tail.segment_id)
     FROM tail
     UNION
-    SELECT s.parent_id, s.fork_depth
+    SELECT s.parent_id, s.fork_depth + step.below
     FROM tail
     JOIN segments s ON s.id = tail.segment_id
     JOIN tail up ON up.segment_id = s.parent_id AND up.from_depth <= s.fork_depth
+    CROSS JOIN (SELECT 0 AS below UNION ALL SELECT 1) AS step
     UNION
     SELECT p.segment_id, p.depth
     FROM sessions s JOIN places p ON p.turn_id = s.thread_id
