@@ -10,7 +10,7 @@ import os
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psycopg
@@ -51,20 +51,39 @@ def postgres_server() -> Iterator[str]:
     server.cleanup()
 
 
-@pytest.fixture
-def new_schema(postgres_server: str) -> Iterator[Callable[[], str]]:
+@contextmanager
+def schemas(server: str) -> Iterator[Callable[[], str]]:
     """Addresses of schemas that do not exist yet; what is made there is dropped afterwards."""
     made: list[str] = []
 
     def new() -> str:
         made.append(f"test_{uuid.uuid4().hex}")
-        return f"{postgres_server}{'&' if '?' in postgres_server else '?'}schema={made[-1]}"
+        return f"{server}{'&' if '?' in server else '?'}schema={made[-1]}"
 
     yield new
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
+    with psycopg.connect(server, autocommit=True) as connection:
         connection.execute("SET client_min_messages TO warning")
         for schema in made:
             connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+
+
+@pytest.fixture
+def new_schema(postgres_server: str) -> Iterator[Callable[[], str]]:
+    """Addresses of schemas of a server that do not exist yet."""
+    with schemas(postgres_server) as new:
+        yield new
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def shared_address(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """Where the ledger of several tests is, which leave it as they found it."""
+    if request.param == "sqlite":
+        yield str(tmp_path_factory.mktemp("shared") / "ledger.db")
+        return
+    with schemas(request.getfixturevalue("postgres_server")) as new:
+        yield new()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

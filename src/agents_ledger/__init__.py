@@ -1,38 +1,44 @@
-"""Agents Ledger: the permanent record of AI agent conversations."""
+"""Agents Ledger: the permanent record of AI agent conversations.
 
-from agents_ledger.ledger.async_ledger import AsyncLedger, AsyncLiveCall, AsyncLiveTurn
-from agents_ledger.ledger.ledger import Ledger, LiveCall, LiveTurn
-from agents_ledger.model.compaction import Compaction
-from agents_ledger.model.config import Config, Setting
-from agents_ledger.model.errors import (
-    Ambiguous,
-    Conflict,
-    Damaged,
-    DiskFull,
-    HeadMoved,
-    LedgerError,
-    Locked,
-    NameTaken,
-    NewerLedger,
-    NotALedger,
-    NotFound,
-    OutcomeUnknown,
-    ReadOnly,
-    Refused,
-    StoreUnavailable,
-    Unreachable,
-)
-from agents_ledger.model.ids import new_id, now_ms
-from agents_ledger.model.sessions import Alias, Finding, Move, Session, Thread
-from agents_ledger.model.turns import (
-    Message,
-    MessageCodeblock,
-    MessageFile,
-    MessageLint,
-    ToolCall,
-    Turn,
-    Usage,
-)
+Each name is imported from its module when it is first used, so that importing the package is quick.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agents_ledger.ledger.async_ledger import AsyncLedger, AsyncLiveCall, AsyncLiveTurn
+    from agents_ledger.ledger.ledger import Ledger, LiveCall, LiveTurn
+    from agents_ledger.model.compaction import Compaction
+    from agents_ledger.model.config import Config, Setting
+    from agents_ledger.model.errors import (
+        Ambiguous,
+        Conflict,
+        Damaged,
+        DiskFull,
+        HeadMoved,
+        LedgerError,
+        Locked,
+        NameTaken,
+        NewerLedger,
+        NotALedger,
+        NotFound,
+        OutcomeUnknown,
+        ReadOnly,
+        Refused,
+        StoreUnavailable,
+        Unreachable,
+    )
+    from agents_ledger.model.ids import new_id, now_ms
+    from agents_ledger.model.sessions import Alias, Finding, Move, Session, Thread
+    from agents_ledger.model.trees import Headline, Node, Subagent, Tree
+    from agents_ledger.model.turns import (
+        Message,
+        MessageCodeblock,
+        MessageFile,
+        MessageLint,
+        ToolCall,
+        Turn,
+        Usage,
+    )
 
 __all__ = [
     "Alias",
@@ -47,6 +53,7 @@ __all__ = [
     "DiskFull",
     "Finding",
     "HeadMoved",
+    "Headline",
     "Ledger",
     "LedgerError",
     "LiveCall",
@@ -59,6 +66,7 @@ __all__ = [
     "Move",
     "NameTaken",
     "NewerLedger",
+    "Node",
     "NotALedger",
     "NotFound",
     "OutcomeUnknown",
@@ -67,11 +75,48 @@ __all__ = [
     "Session",
     "Setting",
     "StoreUnavailable",
+    "Subagent",
     "Thread",
     "ToolCall",
+    "Tree",
     "Turn",
     "Unreachable",
     "Usage",
     "new_id",
     "now_ms",
 ]
+
+_MODULES = {
+    "ledger.async_ledger": ("AsyncLedger", "AsyncLiveCall", "AsyncLiveTurn"),
+    "ledger.ledger": ("Ledger", "LiveCall", "LiveTurn"),
+    "model.compaction": ("Compaction",),
+    "model.config": ("Config", "Setting"),
+    "model.ids": ("new_id", "now_ms"),
+    "model.sessions": ("Alias", "Finding", "Move", "Session", "Thread"),
+    "model.trees": ("Headline", "Node", "Subagent", "Tree"),
+    "model.turns": (
+        "Message",
+        "MessageCodeblock",
+        "MessageFile",
+        "MessageLint",
+        "ToolCall",
+        "Turn",
+        "Usage",
+    ),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module = import_module(f"{__name__}.{_HOMES.get(name, 'model.errors')}")
+    value: object = getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,12 +6,12 @@ asyncio is imported on use: whoever calls this has it already, whoever does not 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
-from agents_ledger.ledger import audit, history, live, names, recording, sessions, threads
+from agents_ledger.ledger import audit, history, live, names, recording, sessions, threads, trees
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.live import NO_RESPONSE, LiveState
 from agents_ledger.model import config as configs
@@ -26,6 +26,7 @@ from agents_ledger.model.sessions import (
     SessionStatus,
     Thread,
 )
+from agents_ledger.model.trees import Headline, Tree
 from agents_ledger.model.turns import (
     Answer,
     CallStatus,
@@ -201,11 +202,11 @@ class AsyncLedger:
 
     async def partial_text(self, turn_id: str) -> str:
         """What a live turn has streamed so far."""
-        return await self._read(lambda tx: live.partial_text(tx, turn_id))
+        return await self._read(lambda tx: live.partial_text(tx, threads.resolve_turn(tx, turn_id)))
 
-    async def live_turns(self) -> tuple[str, ...]:
-        """The ids of turns being written now, or whose writer died."""
-        return await self._read(live.all_live)
+    async def live_turns(self, key: str | None = None) -> tuple[str, ...]:
+        """The ids of turns being written now, or whose writer died: of one session, or all."""
+        return await self._read(lambda tx: live.live_turns(tx, key))
 
     async def recover(self) -> tuple[str, ...]:
         """Fail the turns whose writer died; their ids. Done by itself before the first write."""
@@ -271,6 +272,23 @@ class AsyncLedger:
         """A turn and what stands below it, shallow first, without their messages."""
         return await self._read(lambda tx: threads.subtree(tx, target, limit))
 
+    async def latest_roots(
+        self, *, limit: int = 100, before: str | None = None, subagents: bool = False
+    ) -> tuple[str, ...]:
+        """The ids of turns that hang on nothing, newest first; the next page `before` the last."""
+        return await self._read(
+            lambda tx: trees.latest_roots(tx, limit=limit, before=before, subagents=subagents)
+        )
+
+    async def tree(self, target: str, *, fold: bool = True, limit: int = 2000) -> Tree:
+        """A turn and what stands below it, with long runs folded: at most `limit` nodes."""
+        return await self._read(lambda tx: trees.tree(tx, target, fold=fold, limit=limit))
+
+    async def headlines(self, turn_ids: Iterable[str]) -> tuple[Headline, ...]:
+        """Turns in one line each: a short id, and how the first message begins."""
+        wanted = tuple(turn_ids)
+        return await self._read(lambda tx: trees.headlines(tx, wanted))
+
     async def compactions(self, target: str) -> tuple[Compaction, ...]:
         """The compactions on a thread, latest first."""
         return await self._read(lambda tx: threads.compactions(tx, target))
@@ -322,9 +340,9 @@ class AsyncLedger:
             lambda tx: sessions.fork(tx, target, label=label, before=before, persona_id=persona_id)
         )
 
-    async def head(self, key: str, *, at: int | None = None) -> str | None:
+    async def head(self, key: str, *, at: int | None = None, exact: bool = False) -> str | None:
         """The turn a session points to, now or at a time in Unix milliseconds."""
-        return await self._read(lambda tx: sessions.head(tx, key, at=at))
+        return await self._read(lambda tx: sessions.head(tx, key, at=at, exact=exact))
 
     async def move(self, key: str, target: str, *, expected: Any = ...) -> Session:
         """Point a session to any sealed turn; only from `expected`, if that is given."""
@@ -376,10 +394,12 @@ class AsyncLedger:
         return await self._write(lambda tx: names.merge(tx, first, second, reason=reason))
 
     async def history(
-        self, key: str, *, limit: int = 100, before: int | None = None
+        self, key: str, *, limit: int = 100, before: int | None = None, exact: bool = False
     ) -> tuple[Move, ...]:
         """The moves of a session's head, latest first. The next page comes `before` the last id."""
-        return await self._read(lambda tx: history.moves(tx, key, limit=limit, before=before))
+        return await self._read(
+            lambda tx: history.moves(tx, key, limit=limit, before=before, exact=exact)
+        )
 
     async def sessions_including(self, target: str) -> tuple[str, ...]:
         """The labels of all sessions whose head ever stood on a turn or below it."""
@@ -434,7 +454,7 @@ class AsyncLiveTurn:
         """Commit a message; text is the assistant's."""
         filled, work = self.state.message(message)
         await self._ledger._write(work)
-        return filled
+        return self.state.said(filled)
 
     def tool_call(
         self, tool_name: str, params: object = None, *, id: str = "", tool_number: int | None = None

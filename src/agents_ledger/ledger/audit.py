@@ -22,6 +22,16 @@ def rules() -> tuple[str, ...]:
     return (*stated, *_OTHERS)
 
 
+def meanings() -> dict[str, str]:
+    """What each rule says, by its name."""
+    said = {
+        name.removeprefix(PREFIX): remark
+        for name, remark in queries.remarks("queries/audit.sql").items()
+        if name.startswith(PREFIX)
+    }
+    return said | {name: check.__doc__ or "" for name, check in _OTHERS.items()}
+
+
 def audit(tx: Transaction, engine: Engine) -> tuple[Finding, ...]:
     """Everything that breaks a rule; nothing, if the ledger is sound."""
     findings = [

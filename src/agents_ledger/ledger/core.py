@@ -15,6 +15,7 @@ class Core:
         self.db = db
         self._guard = threading.Lock()
         self.recovered = False
+        self._closed = False
 
     @classmethod
     def open(cls, address: str, *, create: bool, read_only: bool) -> Core:
@@ -24,8 +25,9 @@ class Core:
     def recover(self) -> tuple[str, ...]:
         """Fail the turns of writers that died."""
         with self._guard:
+            failed = live.recover(self.db)
             self.recovered = True
-            return live.recover(self.db)
+            return failed
 
     def recover_once(self) -> None:
         """recover(), unless it was done: called before every write."""
@@ -34,6 +36,9 @@ class Core:
 
     def close(self) -> None:
         """Close the database, and say that this writer is done."""
+        if self._closed:
+            return
+        self._closed = True
         try:
             live.retire(self.db)
         finally:

@@ -8,9 +8,11 @@ from agents_ledger.store.database import Transaction
 from agents_ledger.store.rows import to_move
 
 
-def moves(tx: Transaction, key: str, *, limit: int, before: int | None) -> tuple[Move, ...]:
+def moves(
+    tx: Transaction, key: str, *, limit: int, before: int | None, exact: bool = False
+) -> tuple[Move, ...]:
     """A session's moves, latest first; a page continues before the last id of the one above."""
-    session = sessions.get(tx, key)
+    session = sessions.get(tx, key, exact=exact)
     rows = tx.run(
         "session_moves", label=session.label, before_id=before or sessions.LATEST, limit=limit
     )

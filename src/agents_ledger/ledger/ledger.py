@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack
 
-from agents_ledger.ledger import audit, history, live, names, recording, sessions, threads
+from agents_ledger.ledger import audit, history, live, names, recording, sessions, threads, trees
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.live import NO_RESPONSE, LiveState
 from agents_ledger.model import config as configs
@@ -22,6 +22,7 @@ from agents_ledger.model.sessions import (
     SessionStatus,
     Thread,
 )
+from agents_ledger.model.trees import Headline, Tree
 from agents_ledger.model.turns import (
     Answer,
     CallStatus,
@@ -119,11 +120,11 @@ class Ledger:
 
     def partial_text(self, turn_id: str) -> str:
         """What a live turn has streamed so far."""
-        return self._read(lambda tx: live.partial_text(tx, turn_id))
+        return self._read(lambda tx: live.partial_text(tx, threads.resolve_turn(tx, turn_id)))
 
-    def live_turns(self) -> tuple[str, ...]:
-        """The ids of turns being written now, or whose writer died."""
-        return self._read(live.all_live)
+    def live_turns(self, key: str | None = None) -> tuple[str, ...]:
+        """The ids of turns being written now, or whose writer died: of one session, or all."""
+        return self._read(lambda tx: live.live_turns(tx, key))
 
     def recover(self) -> tuple[str, ...]:
         """Fail the turns whose writer died; their ids. Done by itself before the first write."""
@@ -187,6 +188,23 @@ class Ledger:
         """A turn and what stands below it, shallow first, without their messages."""
         return self._read(lambda tx: threads.subtree(tx, target, limit))
 
+    def latest_roots(
+        self, *, limit: int = 100, before: str | None = None, subagents: bool = False
+    ) -> tuple[str, ...]:
+        """The ids of turns that hang on nothing, newest first; the next page `before` the last."""
+        return self._read(
+            lambda tx: trees.latest_roots(tx, limit=limit, before=before, subagents=subagents)
+        )
+
+    def tree(self, target: str, *, fold: bool = True, limit: int = 2000) -> Tree:
+        """A turn and what stands below it, with long runs folded: at most `limit` nodes."""
+        return self._read(lambda tx: trees.tree(tx, target, fold=fold, limit=limit))
+
+    def headlines(self, turn_ids: Iterable[str]) -> tuple[Headline, ...]:
+        """Turns in one line each: a short id, and how the first message begins."""
+        wanted = tuple(turn_ids)
+        return self._read(lambda tx: trees.headlines(tx, wanted))
+
     def compactions(self, target: str) -> tuple[Compaction, ...]:
         """The compactions on a thread, latest first."""
         return self._read(lambda tx: threads.compactions(tx, target))
@@ -238,9 +256,9 @@ class Ledger:
             lambda tx: sessions.fork(tx, target, label=label, before=before, persona_id=persona_id)
         )
 
-    def head(self, key: str, *, at: int | None = None) -> str | None:
+    def head(self, key: str, *, at: int | None = None, exact: bool = False) -> str | None:
         """The turn a session points to, now or at a time in Unix milliseconds."""
-        return self._read(lambda tx: sessions.head(tx, key, at=at))
+        return self._read(lambda tx: sessions.head(tx, key, at=at, exact=exact))
 
     def move(self, key: str, target: str, *, expected: Any = ...) -> Session:
         """Point a session to any sealed turn; only from `expected`, if that is given."""
@@ -289,9 +307,13 @@ class Ledger:
         """Let two sessions go on as the one with the longer history; nothing is lost."""
         return self._write(lambda tx: names.merge(tx, first, second, reason=reason))
 
-    def history(self, key: str, *, limit: int = 100, before: int | None = None) -> tuple[Move, ...]:
+    def history(
+        self, key: str, *, limit: int = 100, before: int | None = None, exact: bool = False
+    ) -> tuple[Move, ...]:
         """The moves of a session's head, latest first. The next page comes `before` the last id."""
-        return self._read(lambda tx: history.moves(tx, key, limit=limit, before=before))
+        return self._read(
+            lambda tx: history.moves(tx, key, limit=limit, before=before, exact=exact)
+        )
 
     def sessions_including(self, target: str) -> tuple[str, ...]:
         """The labels of all sessions whose head ever stood on a turn or below it."""
@@ -320,7 +342,7 @@ class LiveTurn:
         """Commit a message; text is the assistant's."""
         filled, work = self.state.message(message)
         self._ledger._write(work)
-        return filled
+        return self.state.said(filled)
 
     def tool_call(
         self, tool_name: str, params: object = None, *, id: str = "", tool_number: int | None = None

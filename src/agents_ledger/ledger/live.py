@@ -79,9 +79,13 @@ class LiveState:
             message = Message("assistant", message)
         recording.check_step(message)
         filled = recording.fill_message(message, self.id, self._next(), now_ms())
-        if filled.role == "assistant":
-            self._speaker = filled.id
         return filled, partial(add_message, live=self.live, message=filled)
+
+    def said(self, message: Message) -> Message:
+        """After a message's commit: calls that follow an assistant's belong to it."""
+        if message.role == "assistant":
+            self._speaker = message.id
+        return message
 
     def call(
         self, tool_name: str, params: object, call_id: str, tool_number: int | None
@@ -111,6 +115,7 @@ class LiveState:
             response = Message("assistant", response)
         if response is not None:
             recording.check_step(response)
+            recording.check_response(response)
         if said.get("permissions_used") is not None:
             said["permissions_used"] = to_json(said["permissions_used"])
         return self._sealing(Sealing("completed", None, response, **said))
@@ -294,9 +299,10 @@ def _closing_message(tx: Transaction, turn_id: str, sealing: Sealing, now: int) 
     return message
 
 
-def all_live(tx: Transaction) -> tuple[str, ...]:
-    """The ids of turns that are not sealed and have a writer."""
-    return tuple(row[0] for row in tx.run("live_turns"))
+def live_turns(tx: Transaction, key: str | None = None) -> tuple[str, ...]:
+    """The ids of turns that are not sealed and have a writer, of one session or all."""
+    label = None if key is None else sessions.get(tx, key).label
+    return tuple(row[0] for row in tx.run("live_turns", label=label))
 
 
 def reason_of(error: BaseException) -> str:
@@ -316,7 +322,7 @@ def recover(db: Database) -> tuple[str, ...]:
     dead = [
         writer_id
         for writer_id, unseen_ms in writers
-        if writer_id != me.id and me.is_dead(writer_id, unseen_ms)
+        if writer_id != me.id and db.is_dead(writer_id, unseen_ms)
     ]
     failed: list[str] = []
     for writer_id in dead:

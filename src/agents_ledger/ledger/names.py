@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from agents_ledger.ledger import sessions
 from agents_ledger.model.errors import NameTaken, Refused
 from agents_ledger.model.ids import now_ms
@@ -9,9 +11,12 @@ from agents_ledger.model.sessions import Alias, AliasReason, Session
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.rows import to_alias
 
+_REASONS = frozenset(get_args(AliasReason))
+
 
 def add(tx: Transaction, alias: str, key: str, *, reason: AliasReason) -> Alias:
     """Let a session answer to another key. Saying so again changes nothing."""
+    _check_reason(reason)
     target = sessions.existing(tx, key)
     known = sessions.find(tx, alias)
     if known is not None:
@@ -29,9 +34,14 @@ def add(tx: Transaction, alias: str, key: str, *, reason: AliasReason) -> Alias:
     return Alias(alias, target.label, now, reason)
 
 
+def _check_reason(reason: str) -> None:
+    if reason not in _REASONS:
+        raise Refused(f"an alias's reason is one of {', '.join(sorted(_REASONS))}, not {reason!r}")
+
+
 def of(tx: Transaction, key: str | None) -> tuple[Alias, ...]:
     """The aliases of a session, or all of them."""
-    label = None if key is None else sessions.existing(tx, key).label
+    label = None if key is None else sessions.get(tx, key).label
     return tuple(to_alias(row) for row in tx.run("aliases", label=label))
 
 
@@ -41,6 +51,7 @@ def merge(tx: Transaction, first: str, second: str, *, reason: AliasReason) -> S
     The one with the longer history stays, the later updated if they are equal. The other is
     archived as it is, its turns untouched, and all its keys lead to the one that stays.
     """
+    _check_reason(reason)
     one, other = sessions.existing(tx, first), sessions.existing(tx, second)
     if one.label == other.label:
         return sessions.get(tx, one.label, exact=True)
@@ -49,7 +60,7 @@ def merge(tx: Transaction, first: str, second: str, *, reason: AliasReason) -> S
         key=lambda label: (*_history(tx, label), label),
         reverse=True,
     )
-    tx.run("repoint_names", from_label=goes, to_label=stays, reason=reason)
+    tx.run("repoint_names", from_label=goes, to_label=stays)
     tx.run("repoint_label", from_label=goes, to_label=stays, reason=reason)
     tx.run("set_session_status", label=goes, status="archived")
     return sessions.get(tx, stays, exact=True)

@@ -150,8 +150,7 @@ def _check(new: NewTurn) -> None:
         raise Refused(f"a recorded turn is completed or failed, not {new.status!r}")
     for step in (*new.query, *new.steps, *((new.response,) if new.response else ())):
         check_step(step)
-        if isinstance(step, Message) and step.id:
-            check_id(step.id)
+    check_response(new.response)
     if (new.status == "failed") != (new.error is not None):
         raise Refused("a failed turn says why in `error`, a completed one has none")
     open_calls = [s for s in new.steps if isinstance(s, ToolCall) and s.status in OPEN_CALL]
@@ -172,11 +171,18 @@ def check_id(chosen: str) -> None:
         )
 
 
+def check_response(response: Message | None) -> None:
+    """Refuse an answer that is not the assistant's."""
+    if response is not None and response.role != "assistant":
+        raise Refused(f"a response is an assistant's message, not a {response.role}'s")
+
+
 def check_step(step: Message | ToolCall) -> None:
     """Refuse a message or tool call that no ledger can hold."""
     if isinstance(step, Message):
         if step.role not in _ROLES:
             raise Refused(f"a message's role is one of {_words(_ROLES)}, not {step.role!r}")
+        check_id(step.id)
     elif isinstance(step, ToolCall):
         if step.status not in _CALL_STATUSES:
             raise Refused(
@@ -320,10 +326,9 @@ def write_turn(
         tx.run("insert_compaction", **rows.compaction_row(new.compaction, prepared.id))
     if new.system_prompt is not None:
         tx.run("insert_system_prompt", hash=prepared.prompt_hash, content=new.system_prompt)
-    row = {**prepared.row, "parent_turn_id": parent_id}
     if new.config is not None:
-        row["effective_config_json"] = _effective_config(tx, new.config, parent_id)
-    tx.run("insert_turn", **row)
+        prepared.row["effective_config_json"] = _effective_config(tx, new.config, parent_id)
+    tx.run("insert_turn", **prepared.row, parent_turn_id=parent_id)
     write_messages(tx, prepared.messages)
     for call in prepared.calls:
         if call.spawned_session_label is not None:

@@ -13,6 +13,16 @@ from agents_ledger.store.rows import to_session
 
 LABEL_MAX = 512
 LATEST = 1 << 62
+CHANGEABLE = (
+    "persona_id",
+    "agent_id",
+    "routing_key",
+    "task_description",
+    "task_status",
+    "origin",
+    "origin_session_id",
+)
+ANNOTATIONS = ("title", "starred", "note")
 
 
 class Pointer(NamedTuple):
@@ -89,6 +99,11 @@ def create(tx: Transaction, session: Session) -> Session:
     if session.thread_id is not None:
         session = _at(session, _standable(tx, session.thread_id))
     _create(tx, session, "fork" if session.created_as == "fork" else "move")
+    said = {name: getattr(session, name) for name in ANNOTATIONS}
+    if any(said.values()):
+        annotate(tx, session.label, said)
+    if session.status != "active":
+        tx.run("set_session_status", label=session.label, status=session.status)
     return get(tx, session.label, exact=True)
 
 
@@ -178,9 +193,9 @@ def move_head(
     tx.run("log_move", label=label, thread_id=to, changed_at=moved[0][0], reason=reason)
 
 
-def head(tx: Transaction, key: str, *, at: int | None = None) -> str | None:
+def head(tx: Transaction, key: str, *, at: int | None = None, exact: bool = False) -> str | None:
     """The turn a session points to, now or at a time."""
-    session = get(tx, key)
+    session = get(tx, key, exact=exact)
     if at is None:
         return session.thread_id
     rows = tx.run("head_at", label=session.label, at=at)
@@ -266,30 +281,29 @@ def list_(
 
 def set_status(tx: Transaction, key: str, status: SessionStatus) -> Session:
     """Archive a session, mark it deleted, or make it active again."""
-    session = existing(tx, key, exact=True) if find(tx, key, exact=True) else existing(tx, key)
+    session = existing(tx, key)
     tx.run("set_session_status", label=session.label, status=status)
     return get(tx, session.label, exact=True)
 
 
 def update(tx: Transaction, key: str, changes: dict[str, Any]) -> Session:
     """Change what may change of a session beside its head."""
+    _check_names(changes, CHANGEABLE)
     session = get(tx, key)
-    names = (
-        "persona_id",
-        "agent_id",
-        "routing_key",
-        "task_description",
-        "task_status",
-        "origin",
-        "origin_session_id",
-    )
-    values = {name: changes.get(name, getattr(session, name)) for name in names}
+    values = {name: changes.get(name, getattr(session, name)) for name in CHANGEABLE}
     tx.run("update_session", label=session.label, **values)
     return get(tx, session.label, exact=True)
 
 
+def _check_names(changes: dict[str, Any], known: tuple[str, ...]) -> None:
+    unknown = sorted(set(changes) - set(known))
+    if unknown:
+        raise Refused(f"{unknown[0]!r} cannot be changed here", f"What can be: {', '.join(known)}.")
+
+
 def annotate(tx: Transaction, key: str, changes: dict[str, Any]) -> Session:
     """Give a session a title, a star or a note; what is not named stays."""
+    _check_names(changes, ANNOTATIONS)
     session = get(tx, key)
     tx.run(
         "annotate",

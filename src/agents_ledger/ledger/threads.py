@@ -83,8 +83,8 @@ def below(
         parent.total_tokens + (usage.total or 0),
         parent.compaction_count + (compaction_turn_id is not None),
         compaction_turn_id or parent.compaction_turn_id,
-        model or parent.model,
-        provider or parent.provider,
+        parent.model if model is None else model,
+        parent.provider if provider is None else provider,
         persona_id or parent.persona_id,
         system_prompt_hash or parent.system_prompt_hash,
         thread_key,
@@ -172,7 +172,8 @@ def thread(
         if last < 0:
             raise Refused(f"last is {last}; it must not be negative")
         from_depth = max(1, place.depth - last + 1)
-    turns = load(tx, turn_id, from_depth, to_depth or DEEPEST) if last != 0 else ()
+    to_depth = DEEPEST if to_depth is None else to_depth
+    turns = load(tx, turn_id, from_depth, to_depth) if last != 0 else ()
     return Thread(turn_id, *place[1:], turns)
 
 

@@ -19,12 +19,16 @@ class Config(Struct, frozen=True):
     constraints: Mapping[str, Any] = {}  # imposed by permissions; they win
 
 
-class Setting(Struct, frozen=True, array_like=True, omit_defaults=True):
-    """A value and who decided it. `turn_id`: the turn it was inherited from, where it was said."""
+class Setting(Struct, frozen=True, array_like=True):
+    """A value and who decided it. `turn_id`: the turn it was inherited from, where it was said.
+
+    `instead_of`: what would hold if no permission had decided.
+    """
 
     value: Any
     by: Decider
     turn_id: str | None = None
+    instead_of: Setting | None = None
 
 
 EffectiveConfig = dict[str, Setting]
@@ -38,18 +42,45 @@ def resolve(config: Config, parent: EffectiveConfig, parent_id: str | None) -> E
     """
     settings = {name: Setting(value, "default") for name, value in config.defaults.items()}
     for name, setting in parent.items():
-        if setting.by in ("directive", "inherited"):
-            settings[name] = Setting(setting.value, "inherited", setting.turn_id or parent_id)
+        said = setting.instead_of if setting.by == "permission" else setting
+        if said is not None and said.by != "default":
+            settings[name] = Setting(said.value, "inherited", said.turn_id or parent_id)
     settings |= {name: Setting(value, "directive") for name, value in config.directives.items()}
-    settings |= {name: Setting(value, "permission") for name, value in config.constraints.items()}
+    settings |= {
+        name: Setting(value, "permission", instead_of=settings.get(name))
+        for name, value in config.constraints.items()
+    }
     return settings
 
 
 def encode(settings: EffectiveConfig) -> str:
     """Compact JSON: {"model": ["claude-opus-5", "directive"], ...}."""
-    return msgspec.json.encode(settings).decode()
+    compact = {name: _compact(setting) for name, setting in settings.items()}
+    try:
+        return msgspec.json.encode(compact).decode()
+    except UnicodeEncodeError:  # a lone surrogate, which only the escaped form can carry
+        import json
+
+        return json.dumps(msgspec.to_builtins(compact), separators=(",", ":"))
+
+
+def _compact(setting: Setting) -> list[Any]:
+    """A setting without the Nones at its end."""
+    parts = [setting.value, setting.by, setting.turn_id]
+    if setting.instead_of is not None:
+        return [*parts, _compact(setting.instead_of)]
+    return parts if setting.turn_id else parts[:2]
 
 
 def decode(text: str | None) -> EffectiveConfig:
     """The settings stored in a turn; none where it stored none."""
-    return msgspec.json.decode(text, type=dict[str, Setting]) if text else {}
+    if not text:
+        return {}
+    try:
+        return msgspec.json.decode(text, type=dict[str, Setting])
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:  # a lone surrogate
+        import json
+
+        return msgspec.convert(json.loads(text), dict[str, Setting])

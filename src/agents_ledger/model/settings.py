@@ -15,9 +15,13 @@ def address(given: str | None, environment: Mapping[str, str] = os.environ) -> s
 
 
 def default_file() -> Path:
-    """The ledger file of this user; its folder is made, for nobody else to read."""
+    """The ledger file of this user."""
     from platformdirs import user_data_path
 
-    folder = user_data_path("agents-ledger", appauthor=False)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder / "ledger.db"
+    return user_data_path("agents-ledger", appauthor=False) / "ledger.db"
+
+
+def make_default_folder(chosen: str) -> None:
+    """Make the folder of this user's ledger, for nobody else to read, if that one was chosen."""
+    if Path(chosen) == (file := default_file()):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

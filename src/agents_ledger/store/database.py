@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
+from agents_ledger.model.errors import StoreUnavailable
+
 T = TypeVar("T")
 Engine = Literal["sqlite", "postgresql"]
 Row = tuple[Any, ...]
@@ -53,9 +55,6 @@ class Writer(Protocol):
 
     id: str
 
-    def is_dead(self, writer_id: str, unseen_ms: int) -> bool:
-        """Whether another writer is certainly gone."""
-
     def forget(self, writer_id: str) -> None:
         """Clear away what a dead writer left beside the ledger."""
 
@@ -84,6 +83,9 @@ class Database(Protocol):
     def known_writer(self) -> Writer | None:
         """The same, if it was made."""
 
+    def is_dead(self, writer_id: str, unseen_ms: int) -> bool:
+        """Whether another process's writer is certainly gone."""
+
     def restore(self, work: Work[T]) -> T:
         """Do `work` without guards, references checked at its end: for filling a new ledger."""
 
@@ -93,13 +95,22 @@ class Database(Protocol):
     def check_file(self) -> None:
         """Read every page of the database; Damaged if one is bad."""
 
+    def facts(self) -> dict[str, Any]:
+        """What only the engine knows of itself and of where it keeps the ledger."""
+
     def close(self) -> None: ...
 
 
 def open_database(address: str, *, create: bool = True, read_only: bool = False) -> Database:
     """A ledger's database by its address, brought to the newest schema."""
     if address.startswith(("postgresql://", "postgres://")):
-        from agents_ledger.store.postgres import PostgresDatabase
+        try:
+            from agents_ledger.store.postgres import PostgresDatabase
+        except ModuleNotFoundError as error:
+            raise StoreUnavailable(
+                f"PostgreSQL needs {error.name}, which is not installed",
+                "Install it with: pip install 'agents-ledger[postgres]'",
+            ) from error
 
         return PostgresDatabase(address, create=create, read_only=read_only)
     from agents_ledger.store.sqlite import SqliteDatabase

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from agents_ledger.model.errors import NotFound, ReadOnly
+from agents_ledger.model.errors import NotFound, ReadOnly, StoreUnavailable
 from agents_ledger.model.ids import new_id
 
 
@@ -27,8 +27,17 @@ def replace_durably(file: Path, target: Path) -> None:
     for suffix in ("-wal", "-shm", ".lock", ".next"):
         file.with_name(file.name + suffix).unlink(missing_ok=True)
     os.replace(file, target)
-    if os.name != "nt":
-        _sync(target.parent)
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable. Windows has no such call."""
+    if os.name == "nt":
+        return
+    try:
+        _sync(folder)
+    except OSError as error:
+        raise StoreUnavailable(f"cannot sync the folder {folder}: {error.strerror}") from error
 
 
 def _sync(path: Path) -> None:

@@ -74,17 +74,27 @@ class FileLock:
         """Take the lock, waiting for it until `deadline` (monotonic seconds)."""
         while not self.try_acquire():
             if time.monotonic() > deadline:
-                raise Locked(f"{self.path} is held by another process{self._holder()}")
+                holder = f" (process {pid})" if (pid := self.signed_by()) else ""
+                raise Locked(f"{self.path} is held by another process{holder}")
             time.sleep(pause)
 
     def sign(self) -> None:
         """Write who holds the lock into it, for people who wonder."""
-        os.pwrite(self._open(), b"%-20d" % os.getpid(), 0) if hasattr(os, "pwrite") else None
+        with contextlib.suppress(OSError):  # a full disk is no reason not to hold it
+            os.pwrite(self._open(), b"%-20d" % os.getpid(), 0) if hasattr(os, "pwrite") else None
 
-    def _holder(self) -> str:
+    def signed_by(self) -> int | None:
+        """The process that last signed the lock."""
         with contextlib.suppress(OSError, ValueError):
-            return f" (process {int(self.path.read_bytes()[:20])})"
-        return ""
+            return int(self.path.read_bytes()[:20])
+        return None
+
+    def is_held(self) -> bool:
+        """Whether somebody holds the lock now."""
+        try:
+            return not self.try_acquire()
+        finally:
+            self.close()
 
     def release(self) -> None:
         if self._fd is not None:
@@ -129,6 +139,13 @@ class WriteQueue:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
+
+    def holder(self) -> int | None:
+        """The process whose turn it is now, if any."""
+        probe = FileLock(self._lock.path)
+        if not probe.path.exists() or not probe.is_held():
+            return None
+        return probe.signed_by()
 
     def close(self) -> None:
         self._next.close()

@@ -127,28 +127,17 @@ class _PostgresWriter:
         self._thread = threading.Thread(target=self._keep, name="agents-ledger-lease", daemon=True)
         self._thread.start()
 
-    def _key(self, writer_id: str) -> int:
-        digest = hashlib.sha256(f"{self._database.schema}:{writer_id}".encode()).digest()
-        return int.from_bytes(digest[:8], "big", signed=True)
-
     def _renew(self) -> None:
         if self._connection is None or self._connection.closed:
             self._connection = self._database.connect()
-            self._connection.execute("SELECT pg_advisory_lock(%s)", (self._key(self.id),))
+            key = self._database.writer_key(self.id)
+            self._connection.execute("SELECT pg_advisory_lock(%s)", (key,))
         _Transaction(self._connection).run("renew_writer", id=self.id)
 
     def _keep(self) -> None:
         while not self._stopped.wait(self._lease_ms / 4000):
             with contextlib.suppress(psycopg.Error, LedgerError):  # tried again; the lease is long
                 self._renew()
-
-    def is_dead(self, writer_id: str, unseen_ms: int) -> bool:
-        if unseen_ms <= self._lease_ms:
-            return False
-        key = self._key(writer_id)
-        return self._database.read(
-            lambda tx: bool(tx.execute("SELECT pg_try_advisory_xact_lock(?)", (key,))[0][0])
-        )
 
     def forget(self, writer_id: str) -> None:
         """Nothing is left outside the tables."""
@@ -250,10 +239,13 @@ class PostgresDatabase:
 
     # -- writing ------------------------------------------------------------------------------
 
-    def write(self, work: Work[T]) -> T:
+    def _check_writable(self) -> None:
         self._check_usable()
         if self._read_only:
             raise ReadOnly(f"{self.address} was opened for reading only")
+
+    def write(self, work: Work[T]) -> T:
+        self._check_writable()
         with self._errors():
             return self._transact("BEGIN", work)
 
@@ -295,10 +287,6 @@ class PostgresDatabase:
         return result
 
     def submit(self, work: Work[T], answer: Answer) -> Callable[[], bool]:
-        with self._guard:
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(self._pool_max, "agents-ledger")
-
         def run() -> None:
             try:
                 result = self.write(work)
@@ -307,7 +295,11 @@ class PostgresDatabase:
             else:
                 answer.set(result, None)
 
-        return self._executor.submit(run).cancel
+        with self._guard:
+            self._check_writable()
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(self._pool_max, "agents-ledger")
+            return self._executor.submit(run).cancel
 
     def restore(self, work: Work[T]) -> T:
         def unguarded(tx: Transaction) -> T:
@@ -322,6 +314,7 @@ class PostgresDatabase:
         return self.write(unguarded)
 
     def writer(self) -> Writer:
+        self._check_writable()
         with self._guard, self._errors():
             if self._writer is None:
                 self._writer = _PostgresWriter(self, self._lease_ms)
@@ -329,6 +322,19 @@ class PostgresDatabase:
 
     def known_writer(self) -> Writer | None:
         return self._writer
+
+    def writer_key(self, writer_id: str) -> int:
+        """The number of the advisory lock by which a writer is known to live."""
+        digest = hashlib.sha256(f"{self.schema}:{writer_id}".encode()).digest()
+        return int.from_bytes(digest[:8], "big", signed=True)
+
+    def is_dead(self, writer_id: str, unseen_ms: int) -> bool:
+        if unseen_ms <= self._lease_ms:
+            return False
+        key = self.writer_key(writer_id)
+        return self.read(
+            lambda tx: bool(tx.execute("SELECT pg_try_advisory_xact_lock(?)", (key,))[0][0])
+        )
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -339,16 +345,21 @@ class PostgresDatabase:
 
     def query(self, sql: str) -> tuple[list[str], list[Row]]:
         def run(tx: _Transaction) -> tuple[list[str], list[Row]]:
-            cursor = tx.cursor.execute(sql)
+            try:
+                # Prepared: else a server takes several statements at once, a COMMIT among them.
+                cursor = tx.cursor.execute(sql, prepare=True)
+            except psycopg.OperationalError:
+                raise
+            except psycopg.Error as error:
+                raise Refused(
+                    f"the query failed: {_first_line(error)}", "One statement that only reads."
+                ) from error
             columns = [column.name for column in cursor.description or ()]
             return columns, unescape_rows(cursor.fetchall()) if columns else []
 
         self._check_usable()
-        try:
-            with self._errors():
-                return self._transact(_SNAPSHOT, run)
-        except (Refused, ReadOnly) as error:
-            raise Refused(f"the query failed: {error}", "One statement that only reads.") from error
+        with self._errors():
+            return self._transact(_SNAPSHOT, run)
 
     def save_to(self, file: Path) -> bool:
         return False
@@ -356,10 +367,25 @@ class PostgresDatabase:
     def check_file(self) -> None:
         """The server checks its own pages."""
 
+    def facts(self) -> dict[str, Any]:
+        names = ("server_version", "fsync", "synchronous_commit", "full_page_writes")
+
+        def ask(tx: Transaction) -> dict[str, Any]:
+            found = {name: tx.execute("SELECT current_setting(?)", (name,))[0][0] for name in names}
+            size = tx.execute(
+                "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c"
+                " JOIN pg_namespace n ON n.oid = c.relnamespace"
+                " WHERE n.nspname = current_schema() AND c.relkind = 'r'"
+            )
+            return {**found, "schema": self.schema, "bytes": int(size[0][0] or 0)}
+
+        return self.read(ask)
+
     def close(self) -> None:
         if self._closed or os.getpid() != self._pid:
             return
-        self._closed = True
+        with self._guard:
+            self._closed = True
         if self._executor is not None:
             self._executor.shutdown()
         if self._writer is not None:
@@ -370,7 +396,7 @@ class PostgresDatabase:
         """A driver's error in our words; others stay as they are."""
         if not isinstance(error, (psycopg.Error, PoolTimeout)):
             return error
-        text = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        text = _first_line(error)
         if text.startswith("guard: "):
             return Refused(text.removeprefix("guard: "))
         if "password" in text or "authentication" in text:
@@ -383,6 +409,10 @@ class PostgresDatabase:
             (StoreUnavailable, "{address}: {text}"),
         )
         return kind(said.format(address=self.address, text=text))
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 _FAMILIES: tuple[tuple[tuple[type[Exception], ...], type[LedgerError], str], ...] = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 _SQL = Path(__file__).parent / "sql"
@@ -51,6 +52,16 @@ def load(words: Mapping[str, str]) -> dict[str, str]:
 def names() -> tuple[str, ...]:
     """The names of all statements."""
     return tuple(_statements()[1])
+
+
+def remarks(path: str) -> dict[str, str]:
+    """What the comment under each statement of one file of sql/ says."""
+    parts = _HEADER.split(read(path))
+    said = {}
+    for name, body in zip(parts[1::2], parts[2::2], strict=True):
+        lines = takewhile(lambda line: line.startswith("--"), body.strip().splitlines())
+        said[name] = " ".join(line.removeprefix("--").strip() for line in lines)
+    return said
 
 
 def split(script: str) -> Iterator[str]:

@@ -6,11 +6,12 @@ other descriptor of it would drop SQLite's locks. Sizes are asked with stat.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ from agents_ledger.model.errors import (
 from agents_ledger.model.ids import new_id
 from agents_ledger.store import migrations, queries
 from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work, Writer
+from agents_ledger.store.files import sync_folder
 from agents_ledger.store.group_commit import GroupCommit
 from agents_ledger.store.locks import FileLock, WriteQueue
 from agents_ledger.store.text import escape_values, unescape_rows
@@ -107,6 +109,7 @@ class _WriteSession:
         self._queue = queue
         self._database = database
         self._checkpoint_above = WAL_BYTES
+        self.schema_changes = 0  # SQLite counts rows only
 
     def begin(self) -> None:
         self._queue.__enter__()
@@ -136,7 +139,9 @@ class _WriteSession:
     def end(self) -> None:
         try:
             self.roll_back()
-            self._checkpoint_if_due()
+            # What is committed stays so if this fails: it is tried again after the next commit.
+            with suppress(sqlite3.Error):
+                self._checkpoint_if_due()
         finally:
             self._queue.__exit__()
 
@@ -144,7 +149,7 @@ class _WriteSession:
         return bool(self._connection.in_transaction)
 
     def changes(self) -> int:
-        return int(self._connection.total_changes)
+        return int(self._connection.total_changes) + self.schema_changes
 
     def savepoint(self) -> None:
         self._execute("SAVEPOINT member")
@@ -171,7 +176,7 @@ class _WriteSession:
         try:
             _, log, moved = self._database.checkpoint()
         finally:
-            self._execute("ROLLBACK")
+            self.roll_back()
         # A reader may hold back part of it: do not try again at every commit.
         self._checkpoint_above = WAL_BYTES if moved == log else size + WAL_BYTES
 
@@ -182,28 +187,21 @@ class _SqliteWriter:
     def __init__(self, ledger: Path) -> None:
         self._ledger = ledger
         self.id = new_id()
-        self._lock = self._lock_of(self.id)
+        self._lock = _writer_lock(ledger, self.id)
         if not self._lock.try_acquire():
             raise StoreUnavailable(f"cannot lock {self._lock.path}")
-
-    def _lock_of(self, writer_id: str) -> FileLock:
-        return FileLock(self._ledger.with_name(f"{self._ledger.name}.writer-{writer_id}"))
-
-    def is_dead(self, writer_id: str, unseen_ms: int) -> bool:
-        lock = self._lock_of(writer_id)
-        if not lock.path.exists():  # somebody cleaned up; the writer may live on
-            return unseen_ms > UNSEEN_MS
-        try:
-            return lock.try_acquire()
-        finally:
-            lock.close()
+        sync_folder(ledger.parent)  # after a power cut the file must tell that we are gone
 
     def forget(self, writer_id: str) -> None:
-        self._lock_of(writer_id).path.unlink(missing_ok=True)
+        _writer_lock(self._ledger, writer_id).path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Without the file nobody could tell that turns left live are dead: recovery removes it."""
         self._lock.close()
+
+
+def _writer_lock(ledger: Path, writer_id: str) -> FileLock:
+    return FileLock(ledger.with_name(f"{ledger.name}.writer-{writer_id}"))
 
 
 class SqliteDatabase:
@@ -236,35 +234,45 @@ class SqliteDatabase:
         self._immutable = False
         self._open_file(create=create)
 
-    def _open_file(self, *, create: bool) -> None:
+    def _check_path(self, *, create: bool) -> None:
+        if self.path.is_dir():
+            raise NotALedger(f"{self.path} is a folder")
         if not self.path.exists():
             if self._read_only or not create:
-                raise NotFound(
-                    f"there is no ledger at {self.path}",
-                    "Make one with `agents-ledger up`, or give its address with --ledger.",
-                )
+                raise self._no_ledger()
             if not self.path.parent.is_dir():
                 raise NotFound(
                     f"there is no folder {self.path.parent} to keep a ledger in",
                     "Make the folder first, or give another address.",
                 )
+
+    def _open_file(self, *, create: bool) -> None:
+        self._check_path(create=create)
         try:
             if self._read_only:
-                self._schema()
+                if not self._schema():
+                    raise self._no_ledger()
                 return
-            if not self.path.exists() or self._schema() < migrations.newest():
+            if not self.path.exists() or not self._is_made():
                 self._make()
             connection = self._new_connection()
         except sqlite3.Error as error:
             raise _translate(error, self.address) from error
         self._connection = connection
-        self._group = GroupCommit(_WriteSession(connection, self._queue, self))
+        self._session = _WriteSession(connection, self._queue, self)
+        self._group = GroupCommit(self._session)
+
+    def _no_ledger(self) -> NotFound:
+        return NotFound(
+            f"there is no ledger at {self.path}",
+            "Make one with `agents-ledger up`, or give its address with --ledger.",
+        )
 
     def _make(self) -> None:
         """Create the file, or bring it to the newest schema, while everyone else waits."""
         with self._queue:
             if not self.path.exists():
-                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+                self._create_file()
             connection = self._new_connection()
             try:
                 self._refuse_foreign(connection)
@@ -276,6 +284,22 @@ class SqliteDatabase:
                     raise Damaged(f"{self.address} has dangling references: {broken[:3]}")
             finally:
                 connection.close()
+
+    def _create_file(self) -> None:
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except OSError as error:
+            kind = DiskFull if error.errno == errno.ENOSPC else ReadOnly
+            raise kind(f"cannot create {self.path}: {error.strerror}") from error
+
+    def _is_made(self) -> bool:
+        try:
+            return self._schema() == migrations.newest()
+        except sqlite3.OperationalError as error:
+            # Cut short while it was being made: only a writer may undo what is half written.
+            if _name(error) != "SQLITE_READONLY_ROLLBACK":
+                raise
+            return False
 
     def _schema(self) -> int:
         """The schema's number, read without our turn to write."""
@@ -303,6 +327,15 @@ class SqliteDatabase:
             check_same_thread=False,
             cached_statements=512,
         )
+        try:
+            self._set_up(connection, read_only=read_only)
+        except BaseException:
+            connection.close()  # an error that is kept would keep its locks
+            raise
+        return connection
+
+    @staticmethod
+    def _set_up(connection: Any, *, read_only: bool) -> None:
         execute = connection.execute
         if not read_only:
             execute("PRAGMA journal_mode=WAL")
@@ -314,7 +347,6 @@ class SqliteDatabase:
             execute("PRAGMA recursive_triggers=ON")  # else REPLACE slips past the guards
         else:
             execute("PRAGMA query_only=ON")
-        return connection
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -348,6 +380,7 @@ class SqliteDatabase:
 
         def unguarded(tx: Transaction) -> T:
             tx.defer_references()
+            self._session.schema_changes += 1
             migrations.drop_made(tx, self.engine)
             result = work(tx)
             migrations.make(tx, self.engine)
@@ -356,6 +389,7 @@ class SqliteDatabase:
         return self.write(unguarded)
 
     def writer(self) -> Writer:
+        self._check_writable()
         with self._writer_guard:
             if self._writer is None:
                 self._writer = _SqliteWriter(self.path)
@@ -363,6 +397,12 @@ class SqliteDatabase:
 
     def known_writer(self) -> Writer | None:
         return self._writer
+
+    def is_dead(self, writer_id: str, unseen_ms: int) -> bool:
+        lock = _writer_lock(self.path, writer_id)
+        if not lock.path.exists():  # somebody cleaned up; the writer may live on
+            return unseen_ms > UNSEEN_MS
+        return not lock.is_held()
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -383,6 +423,7 @@ class SqliteDatabase:
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except sqlite3.OperationalError as error:
+            connection.close()
             # On a read-only folder SQLite cannot make its -shm file. Without an unmerged log the
             # file alone is the whole truth.
             if not self._read_only or self.wal_bytes() > 0 or _name(error) == "SQLITE_BUSY":
@@ -406,8 +447,9 @@ class SqliteDatabase:
     def query(self, sql: str) -> tuple[list[str], list[Row]]:
         self._check_usable()
         try:
-            with self._reader() as transaction:
-                cursor = transaction.connection.execute(sql)
+            with closing(self._new_reader()) as connection:  # whatever is left set dies with it
+                connection.set_authorizer(_forbid_files)
+                cursor = connection.execute(sql)
                 columns = [column[0] for column in cursor.description or ()]
                 return columns, unescape_rows(cursor.fetchall())
         except (sqlite3.Error, sqlite3.Warning) as error:
@@ -446,6 +488,18 @@ class SqliteDatabase:
         problems = self.read(lambda tx: tx.execute("PRAGMA integrity_check"))
         if problems != [("ok",)]:
             raise Damaged(f"{self.address} is damaged: {problems[0][0]}")
+
+    def facts(self) -> dict[str, Any]:
+        about = os.stat(self.path)
+        return {
+            "sqlite_version": sqlite3.sqlite_version,
+            "journal_mode": self.read(lambda tx: tx.execute("PRAGMA journal_mode"))[0][0],
+            "file": str(self.path),
+            "file_mode": about.st_mode & 0o777,
+            "file_bytes": about.st_size,
+            "wal_bytes": self.wal_bytes(),
+            "lock_holder": self._queue.holder(),
+        }
 
     def close(self) -> None:
         if self._closed or os.getpid() != self._pid:
@@ -488,6 +542,11 @@ class _LeaderThread:
         self._stopped = True
         self._wanted.release()
         self._thread.join()
+
+
+def _forbid_files(action: int, *_: str | None) -> int:
+    """Neither ATTACH nor VACUUM INTO: even a connection that only reads would make the file."""
+    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
 
 
 def _name(error: BaseException) -> str:

@@ -8,6 +8,16 @@ t.id, t.parent_turn_id, t.turn_type, t.status, t.started_at, t.completed_at, t.m
     t.has_children, t.tool_call_count, t.source_event_id, t.workspace_path,
     t.effective_config_json, t.error, t.projected
 
+-- headline_columns --
+-- How a turn's first message begins, and the ids next to its own.
+(
+        SELECT substr(m.content, 1, CAST(:text_max AS INTEGER)) FROM messages m
+        WHERE m.turn_id = t.id AND m.content IS NOT NULL AND m.role <> 'system'
+        ORDER BY m.sequence LIMIT 1
+    ),
+    (SELECT max(b.id) FROM turns b WHERE b.id < t.id),
+    (SELECT min(b.id) FROM turns b WHERE b.id > t.id)
+
 -- session_columns --
 s.label, s.thread_id, s.persona_id, s.agent_id, s.created_as, s.is_subagent,
     s.parent_session_label, s.parent_turn_id, s.spawn_tool_call_id, s.task_description,

@@ -28,8 +28,10 @@ END $$;
 
 CREATE FUNCTION guard_compaction_turn() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT EXISTS (SELECT 1 FROM compactions c WHERE c.turn_id = NEW.id) THEN
-        RAISE EXCEPTION 'guard: a compaction turn needs its compactions row, written first';
+    IF (NEW.turn_type = 'compaction')
+        <> EXISTS (SELECT 1 FROM compactions c WHERE c.turn_id = NEW.id)
+    THEN
+        RAISE EXCEPTION 'guard: a compaction turn, and no other, has a compactions row, written first';
     END IF;
     RETURN NEW;
 END $$;
@@ -101,8 +103,11 @@ CREATE TRIGGER turns_delete BEFORE DELETE ON turns
 FOR EACH ROW EXECUTE FUNCTION guard_turns_delete();
 
 CREATE TRIGGER turns_compaction BEFORE INSERT ON turns
-FOR EACH ROW WHEN (NEW.turn_type = 'compaction')
-EXECUTE FUNCTION guard_compaction_turn();
+FOR EACH ROW EXECUTE FUNCTION guard_compaction_turn();
+
+CREATE TRIGGER turns_type BEFORE UPDATE OF turn_type ON turns
+FOR EACH ROW WHEN (NEW.turn_type <> OLD.turn_type)
+EXECUTE FUNCTION guard_refuse('a turn does not change its type');
 
 CREATE TRIGGER compactions_insert BEFORE INSERT ON compactions
 FOR EACH ROW EXECUTE FUNCTION guard_compaction_row();

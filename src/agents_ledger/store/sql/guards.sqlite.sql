@@ -22,9 +22,13 @@ WHEN OLD.projected = 0 OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.
 BEGIN SELECT RAISE(ABORT, 'guard: turns are never deleted'); END;
 
 CREATE TRIGGER turns_compaction BEFORE INSERT ON turns
-WHEN NEW.turn_type = 'compaction'
-AND NOT EXISTS (SELECT 1 FROM compactions c WHERE c.turn_id = NEW.id)
-BEGIN SELECT RAISE(ABORT, 'guard: a compaction turn needs its compactions row, written first'); END;
+WHEN (NEW.turn_type = 'compaction')
+    <> EXISTS (SELECT 1 FROM compactions c WHERE c.turn_id = NEW.id)
+BEGIN SELECT RAISE(ABORT, 'guard: a compaction turn, and no other, has a compactions row, written first'); END;
+
+CREATE TRIGGER turns_type BEFORE UPDATE OF turn_type ON turns
+WHEN NEW.turn_type <> OLD.turn_type
+BEGIN SELECT RAISE(ABORT, 'guard: a turn does not change its type'); END;
 
 CREATE TRIGGER compactions_insert BEFORE INSERT ON compactions
 WHEN EXISTS (SELECT 1 FROM turns t WHERE t.id = NEW.turn_id AND t.turn_type <> 'compaction')

@@ -160,6 +160,7 @@ GROUP BY x.turn_id, x.sequence
 HAVING count(*) > 1;
 
 -- audit_sequence_negative --
+-- The order of messages and tool calls begins at 0.
 SELECT m.id, m.sequence FROM messages m WHERE m.sequence < 0
 UNION ALL
 SELECT c.id, c.sequence FROM tool_calls c WHERE c.sequence < 0;
@@ -294,7 +295,8 @@ SELECT s.label, s.spawn_tool_call_id
 FROM sessions s
 LEFT JOIN tool_calls c ON c.turn_id = s.parent_turn_id AND c.id = s.spawn_tool_call_id
 WHERE s.spawn_tool_call_id IS NOT NULL
-AND (c.id IS NULL OR COALESCE(c.spawned_session_label, '') <> s.label)
+AND (c.id IS NULL OR COALESCE(c.spawned_session_label, '') <> s.label
+    OR s.parent_session_label IS NULL)
 UNION ALL
 SELECT s.label, c.id
 FROM tool_calls c LEFT JOIN sessions s ON s.label = c.spawned_session_label

@@ -25,7 +25,10 @@ SELECT session_label FROM live_turns WHERE turn_id = :turn_id AND writer_id = :w
 <lock_live>;
 
 -- live_turns --
-SELECT turn_id FROM live_turns ORDER BY turn_id;
+-- Of one session, or of all.
+SELECT turn_id FROM live_turns
+WHERE CAST(:label AS TEXT) IS NULL OR session_label = :label
+ORDER BY turn_id;
 
 -- writer_turns --
 SELECT turn_id FROM live_turns WHERE writer_id = :writer_id ORDER BY turn_id;

@@ -114,7 +114,7 @@ FROM sessions s WHERE s.label = :label;
 
 -- repoint_names --
 -- Aliases first, the label itself after them: at no moment is there a chain.
-UPDATE names SET session_label = :to_label, reason = :reason
+UPDATE names SET session_label = :to_label
 WHERE session_label = :from_label AND name <> :from_label;
 
 -- repoint_label --

@@ -181,13 +181,14 @@ LIMIT :limit;
 
 -- thread_compactions --
 -- The compactions of a thread, latest first: each place knows the latest one at or above it.
-WITH RECURSIVE lineage (turn_id) AS (
-    SELECT compaction_turn_id FROM places WHERE turn_id = :turn_id
+WITH RECURSIVE lineage (turn_id, distance) AS (
+    SELECT compaction_turn_id, 0 FROM places WHERE turn_id = :turn_id
     UNION ALL
-    SELECT up.compaction_turn_id
+    SELECT up.compaction_turn_id, lineage.distance + 1
     FROM lineage
     JOIN turns t ON t.id = lineage.turn_id
     JOIN places up ON up.turn_id = t.parent_turn_id
 )
 SELECT <compaction_columns>
-FROM lineage JOIN compactions c ON c.turn_id = lineage.turn_id;
+FROM lineage JOIN compactions c ON c.turn_id = lineage.turn_id
+ORDER BY lineage.distance;

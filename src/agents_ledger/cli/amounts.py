@@ -1,0 +1,63 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+_DAY_MS = 86_400_000
+_AGES = (
+    (10_000, None, 1),
+    (60_000, "s", 1000),
+    (3_600_000, "min", 60_000),
+    (_DAY_MS, "h", 3_600_000),
+    (60 * _DAY_MS, "d", _DAY_MS),
+)
+_DIGITS_MAX = 100  # from here on a fraction tells nothing
+
+
+def _scaled(amount: float, units: tuple[str, ...], step: int) -> tuple[str, str]:
+    """The number and its unit, in the largest unit that leaves a whole part."""
+    unit, *larger = units
+    while amount >= step and larger:
+        amount /= step
+        unit, *larger = larger
+    whole = unit == units[0] or amount >= _DIGITS_MAX
+    return (f"{amount:.0f}" if whole else f"{amount:.1f}"), unit
+
+
+def count(number: int, word: str, words: str = "") -> str:
+    """1 turn, 2 turns, 1,234 turns."""
+    return f"{number:,} {word if number == 1 else words or word + 's'}"
+
+
+def tokens(number: int | None) -> str:
+    """812, 2.1k, 150k, 1.2M."""
+    return "" if number is None else "".join(_scaled(number, ("", "k", "M", "G"), 1000))
+
+
+def size(number: int) -> str:
+    """14 B, 1.2 KB, 3.4 MB."""
+    return " ".join(_scaled(number, ("B", "KB", "MB", "GB"), 1024))
+
+
+def duration(milliseconds: int) -> str:
+    """12 ms, 4.2 s, 3 min."""
+    seconds, rest = divmod(milliseconds, 1000)
+    if not seconds:
+        return f"{rest} ms"
+    minutes = seconds // 60
+    return f"{minutes} min" if minutes else f"{milliseconds / 1000:.1f} s"
+
+
+def age(at_ms: int, now_ms: int, ago: str = " ago") -> str:
+    """Now, 5 min ago, 3 d ago, or the date."""
+    passed = max(0, now_ms - at_ms)
+    for limit, unit, length in _AGES:
+        if passed < limit:
+            return f"{passed // length} {unit}{ago}" if unit else "now"
+    return date(at_ms)
+
+
+def date(at_ms: int) -> str:
+    """The day, as in 2026-02-05."""
+    from datetime import UTC, datetime, timedelta
+
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=at_ms // _DAY_MS)).date().isoformat()

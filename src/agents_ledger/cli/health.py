@@ -1,0 +1,117 @@
+"""audit, recover and doctor: is the ledger sound?"""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+import click
+
+from agents_ledger.cli import amounts
+from agents_ledger.cli.command import Invocation, command
+from agents_ledger.cli.terminal import note
+from agents_ledger.ledger import audit as rules
+from agents_ledger.ledger import doctor as doctors
+from agents_ledger.ledger.doctor import Fact
+from agents_ledger.model.sessions import Finding
+
+FINDINGS = 1
+SHOWN = 20
+
+
+@command
+@click.option("--limit", type=click.IntRange(1), default=SHOWN, show_default=True, help="Per rule.")
+def audit(run: Invocation, *, limit: int) -> int:
+    """Check every rule of the ledger; exit with 1 if one is broken."""
+    with run.reading() as ledger:
+        findings = ledger.audit()
+    meanings = rules.meanings()
+    if run.as_json:
+        told = [
+            {"rule": f.rule, "meaning": meanings[f.rule], "id": f.id, "detail": f.detail}
+            for f in findings
+        ]
+        run.out.json(rules=len(meanings), findings=told)
+    elif findings:
+        _tell_findings(run, findings, meanings, limit)
+    else:
+        run.out.line(f"sound: all {len(meanings)} rules hold")
+    return FINDINGS if findings else 0
+
+
+def _tell_findings(
+    run: Invocation, findings: tuple[Finding, ...], meanings: dict[str, str], limit: int
+) -> None:
+    for rule, found in groupby(findings, attrgetter("rule")):
+        group = list(found)
+        run.out.line((rule, "bad"), f"  {amounts.count(len(group), 'finding')}")
+        run.out.line("  broken rule: ", meanings[rule])
+        for finding in group[:limit]:
+            run.out.line("  ", (finding.id, "id"), "  ", (finding.detail, "dim"))
+        if len(group) > limit:
+            run.out.line((f"  … {len(group) - limit:,} more (--limit)", "dim"))
+    note(("error:", "bad"), f" {amounts.count(len(findings), 'finding')}")
+    note(
+        ("hint:", "dim"),
+        " Save the ledger as it is; then restore the last backup, or ask for help.",
+    )
+
+
+@command
+def recover(run: Invocation) -> None:
+    """Fail the turns whose writer died. The next write of any program does the same."""
+    with run.writing() as ledger:
+        failed = ledger.recover()
+        left = ledger.live_turns()
+    if run.as_json:
+        run.out.json(failed=failed, live=left)
+        return
+    for turn_id in failed:
+        run.out.line("failed ", (turn_id, "id"))
+    run.out.line(
+        f"{amounts.count(len(failed), 'turn')} recovered, {len(left):,} still being written"
+    )
+
+
+@command
+def doctor(run: Invocation) -> int:
+    """Report on the ledger's engine, file and writers; exit with 1 if something is wrong."""
+    found, error = doctors.examine(run.address)
+    facts = [
+        Fact("agents_ledger", version("agents-ledger")),
+        Fact("python", platform.python_version()),
+        Fact("system", f"{platform.system()} {platform.release()}"),
+        *found,
+    ]
+    if run.as_json:
+        run.out.json(facts=facts)
+    else:
+        _tell_facts(run, facts)
+    if error is not None:
+        raise error
+    return FINDINGS if any(fact.level == "problem" for fact in facts) else 0
+
+
+def _tell_facts(run: Invocation, facts: list[Fact]) -> None:
+    longest = max(len(fact.name) for fact in facts)
+    for fact in facts:
+        name = fact.name.replace("_", " ").replace("bytes", "size").ljust(longest)
+        style = {"ok": "", "note": "live", "problem": "bad"}[fact.level]
+        run.out.line((name, "dim"), "  ", (_shown(fact.name, fact.value), style))
+        if fact.remark:
+            run.out.text(f"{fact.level}: {fact.remark}", " " * (longest + 4), style)
+
+
+def _shown(name: str, value: Any) -> str:
+    if value is None:
+        return "nobody" if name == "lock_holder" else "unknown"
+    if name == "lock_holder":
+        return f"process {value}"
+    if name == "file_mode":
+        return f"{value:04o}"
+    if name.endswith("bytes"):
+        return amounts.size(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)

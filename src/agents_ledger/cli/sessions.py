@@ -1,0 +1,127 @@
+"""sessions and fork: the labels, and where they point."""
+
+from __future__ import annotations
+
+import click
+from msgspec import to_builtins
+
+from agents_ledger.cli import amounts
+from agents_ledger.cli.command import Invocation, command, complete_target
+from agents_ledger.cli.terminal import Span, note
+from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model.ids import now_ms
+from agents_ledger.model.sessions import Session, SessionStatus, Thread
+from agents_ledger.model.trees import Headline
+
+ROOMY = 100  # from this width on there is room for persona and origin
+STATUSES = ("active", "archived", "deleted")
+
+
+@command
+@click.option(
+    "--status", type=click.Choice([*STATUSES, "all"]), default="active", show_default=True
+)
+@click.option("--persona", metavar="ID", help="Only sessions of this persona.")
+@click.option("--origin", metavar="NAME", help="Only sessions that came from there.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=20, show_default=True, help="At most so many."
+)
+def sessions(
+    run: Invocation, *, status: str, persona: str | None, origin: str | None, limit: int
+) -> None:
+    """List sessions, latest first."""
+    with run.reading() as ledger:
+        wanted: SessionStatus | None = next((word for word in STATUSES if word == status), None)  # type: ignore[misc]
+        found = ledger.sessions(status=wanted, persona_id=persona, origin=origin, limit=limit + 1)
+        entries = [Entry(ledger, session) for session in found[:limit]]
+    more = len(found) > limit
+    if run.as_json:
+        run.out.json(sessions=[entry.as_json() for entry in entries], more=more)
+        return
+    if not entries:
+        note("No sessions. Record a turn, or make the demonstration with `agents-ledger up`.")
+        return
+    _print(run, entries)
+    if more:
+        note(("There are more: --limit N shows them.", "dim"))
+
+
+class Entry:
+    """A session with what a list tells of its thread."""
+
+    def __init__(self, ledger: Ledger, session: Session) -> None:
+        self.session = session
+        self.thread = Thread(None)
+        self.headline: Headline | None = None
+        if session.thread_id is not None:
+            self.thread = ledger.thread(session.thread_id, last=0)
+            self.headline = ledger.headlines([session.thread_id])[0]
+
+    def as_json(self) -> dict[str, object]:
+        """The session, and its thread's metrics under `thread`."""
+        metrics = to_builtins(self.thread)
+        del metrics["turns"]
+        text = self.headline.text if self.headline else None
+        return {**to_builtins(self.session), "thread": metrics, "prompt": text}
+
+    @property
+    def text(self) -> str:
+        """Its title, and how the latest prompt begins."""
+        prompt = (self.headline.text if self.headline else None) or ""
+        if self.headline and self.headline.turn.compaction:
+            prompt = f"compacted: {self.headline.turn.compaction.summary}"
+        parts = ["★" if self.session.starred else "", self.session.title or "", prompt]
+        return " · ".join(part for part in parts if part)
+
+
+def _print(run: Invocation, entries: list[Entry]) -> None:
+    """A table; what is the same everywhere is not worth a column."""
+    now = now_ms()
+    roomy = run.out.width >= ROOMY or not run.out.is_terminal
+    personas = roomy and {entry.session.persona_id for entry in entries} != {"main"}
+    origins = roomy and any(entry.session.origin for entry in entries)
+    statuses = any(entry.session.status != "active" for entry in entries)
+    extra = [name for name, wanted in (("PERSONA", personas), ("ORIGIN", origins)) if wanted]
+    extra += ["STATUS"] if statuses else []
+    rows: list[list[Span]] = []
+    for entry in entries:
+        session = entry.session
+        values = {
+            "PERSONA": session.persona_id,
+            "ORIGIN": session.origin or "",
+            "STATUS": session.status,
+        }
+        rows.append(
+            [
+                (session.label, "label"),
+                (entry.headline.short_id if entry.headline else "empty", "id"),
+                str(entry.thread.depth),
+                amounts.tokens(entry.thread.total_tokens),
+                (amounts.age(session.updated_at, now, ago=""), "dim"),
+                *((values[name], "dim") for name in extra),
+                entry.text,
+            ]
+        )
+    heads = ["SESSION", "HEAD", "TURNS", "TOKENS", "AGE", *extra, "LATEST PROMPT"]
+    run.out.table(heads, rows, right=("TURNS", "TOKENS"))
+
+
+@command
+@click.argument("target", shell_complete=complete_target)
+@click.option("--label", help="The new session's label; made up if left out.")
+@click.option("--before", is_flag=True, help="Point to the turn before, to ask differently.")
+@click.option("--persona", metavar="ID", help="The new session's persona; else the turn's.")
+def fork(
+    run: Invocation, *, target: str, label: str | None, before: bool, persona: str | None
+) -> None:
+    """Make a new session at a turn, or at a session's head. Nothing is copied."""
+    with run.writing() as ledger:
+        session = ledger.fork(target, label=label, before=before, persona_id=persona)
+        depth = ledger.thread(session.label, last=0).depth
+    if run.as_json:
+        run.out.json(session=session, depth=depth)
+        return
+    where: list[Span] = ["empty"]
+    if session.thread_id:
+        where = ["at turn ", (session.thread_id, "id"), f", with {amounts.count(depth, 'turn')}"]
+    run.out.line((session.label, "label"), " is a new session, ", *where)

@@ -1,0 +1,261 @@
+"""The only module that prints. Text from a ledger is made harmless here, in this one place.
+
+Whoever wrote a message may have put codes in it that move the cursor, set the clipboard or turn
+the reading order. They are shown, not sent, whether or not the output is a terminal: it may reach
+one later.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import click
+
+SCHEMA_VERSION = 1  # of every JSON answer
+PIPED_WIDTH = 100
+
+# C0 with DEL; then C1, marks and overrides of the reading order, line separators, and halves of
+# characters, which no encoding can write.
+_CONTROLS = "\x00-\x1f\x7f"
+_OTHERS = "\x80-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_UNSAFE = re.compile(f"[{_CONTROLS}{_OTHERS}]")
+_UNSAFE_IN_JSON = re.compile(f"[\x7f{_OTHERS}]")
+_SPACE = re.compile(r"\s+")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+_STYLES = {
+    "id": "36",
+    "label": "1;32",
+    "title": "1",
+    "dim": "2",
+    "bad": "31",
+    "live": "33",
+    "seam": "35",
+    "tool": "34",
+}
+_PLAINER = str.maketrans(
+    {
+        "●": "*", "◆": "*", "▬": "=", "◻": "o", "✕": "x", "◌": "~", "★": "*", "…": "...",
+        "│": "|", "├": "+", "╰": "`", "─": "-", "┄": "-", "┆": ":", "→": "->", "·": "-",
+    }
+)  # fmt: skip
+
+Span = str | tuple[str, str]  # text, or text and its style
+
+
+# -- harmless text ----------------------------------------------------------------------------
+
+
+def visible(text: str) -> str:
+    """Text with nothing in it that a terminal would obey."""
+    return _UNSAFE.sub(_picture, text)
+
+
+def _picture(found: re.Match[str]) -> str:
+    letter = found[0]
+    if letter == "\x7f":
+        return "\u2421"
+    return chr(0x2400 + ord(letter)) if letter < " " else f"\\u{ord(letter):04x}"
+
+
+def one_line(text: str) -> str:
+    """Text with every run of white space as one space."""
+    return _SPACE.sub(" ", text).strip()
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, tabs as spaces."""
+    return [line.rstrip("\r").expandtabs(4) for line in text.rstrip("\n").split("\n")]
+
+
+def harmless_cell(value: object) -> object:
+    """A cell for a spreadsheet: what would be taken for a formula is marked as text."""
+    if not isinstance(value, str):
+        return value
+    shown = "\n".join(visible(line) for line in value.split("\n"))
+    return f"'{shown}" if value.startswith(_FORMULA) else shown
+
+
+# -- width ------------------------------------------------------------------------------------
+
+
+def width_of(text: str) -> int:
+    """How many cells of a terminal a line takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def fit(text: str, width: int) -> str:
+    """One line of harmless text in at most so many cells."""
+    text = visible(one_line(text))
+    if width_of(text) <= width:
+        return text
+    return _first_cells(text, width - 1).rstrip() + "…" if width > 0 else ""
+
+
+def wrap(text: str, width: int) -> Iterator[str]:
+    """A line of harmless text, broken at spaces where it would be too long."""
+    text = visible(text)
+    if width_of(text) <= width:
+        yield text
+        return
+    line = ""
+    for word in re.findall(r"\s*\S+\s*?", text):
+        if width_of(line) + width_of(word) <= width:
+            line += word
+            continue
+        if line:
+            yield line
+        line = word.lstrip()
+        while width_of(line) > width:
+            piece = _first_cells(line, width) or line[0]
+            yield piece
+            line = line[len(piece) :]
+    yield line
+
+
+def _first_cells(text: str, width: int) -> str:
+    from rich.cells import cell_len
+
+    taken = 0
+    for at, letter in enumerate(text):
+        taken += cell_len(letter)
+        if taken > width:
+            return text[:at]
+    return text
+
+
+# -- printing ---------------------------------------------------------------------------------
+
+
+class Output:
+    """Standard output: data, for people or as JSON."""
+
+    def __init__(self) -> None:
+        stream = sys.stdout
+        self.is_terminal = stream.isatty()
+        self.width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
+        self._colour = _wants_colour(self.is_terminal)
+        self._plain = not _can_draw(stream.encoding)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # else some text cannot be printed at all
+
+    def line(self, *spans: Span) -> None:
+        """Print one line."""
+        self._write(_render(spans, colour=self._colour))
+
+    def text(self, text: str, indent: str = "", style: str = "") -> None:
+        """Print a text of many lines, wrapped if this is a terminal."""
+        for line in lines_of(text):
+            width = self.width - len(indent) if self.is_terminal else sys.maxsize
+            for piece in wrap(line, width):
+                self.line(indent, (piece, style))
+
+    def table(
+        self, heads: Sequence[str], rows: Iterable[Sequence[Span]], *, right: Sequence[str] = ()
+    ) -> None:
+        """Print aligned columns; the last takes what room is left."""
+        cells = [[_pair(cell) for cell in row] for row in rows]
+        shown = [[(fit(text, 10_000), style) for text, style in row] for row in cells]
+        lines = [[(head, "dim") for head in heads], *shown]
+        widths = [max(width_of(line[at][0]) for line in lines) for at in range(len(heads))]
+        for line in lines:
+            spans: list[Span] = []
+            left = self.width
+            for at, (text, style) in enumerate(line[:-1]):
+                gap = " " * (widths[at] - width_of(text))
+                spans += [gap, (text, style)] if heads[at] in right else [(text, style), gap]
+                spans.append("  ")
+                left -= widths[at] + 2
+            last, style = line[-1]
+            if heads[-1] in right:
+                last = " " * (widths[-1] - width_of(last)) + last
+            elif self.is_terminal:
+                last = fit(last, max(left, 8))
+            spans.append((last, style))
+            self.line(*spans)
+
+    def json(self, **values: Any) -> None:
+        """Print one JSON object; control characters stand escaped in it."""
+        import json
+
+        import msgspec
+
+        plain = msgspec.to_builtins({"schema_version": SCHEMA_VERSION, **values})
+        text = json.dumps(plain, ensure_ascii=False, indent=2)
+        click.echo(_UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+    def csv(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """Print comma-separated values that no spreadsheet takes for formulas."""
+        import csv
+
+        buffer = io.StringIO(newline="")
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow([harmless_cell(column) for column in columns])
+        for row in rows:
+            writer.writerow([harmless_cell(value) for value in row])
+        click.echo(buffer.getvalue(), nl=False)
+
+    def _write(self, text: str) -> None:
+        if self._plain:
+            text = text.translate(_PLAINER)
+        if self.is_terminal:
+            click.echo(text, color=self._colour)
+        else:
+            sys.stdout.write(f"{text}\n")  # echo would flush every line
+
+
+def note(*spans: Span) -> None:
+    """Print a line for people on stderr."""
+    colour = _wants_colour(sys.stderr.isatty())
+    text = _render(spans, colour=colour)
+    plain = not _can_draw(sys.stderr.encoding)
+    sys.stdout.flush()  # the two may end in one file
+    click.echo(text.translate(_PLAINER) if plain else text, err=True, color=colour)
+
+
+def complain(word: str, text: str) -> None:
+    """Print `word: text` on stderr; each line of the text is kept."""
+    first, *others = lines_of(text)
+    note((f"{word}:", "bad" if word == "error" else "dim"), " ", first)
+    for line in others:
+        note("       ", line)
+
+
+def _render(spans: Sequence[Span], *, colour: bool) -> str:
+    """The one place where spans become text: each is made harmless, then styled."""
+    parts = []
+    for text, style in map(_pair, spans):
+        shown = visible(text)
+        code = _STYLES.get(style) if colour and shown.strip() else None
+        parts.append(f"\x1b[{code}m{shown}\x1b[0m" if code else shown)
+    return "".join(parts).rstrip()
+
+
+def _pair(span: Span) -> tuple[str, str]:
+    return (span, "") if isinstance(span, str) else span
+
+
+def _wants_colour(is_terminal: bool) -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return is_terminal and os.environ.get("TERM") != "dumb"
+
+
+def _can_draw(encoding: str | None) -> bool:
+    try:
+        "●│".encode(encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True

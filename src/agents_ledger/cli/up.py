@@ -1,0 +1,70 @@
+"""up: the first command. Makes the ledger, and shows that it works."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from agents_ledger.cli.command import Invocation, command
+from agents_ledger.cli.terminal import note
+from agents_ledger.cli.tree import Draw
+from agents_ledger.model.errors import HeadMoved
+
+TREES = 5
+
+
+@command
+@click.option("--no-demo", is_flag=True, help="Leave an empty ledger empty.")
+def up(run: Invocation, *, no_demo: bool) -> None:
+    """Make the ledger if there is none, and show what is in it.
+
+    An empty ledger gets a small demonstration: a conversation with tool calls, a subagent, a fork
+    and a compaction.
+    """
+    with run.writing(create=True) as ledger:
+        roots = ledger.latest_roots(limit=1, subagents=True)
+        is_empty = not roots and not ledger.sessions(status=None, limit=1)
+        recorded = is_empty and not no_demo
+        if recorded:
+            from agents_ledger.cli.demonstration import Demonstration
+
+            try:
+                Demonstration(ledger).record()
+            except HeadMoved:  # another `up` began at the same moment
+                recorded = False
+        if run.as_json:
+            heads = [session.label for session in ledger.sessions()]
+            run.out.json(address=run.address, demonstration=recorded, sessions=heads)
+            return
+        note(("ledger ", "dim"), run.address, (" with a demonstration" if recorded else "", "dim"))
+        note()
+        Draw(ledger, run).newest(limit=TREES)
+        latest = ledger.sessions(limit=1)
+    if latest:
+        _suggest(latest[0].label)
+
+
+def _suggest(label: str) -> None:
+    program = _program()
+    commands = (
+        (f"{program} sessions", "what there is"),
+        (f"{program} show {label}", "what was said and done"),
+        (f"{program} fork {label} --before", "ask the last question differently"),
+        (f"{program} audit", "every rule holds"),
+    )
+    note()
+    note(("Try next:", "title"))
+    longest = max(len(text) for text, _ in commands)
+    for text, about in commands:
+        note("  ", text.ljust(longest), "  ", (about, "dim"))
+
+
+def _program() -> str:
+    """How this program was called, if its name alone would not find it."""
+    called = Path(sys.argv[0])
+    if called.name != "agents-ledger" or shutil.which("agents-ledger"):
+        return "agents-ledger"
+    return str(called)

@@ -1,0 +1,177 @@
+"""Costs: how many statements, rows and pages a verb takes, so that a slower design is noticed."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents_ledger import Ledger
+from agents_ledger.ledger.core import Core
+from agents_ledger.store.database import Database
+from agents_ledger.store.sqlite import SqliteDatabase
+from tests.builders import A_USAGE, a_call, chain
+from tests.raw import Raw
+from tests.statements import Meddled
+
+FRAME = 4096 + 24  # a page in the write-ahead log
+
+
+@pytest.fixture
+def counted(db: Database) -> Iterator[tuple[Meddled, Ledger]]:
+    """A ledger whose statements are counted; one per row where there are many."""
+    statements, database = Meddled.over(db)
+    with Ledger(Core(database)) as ledger:
+        yield statements, ledger
+
+
+def test_a_plain_turn_takes_these_statements_at_any_depth(
+    counted: tuple[Meddled, Ledger],
+) -> None:
+    statements, ledger = counted
+    for depth in (2, 40):
+        chain(ledger, "main", depth - ledger.thread("main", last=0).depth - 1 if depth > 2 else 1)
+
+        turn = ledger.record("main", "q", "r", usage=A_USAGE)
+
+        assert turn.depth == depth
+        assert statements.ran == [
+            "find_session",
+            "place",
+            "insert_turn",
+            "insert_message",
+            "insert_message",
+            "mark_parent",
+            "insert_place",
+            "move_head",
+            "log_move",
+            "COMMIT",
+        ]
+
+
+def test_each_further_part_takes_one_statement(counted: tuple[Meddled, Ledger]) -> None:
+    statements, ledger = counted
+    chain(ledger, "main", 1)
+    ledger.record("main", "q", "r")
+    plain = len(statements.ran)
+
+    ledger.record("main", ["q", "q"], "r", steps=[a_call() for _ in range(5)], id="chosen")
+
+    assert len(statements.ran) == plain + 7  # a message, five calls, and whether the id is known
+
+
+def test_the_first_turn_beside_another_takes_two_statements_more(
+    counted: tuple[Meddled, Ledger],
+) -> None:
+    statements, ledger = counted
+    first, _ = chain(ledger, "main", 2)
+    plain = len(statements.ran)
+    ledger.fork(first, label="other")
+
+    ledger.record("other", "q", "r")
+
+    assert len(statements.ran) == plain + 2
+    assert "open_segment" in statements.ran
+
+
+def test_a_fork_takes_three_rows_and_a_few_statements(
+    counted: tuple[Meddled, Ledger], raw: Raw
+) -> None:
+    statements, ledger = counted
+    first, _ = chain(ledger, "main", 2)
+    before = raw.count()
+
+    ledger.fork(first, label="other")
+
+    assert raw.count() == before + 3
+    assert len(statements.ran) <= 10
+
+
+def test_a_step_of_a_live_turn_takes_few_statements(counted: tuple[Meddled, Ledger]) -> None:
+    statements, ledger = counted
+    chain(ledger, "main", 1)
+    with ledger.turn("main", "q") as turn:
+        begun = len(statements.ran)
+        call = turn.tool_call("Read")
+        started = len(statements.ran)
+        call.complete("1")
+        finished = len(statements.ran)
+        turn.stream("text")
+        streamed = len(statements.ran)
+        turn.respond("r")
+        sealed = len(statements.ran)
+
+    assert (begun, started, finished, streamed, sealed) == (10, 3, 3, 4, 16)
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> Iterator[tuple[list[str], Ledger, Path]]:
+    """What SQLite runs for a ledger, the ledger, and its write-ahead log."""
+    asked: list[str] = []
+
+    def connect(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection = sqlite3.connect(*args, **options)
+        connection.set_trace_callback(asked.append)
+        return connection
+
+    file = tmp_path / "ledger.db"
+    with Ledger(Core(SqliteDatabase(str(file), connect=connect))) as ledger:
+        yield asked, ledger, file.with_name("ledger.db-wal")
+
+
+def test_sqlite_is_asked_for_nothing_else(traced: tuple[list[str], Ledger, Path]) -> None:
+    asked, ledger, _ = traced
+    chain(ledger, "main", 3)
+    asked.clear()
+
+    ledger.record("main", "q", "r", usage=A_USAGE)
+
+    plain = [sql for sql, _ in groupby(asked)]  # said again for each guard it meets
+    assert plain[0] == "BEGIN IMMEDIATE"
+    assert plain[-1] == "COMMIT"
+    assert len(plain) == 11, plain
+
+
+def test_reading_a_thread_takes_as_many_statements_as_a_turn(
+    traced: tuple[list[str], Ledger, Path],
+) -> None:
+    asked, ledger, _ = traced
+    chain(ledger, "main", 50)
+    counts = []
+    for last in (1, 50):
+        asked.clear()
+        assert len(ledger.thread("main", last=last).turns) == last
+        counts.append(len(asked))
+
+    assert counts[0] == counts[1] <= 8
+
+
+def test_a_turn_writes_few_pages(traced: tuple[list[str], Ledger, Path]) -> None:
+    _, ledger, log = traced
+    chain(ledger, "main", 100)
+    before = os.stat(log).st_size
+
+    for _ in range(50):
+        ledger.record("main", "q" * 200, "r" * 800, usage=A_USAGE)
+
+    pages = (os.stat(log).st_size - before) / FRAME / 50
+    assert pages <= 20, f"{pages} pages a turn"
+
+
+def test_a_turn_takes_few_bytes_for_its_ancestry(ledger: Ledger, raw: Raw) -> None:
+    chain(ledger, "main", 200)
+
+    kept = sum(
+        len(str(value)) if isinstance(value, str) else 8
+        for table in ("places", "segments")
+        for row in raw.execute(f"SELECT * FROM {table}")
+        for value in row
+        if value is not None
+    )
+
+    assert kept / 200 <= 160

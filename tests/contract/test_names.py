@@ -1,0 +1,175 @@
+"""Names: a session answers to its label and its aliases, and no name hides another."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from agents_ledger import Alias, Ledger, NameTaken, NotFound, Refused
+from tests.builders import chain
+from tests.raw import Raw
+
+
+def test_a_key_leads_to_its_label_then_to_its_alias_then_to_a_new_session(ledger: Ledger) -> None:
+    by_label = ledger.record("main", "q", "r")
+    ledger.alias("nick", "main")
+
+    by_alias = ledger.record("nick", "q", "r")
+    by_neither = ledger.record("unknown", "q", "r")
+
+    assert by_alias.parent_turn_id == by_label.id
+    assert ledger.head("main") == ledger.head("nick") == by_alias.id
+    assert ledger.head("unknown") == by_neither.id
+    assert [s.label for s in ledger.sessions(status=None)].count("nick") == 0
+
+
+@pytest.mark.parametrize(
+    "reason", ["identity_promotion", "identity_merge", "import_reconciliation", "manual"]
+)
+def test_an_alias_keeps_the_reason_it_was_made_for(ledger: Ledger, reason: Any) -> None:
+    ledger.create_session("main")
+
+    alias = ledger.alias("nick", "main", reason=reason)
+
+    assert alias == Alias("nick", "main", alias.created_at, reason)
+    assert ledger.aliases("main") == (alias,)
+
+
+def test_an_alias_for_a_reason_nobody_knows_is_refused(ledger: Ledger) -> None:
+    ledger.create_session("main")
+
+    with pytest.raises(Refused, match=r"reason is one of .* not 'whim'"):
+        ledger.alias("nick", "main", reason="whim")  # type: ignore[arg-type]
+    with pytest.raises(Refused, match="not 'whim'"):
+        ledger.merge("main", "main", reason="whim")  # type: ignore[arg-type]
+
+
+def test_an_alias_of_an_alias_leads_straight_to_the_session(ledger: Ledger, raw: Raw) -> None:
+    ledger.create_session("main")
+    ledger.alias("a", "main")
+
+    alias = ledger.alias("b", "a")
+
+    assert alias.session_label == "main"
+    assert raw.execute("SELECT DISTINCT session_label FROM session_aliases") == [("main",)]
+
+
+def test_saying_an_alias_again_changes_nothing(ledger: Ledger, raw: Raw) -> None:
+    ledger.create_session("main")
+    first = ledger.alias("nick", "main", reason="identity_promotion")
+    before = raw.dump()
+
+    assert ledger.alias("nick", "main") == first
+    assert raw.dump() == before
+
+
+def test_no_name_hides_another(ledger: Ledger, raw: Raw) -> None:
+    ledger.create_session("main")
+    ledger.create_session("other")
+    ledger.alias("nick", "main")
+    before = raw.dump()
+
+    for alias, key in (("main", "other"), ("nick", "other"), ("main", "main")):
+        with pytest.raises(NameTaken):
+            ledger.alias(alias, key)
+
+    assert raw.dump() == before
+
+
+def test_an_alias_needs_a_session_and_a_name(ledger: Ledger) -> None:
+    with pytest.raises(NotFound, match="no session 'main'"):
+        ledger.alias("nick", "main")
+    ledger.create_session("main")
+    for empty_or_endless in ("", "x" * 513):
+        with pytest.raises(Refused, match="1 to 512 characters"):
+            ledger.alias(empty_or_endless, "main")
+
+
+def test_a_merge_goes_on_with_the_longer_history(ledger: Ledger) -> None:
+    chain(ledger, "short", 1)
+    long = chain(ledger, "long", 2)
+    chain(ledger, "other", 1)
+
+    merged = ledger.merge("short", "long")
+
+    assert (merged.label, merged.thread_id) == ("long", long[-1])
+    assert ledger.merge("long", "other").label == "long"
+
+
+def test_a_merge_of_equal_histories_goes_on_with_the_later_updated(ledger: Ledger) -> None:
+    chain(ledger, "z-earlier", 1)
+    time.sleep(0.002)
+    chain(ledger, "a-later", 1)
+
+    assert ledger.merge("z-earlier", "a-later").label == "a-later"
+
+
+def test_a_merged_away_session_is_archived_and_all_its_keys_lead_on(ledger: Ledger) -> None:
+    chain(ledger, "stays", 2)
+    chain(ledger, "goes", 1)
+    ledger.alias("promoted", "goes", reason="identity_promotion")
+
+    ledger.merge("goes", "promoted")
+    ledger.merge("goes", "stays")
+
+    for key in ("stays", "goes", "promoted"):
+        assert ledger.session(key).label == "stays"
+        assert ledger.head(key) == ledger.head("stays")
+    assert {(a.alias, a.reason) for a in ledger.aliases("stays")} == {
+        ("goes", "identity_merge"),
+        ("promoted", "identity_promotion"),
+    }
+
+
+def test_nothing_of_a_merged_away_session_is_lost(ledger: Ledger, raw: Raw) -> None:
+    chain(ledger, "stays", 2)
+    turns = chain(ledger, "goes", 1)
+    history = ledger.history("goes")
+    before = raw.dump()
+
+    ledger.merge("stays", "goes")
+
+    gone = ledger.session("goes", exact=True)
+    assert (gone.label, gone.status, gone.thread_id) == ("goes", "archived", turns[0])
+    assert [turn.id for turn in ledger.thread("goes", exact=True).turns] == turns
+    assert ledger.history("goes", exact=True) == history
+    after = raw.dump()
+    changed = {table for table in after if after[table] != before[table]}
+    assert changed == {"sessions", "names"}
+    assert ledger.sessions_including(turns[0]) == ("goes",)
+
+
+def test_a_merged_away_session_does_not_come_back_to_life(ledger: Ledger) -> None:
+    chain(ledger, "stays", 2)
+    chain(ledger, "goes", 1)
+    ledger.merge("stays", "goes")
+
+    assert ledger.archive("goes", "active").label == "stays"
+
+    assert ledger.session("goes", exact=True).status == "archived"
+    turn = ledger.record("goes", "q", "r")
+    assert ledger.head("stays") == turn.id
+
+
+def test_merges_of_merges_leave_no_chain(ledger: Ledger, raw: Raw) -> None:
+    for label, length in (("a", 1), ("b", 2), ("c", 3)):
+        chain(ledger, label, length)
+
+    ledger.merge("a", "b")
+    ledger.merge("a", "c")
+
+    assert {key: ledger.session(key).label for key in "abc"} == {"a": "c", "b": "c", "c": "c"}
+    assert raw.one("SELECT count(*) FROM names WHERE session_label <> 'c'") == 0
+    assert ledger.merge("a", "b").label == "c"
+
+
+def test_a_live_turn_of_a_session_merged_away_meanwhile_is_kept(ledger: Ledger) -> None:
+    chain(ledger, "stays", 2)
+    chain(ledger, "goes", 1)
+    with ledger.turn("goes", "q") as turn:
+        ledger.merge("stays", "goes")
+        turn.respond("r")
+
+    assert ledger.get_turn(turn.id).status == "completed"

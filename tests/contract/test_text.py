@@ -1,0 +1,196 @@
+"""Text of every kind survives: what a database cannot hold comes back all the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from agents_ledger import (
+    Alias,
+    Compaction,
+    Config,
+    Ledger,
+    Message,
+    MessageCodeblock,
+    MessageFile,
+    MessageLint,
+    Session,
+    ToolCall,
+)
+from tests.builders import chain
+from tests.raw import Raw
+
+ODD = "a\x00b\ud800c\x1ad\x1a0000e\U0001f600f\udfff\ud83d\ude00ß\u2028\r\n'\"\\%s ?:x $1\x7f\x1a"
+# JSON has no way to tell a pair written as two from the character it makes.
+JSON_ODD = ODD.replace("\ud83d\ude00", "")
+KINDS = {
+    "NUL": "a\x00b",
+    "only NUL": "\x00",
+    "lone surrogates": "\ud800 \udfff \udc80",
+    "a pair written as two": "\ud83d\ude00",
+    "the escape itself": "\x1a",
+    "what looks escaped": "\x1a0000 \x1ad800 \x1a001a",
+    "four bytes": "\U0001f600\U0010ffff\U00020000",
+    "everything": ODD,
+    "empty": "",
+    "noncharacters": "\ufffe\uffff\ufeff",
+    "combining": "e\u0301 \u200d \u202e",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_text_comes_back_as_it_was(ledger: Ledger, kind: str) -> None:
+    text = KINDS[kind]
+    turn = ledger.record("main", text, text)
+    with ledger.turn("main", text) as live:
+        live.stream(text)
+        live.stream(text)
+        streamed = ledger.partial_text(live.id)
+        live.respond()
+
+    stored = ledger.get_turn(turn.id)
+    assert [message.content for message in stored.messages] == [text, text]
+    assert streamed == text + text
+    response = ledger.get_turn(live.id).response
+    assert (response.content if response else "") == text + text
+
+
+def test_odd_text_survives_in_every_field_of_a_turn(ledger: Ledger, raw: Raw) -> None:
+    first, second = chain(ledger, "main", 2)
+    message = Message(
+        "assistant",
+        ODD,
+        thinking=ODD,
+        context_json=ODD,
+        metadata_json=ODD,
+        tool_call_id=ODD,
+        files=(MessageFile("read", ODD, 1, 2),),
+        lints=(MessageLint(ODD, ODD, ODD),),
+        codeblocks=(MessageCodeblock(ODD, ODD, ODD),),
+    )
+    call = ToolCall(ODD, ODD, ODD, ODD, id=ODD, source_status=ODD, spawned_session_label=ODD)
+    compaction = Compaction(
+        ODD, first, second, compaction_type=ODD, model=ODD, provider=ODD, trigger=ODD,
+        metadata_json=ODD,
+    )  # fmt: skip
+    said: dict[str, Any] = {
+        "model": ODD,
+        "provider": ODD,
+        "toolset_name": ODD,
+        "tools_available": ODD,
+        "permissions_granted": ODD,
+        "permissions_used": ODD,
+        "source_event_id": ODD,
+        "workspace_path": ODD,
+        "system_prompt": ODD,
+        "thread_key": ODD,
+        "status": "failed",
+        "error": ODD,
+        "compaction": compaction,
+        "config": Config({JSON_ODD: JSON_ODD}),
+    }
+
+    recorded = ledger.record("main", ODD, message, steps=[call], **said)
+
+    stored = ledger.get_turn(recorded.id)
+    assert stored == recorded
+    assert {name: getattr(stored, name) for name in said if hasattr(stored, name)} == {
+        name: value if name != "compaction" else msgspec.structs.replace(value, turn_id=stored.id)
+        for name, value in said.items()
+        if hasattr(stored, name)
+    }
+    assert stored.response == msgspec.structs.replace(
+        message,
+        id=stored.messages[-1].id,
+        turn_id=stored.id,
+        sequence=2,
+        created_at=stored.messages[-1].created_at,
+    )
+    assert stored.tool_calls[0].id == ODD
+    assert ledger.system_prompt(recorded.id) == ODD
+    assert ledger.effective_config(recorded.id)[JSON_ODD].value == JSON_ODD
+    assert ledger.thread(recorded.id).thread_key == ODD
+    assert ledger.session(ODD).spawn_tool_call_id == ODD
+
+
+def test_odd_text_survives_in_labels_and_every_field_of_a_session(ledger: Ledger) -> None:
+    said = Session(
+        ODD, persona_id=ODD, agent_id=ODD, task_description=ODD, routing_key=ODD, origin=ODD,
+        origin_session_id=ODD, title=ODD, note=ODD,
+    )  # fmt: skip
+    ledger.create_session(said)
+    turn = ledger.record(ODD, "q", "r")
+    alias = ledger.alias(ODD + "!", ODD)
+
+    session = ledger.session(ODD + "!")
+    kept = {"created_at": session.created_at, "updated_at": session.updated_at}
+    assert session == msgspec.structs.replace(said, thread_id=turn.id, **kept)
+    assert ledger.sessions(persona_id=ODD, origin=ODD) == (session,)
+    assert ledger.aliases(ODD) == (alias,)
+    assert alias == Alias(ODD + "!", ODD, alias.created_at, "manual")
+    assert ledger.history(ODD)[0].session_label == ODD
+    assert ledger.sessions_including(turn.id) == (ODD,)
+    assert ledger.thread(ODD).persona_id == ODD
+    assert ledger.fork(ODD, label=ODD + "?").label == ODD + "?"
+    assert ledger.merge(ODD, ODD + "?").label in (ODD, ODD + "?")
+
+
+def test_odd_text_survives_in_a_live_turn(ledger: Ledger) -> None:
+    with ledger.turn("main", ODD, model=ODD) as turn:
+        turn.message(ODD)
+        call = turn.tool_call(ODD, {"text": ODD}, id=ODD)
+        call.fail(ODD, {"text": ODD})
+        turn.tool_call("Task", id="t").spawn(ODD)
+        turn.respond(ODD, provider=ODD, permissions_used=[ODD])
+    with pytest.raises(ValueError, match="a"), ledger.turn("main", "q", id="failed"):
+        raise ValueError(ODD)
+
+    stored = ledger.get_turn(turn.id)
+    assert [message.content for message in stored.messages] == [ODD, ODD, ODD]
+    assert (stored.tool_calls[0].id, stored.tool_calls[0].error) == (ODD, ODD)
+    assert stored.provider == ODD
+    assert ledger.get_turn("failed").error == f"ValueError: {ODD}"
+    assert ledger.session(ODD).parent_turn_id == turn.id
+
+
+def test_odd_values_of_json_fields_are_json_again(ledger: Ledger) -> None:
+    turn = ledger.record("main", "q", "r", permissions_granted={"k\x00": JSON_ODD})
+
+    assert json.loads(turn.permissions_granted or "") == {"k\x00": JSON_ODD}
+    assert ledger.get_turn(turn.id) == turn
+
+
+def test_the_same_odd_text_again_is_the_same_turn(ledger: Ledger) -> None:
+    first = ledger.record(ODD, ODD, ODD, id="chosen")
+
+    assert ledger.record(ODD, ODD, ODD, id="chosen") == first
+
+
+def test_stored_text_is_escaped_alike_on_both_engines(ledger: Ledger, raw: Raw) -> None:
+    ledger.record("main", "a\x00\ud800\x1ab")
+
+    assert raw.one("SELECT content FROM messages") == "a\x1a0000\x1ad800\x1a001ab"
+
+
+def test_json_is_kept_with_its_bytes_as_they_came(ledger: Ledger) -> None:
+    text = '{ "b":1,  "a": 1.0, "b": "\\u00e9" }'
+
+    turn = ledger.record("main", Message("user", "q", metadata_json=text), permissions_used=text)
+
+    stored = ledger.get_turn(turn.id)
+    assert stored.messages[0].metadata_json == text
+    assert stored.permissions_used == text
+
+
+def test_a_message_of_50_megabytes_survives(ledger: Ledger) -> None:
+    text = "0123456789abcde\u00e9\U0001f600\n" * 3_000_000
+    assert len(text.encode()) > 50_000_000
+
+    turn = ledger.record("main", "q", text)
+
+    response = ledger.get_turn(turn.id).response
+    assert response is not None
+    assert response.content == text

@@ -1,0 +1,391 @@
+"""Each command does what it says, for people and in JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents_ledger import Compaction, Ledger, Message, Session, ToolCall, Turn, Usage
+from agents_ledger.cli.main import COMMANDS
+from agents_ledger.model import settings
+from tests.builders import a_full_turn, chain, grow
+from tests.edges.conftest import Run, call
+
+
+@pytest.fixture
+def ledger(file: str) -> Any:
+    with Ledger.open(file) as opened:
+        yield opened
+
+
+# -- up ---------------------------------------------------------------------------------------
+
+
+def test_up_makes_a_ledger_with_a_sound_demonstration_once(run: Run, file: str) -> None:
+    first = run("up")
+
+    assert first.code == 0
+    assert "[demo] Write the changelog entry." in first.out
+    assert "├─● " in first.out  # the fork
+    assert "▬ " in first.out  # the compaction
+    assert "agents-ledger show demo" in first.err
+    assert Path(file).stat().st_mode & 0o777 == 0o600
+    with Ledger.open(file, read_only=True) as ledger:
+        turns = len(ledger.subtree(ledger.latest_roots()[0]))
+        assert ledger.audit() == ()
+        assert {session.origin for session in ledger.sessions()} == {"demo"}
+        assert sum(turn.tool_call_count for turn in ledger.thread("demo").turns) > 3
+
+    again = run("up")
+
+    assert "[demo] Write the changelog entry." in again.out
+    with Ledger.open(file, read_only=True) as ledger:
+        assert len(ledger.subtree(ledger.latest_roots()[0])) == turns
+        assert len(ledger.sessions(status=None)) == 3
+
+
+def test_up_adds_nothing_to_a_ledger_in_use(run: Run, ledger: Ledger) -> None:
+    ledger.create_session("mine")
+
+    answer = run("up", "--json")
+
+    assert answer.json["demonstration"] is False
+    assert answer.json["sessions"] == ["mine"]
+    assert answer.json["schema_version"] == 1
+
+
+def test_up_can_leave_it_empty_and_keeps_the_users_own_ledger_private() -> None:
+    answer = call("up", "--no-demo")
+
+    assert answer.code == 0
+    assert answer.out == ""
+    file = settings.default_file()
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+    assert call("sessions").code == 0
+
+
+def test_the_ledger_is_the_one_named_last_or_the_environment_s(run: Run, tmp_path: Path) -> None:
+    other = str(tmp_path / "other.db")
+    run("up", "--no-demo")
+
+    assert call("up", AGENTS_LEDGER=other).code == 0
+    assert run("sessions", "--json").json["sessions"] == []
+    assert run("sessions", "--ledger", other, "--json").json["sessions"]
+    assert call("sessions", "--json", AGENTS_LEDGER=other).json["sessions"]
+
+
+# -- sessions and fork ------------------------------------------------------------------------
+
+
+def test_sessions_are_listed_latest_first_with_their_heads(run: Run, ledger: Ledger) -> None:
+    ledger.record("old", "first question", "answer", usage=Usage(1000, 234))
+    head = ledger.record("new", "second\nquestion", "answer").id
+    ledger.annotate("old", title="The old one", starred=True)
+    ledger.create_session("nothing-yet")
+
+    answer = run("sessions")
+
+    lines = [line.split() for line in answer.out.splitlines()]
+    assert lines[0][:5] == ["SESSION", "HEAD", "TURNS", "TOKENS", "AGE"]
+    assert [line[0] for line in lines[1:]] == ["nothing-yet", "new", "old"]
+    assert head.startswith(lines[2][1])
+    assert "second question" in answer.out
+    assert "★ · The old one · first question" in answer.out
+    assert "1.2k" in answer.out
+    assert "empty" in answer.out
+
+
+def test_sessions_in_json_have_their_thread(run: Run, ledger: Ledger) -> None:
+    ledger.record("main", "a question", "answer", usage=Usage(1, 2), model="m")
+
+    answer = run("sessions", "--json")
+
+    assert answer.json["schema_version"] == 1
+    assert answer.json["more"] is False
+    [session] = answer.json["sessions"]
+    assert session["label"] == "main"
+    assert session["thread"]["depth"] == 1
+    assert session["thread"]["total_tokens"] == 3
+    assert session["prompt"] == "a question"
+
+
+def test_sessions_can_be_filtered(run: Run, ledger: Ledger) -> None:
+    ledger.record("one", "q", "a", persona_id="atlas")
+    ledger.record("two", "q", "a")
+    ledger.update_session("two", origin="cursor")
+    ledger.record("three", "q", "a")
+    ledger.archive("three")
+
+    def labels(*words: str) -> list[str]:
+        found = run("sessions", "--json", *words).json["sessions"]
+        return sorted(session["label"] for session in found)
+
+    assert labels() == ["one", "two"]
+    assert labels("--persona", "atlas") == ["one"]
+    assert labels("--origin", "cursor") == ["two"]
+    assert labels("--status", "archived") == ["three"]
+    assert labels("--status", "all") == ["one", "three", "two"]
+    assert "archived" in run("sessions", "--status", "all").out
+    limited = run("sessions", "--limit", "1")
+    assert len(limited.out.splitlines()) == 2
+    assert "--limit" in limited.err
+
+
+def test_fork_makes_a_session_at_a_turn(run: Run, ledger: Ledger) -> None:
+    first, second = chain(ledger, "main", 2)
+
+    assert run("fork", "main", "--label", "idea").code == 0
+    assert ledger.head("idea") == second
+
+    made = run("fork", second[:16], "--before", "--persona", "atlas", "--json").json
+    assert made["schema_version"] == 1
+    assert made["session"]["thread_id"] == first
+    assert made["session"]["persona_id"] == "atlas"
+    assert made["depth"] == 1
+    assert ledger.head(made["session"]["label"]) == first
+
+    assert "empty" in run("fork", first, "--before", "--label", "anew").out
+
+
+# -- show -------------------------------------------------------------------------------------
+
+
+def test_show_prints_all_that_happened_in_a_turn_in_its_order(run: Run, ledger: Ledger) -> None:
+    turn = ledger.record("main", **a_full_turn())
+
+    answer = run("show", turn.id)
+
+    words = ["first", "second", "third", "step, I think", "step", "▸ Read a", "▸ Bash a"]
+    words += ["failed: exit 1", "answer, I think", "answer"]
+    found = [answer.out.index(word) for word in words]
+    assert found == sorted(found)
+    assert "completed in 1.0 s · claude-opus-5 · 10 tokens in, 20 out" in answer.out
+    assert "webhook" in answer.out
+    assert "read first.py:1-9" in answer.out
+    assert "\x1b" not in answer.out
+    full = run("show", turn.id, "--full").out
+    assert '"path": "a"' in full
+    assert "workspace_path: /home/me/project" in full
+    assert "print()" in full
+
+
+def test_show_prints_the_last_turns_of_a_session(run: Run, ledger: Ledger) -> None:
+    chain(ledger, "main", 8)
+
+    assert run("show", "main").out.count("  turn ") == 5
+    assert "3 turns above" in run("show", "main").err
+    assert run("show", "main", "--last", "2").out.count("  turn ") == 2
+    assert "question 8" in run("show", "main", "--last", "1").out
+    answer = run("show", "main", "--last", "2", "--json").json
+    assert answer["schema_version"] == 1
+    assert answer["session"]["label"] == "main"
+    assert answer["thread"]["depth"] == 8
+    assert [turn["depth"] for turn in answer["turns"]] == [7, 8]
+
+
+def test_show_cuts_long_texts_unless_all_is_asked_for(run: Run, ledger: Ledger) -> None:
+    ledger.record("main", "\n".join(f"line {number}" for number in range(100)), "x" * 9000)
+
+    short, full = run("show", "main").out, run("show", "main", "--full").out
+
+    assert "line 29" in short
+    assert "line 30" not in short
+    assert "--full shows all" in short
+    assert "line 99" in full
+    assert "x" * 9000 in full
+
+
+def test_show_tells_compactions_failures_and_subagents(run: Run, ledger: Ledger) -> None:
+    first, second = chain(ledger, "main", 2)
+    record = Compaction("the gist", first, second, 1, tokens_before=150_000, tokens_after=12_000)
+    ledger.record("main", compaction=record)
+    failed = ledger.record("main", "again", status="failed", error="overloaded").id
+    call = ToolCall("Task", '{"description": "look"}', spawned_session_label="helper")
+    ledger.record("main", "delegate", "done", steps=[call])
+
+    answer = run("show", "main")
+
+    assert "compacted 1 turn → summary · 150k → 12.0k tokens" in answer.out
+    assert "the gist" in answer.out
+    assert "spawned helper" in answer.out
+    assert "overloaded" in run("show", failed).out
+    assert "subagent of main" in run("show", "helper").out
+
+
+def test_show_tells_what_a_live_turn_has_said_so_far(run: Run, ledger: Ledger) -> None:
+    with ledger.turn("main", "tell me a story") as turn:
+        turn.stream("Once upon ")
+        turn.stream("a time")
+        turn.tool_call("Bash", {"command": "sleep 9"})
+        seen = run("show", "main")
+        told = run("show", "main", "--json").json
+        turn.respond()
+
+    assert "streaming" in seen.out
+    assert "Once upon a time" in seen.out
+    assert "▸ Bash sleep 9  running" in seen.out
+    assert told["partial"] == {turn.id: "Once upon a time"}
+
+
+# -- audit, recover, sql ----------------------------------------------------------------------
+
+
+def test_audit_groups_findings_by_rule_and_says_what_each_means(
+    run: Run, ledger: Ledger, file: str
+) -> None:
+    import sqlite3
+
+    chain(ledger, "main", 2)
+    assert run("audit").out.startswith("sound: all ")
+    assert run("audit", "--json").json["findings"] == []
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE places SET total_tokens = 7 * depth * depth")
+    connection.close()
+
+    answer = run("audit")
+    told = run("audit", "--json")
+
+    assert answer.code == 1
+    assert "thread_totals  2 findings" in answer.out
+    assert "broken rule: A thread's tokens are its parent's and the turn's own." in answer.out
+    assert "hint: " in answer.err
+    assert told.code == 1
+    assert {finding["rule"] for finding in told.json["findings"]} == {"thread_totals"}
+    assert told.json["findings"][0]["meaning"]
+
+
+def test_recover_fails_the_turns_of_dead_writers(run: Run, file: str) -> None:
+    turn_id = _left_by_a_dead_writer(file)
+
+    assert run("doctor", "--json").json["facts"][-1]["name"] == "dead_writers"
+    answer = run("recover")
+
+    assert answer.out.splitlines() == [
+        f"failed {turn_id}",
+        "1 turn recovered, 0 still being written",
+    ]
+    assert run("recover", "--json").json == {"schema_version": 1, "failed": [], "live": []}
+
+
+def _left_by_a_dead_writer(file: str) -> str:
+    import subprocess
+    import sys
+
+    script = f"""
+import os
+from agents_ledger import Ledger
+print(Ledger.open({file!r}).turn("main", "never answered").id, flush=True)
+os._exit(1)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
+
+
+def test_sql_answers_in_a_table_in_json_and_in_csv(run: Run, ledger: Ledger) -> None:
+    query = "SELECT 'a,b' AS text, 12 AS number, NULL AS missing, x'00ff' AS bytes"
+
+    table = run("sql", query)
+    assert table.out.splitlines() == [
+        "text  number  missing  bytes",
+        "a,b       12     NULL  00ff",
+    ]
+    assert table.err.strip() == "1 row"
+    answer = run("sql", query, "--json").json
+    assert answer == {
+        "schema_version": 1,
+        "columns": ["text", "number", "missing", "bytes"],
+        "rows": [["a,b", 12, None, "00ff"]],
+    }
+    assert run("sql", query, "--csv").out == 'text,number,missing,bytes\n"a,b",12,,00ff\n'
+    assert run("sql", "-", "--csv", input="SELECT 1 AS one").out == "one\n1\n"
+
+
+def test_csv_holds_no_formulas(run: Run, ledger: Ledger) -> None:
+    query = "SELECT '=1+1' AS a, '+1' AS b, '-1' AS c, '@x' AS d, char(9)||'=x' AS e, -5 AS f"
+
+    line = run("sql", query, "--csv").out.splitlines()[1]
+
+    assert line.startswith("'=1+1,'+1,'-1,'@x,'")
+    assert line.endswith(",-5")
+
+
+# -- copies -----------------------------------------------------------------------------------
+
+
+def test_backup_and_restore_give_the_same_ledger(run: Run, ledger: Ledger, tmp_path: Path) -> None:
+    grow(ledger, "1-2-3, 2-4")
+    saved, back = str(tmp_path / "saved.db"), str(tmp_path / "back.db")
+
+    assert "saved and verified" in run("backup", saved).out
+    assert Path(saved).stat().st_mode & 0o777 == 0o600
+    told = run("restore", saved, back, "--json").json
+    assert told["rows"]["turns"] == 4
+    assert call("--ledger", back, "tree").out == run("tree").out
+    assert call("--ledger", str(tmp_path / "third.db"), "restore", saved).code == 0
+    assert (tmp_path / "third.db").exists()
+    assert run("backup", str(tmp_path / "more.db"), "--json").json["bytes"] > 0
+
+
+def test_copy_prints_what_was_copied(ledger: Ledger, file: str, tmp_path: Path) -> None:
+    chain(ledger, "main", 3)
+
+    answer = call("copy", file, str(tmp_path / "copy.db"))
+
+    assert answer.code == 0
+    assert any(line.split() == ["turns", "3"] for line in answer.out.splitlines())
+    assert "copied and verified" in answer.out
+
+
+# -- all --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_and_json(name: str) -> None:
+    answer = call(name, "--help")
+
+    assert answer.code == 0
+    assert "--json" in answer.out
+    assert "--ledger" in answer.out
+
+
+def test_commands_work_on_both_engines(new_address: Any, tmp_path: Path) -> None:
+    address, other = new_address(), new_address()
+
+    def ask(*words: str) -> Any:
+        answer = call("--ledger", address, *words)
+        assert answer.code == 0, answer.err
+        return answer
+
+    assert "[demo]" in ask("up").out
+    assert "demo-strict" in ask("sessions").out
+    assert "completed" in ask("show", "demo", "--full").out
+    head = ask("sql", "SELECT thread_id FROM sessions WHERE label = 'demo'", "--json")
+    [[turn_id]] = head.json["rows"]
+    assert ask("tree", turn_id).out == ask("tree", "demo").out
+    assert "at turn" in ask("fork", "demo", "--label", "idea").out
+    assert "sound" in ask("audit").out
+    assert "0 turns recovered" in ask("recover").out
+    assert call("--ledger", other, "sessions").code == 3
+    assert ask("copy", address, other).code == 0
+    assert ask("backup", str(tmp_path / "saved.db")).code == 0
+    assert call("--ledger", other, "tree").out == ask("tree").out
+
+
+def test_a_query_on_a_server_cannot_leave_its_transaction(new_schema: Any) -> None:
+    address = new_schema()
+    assert call("--ledger", address, "up").code == 0
+
+    for query in ("COMMIT; CREATE TABLE evil (x INT)", "CREATE TABLE evil (x INT)", "SELECT 1/0"):
+        answer = call("--ledger", address, "sql", query)
+        assert answer.code == 5
+        assert "the query failed" in answer.err
+    found = call("--ledger", address, "sql", "SELECT * FROM pg_tables WHERE tablename = 'evil'")
+    assert "0 rows" in found.err
+    with Ledger.open(address) as ledger:
+        ledger.record("demo", Message("user", "still there?"), "yes")
+        assert isinstance(ledger.get_turn("demo"), Turn)
+        ledger.create_session(Session("also"))

@@ -1,0 +1,164 @@
+"""Every family of errors has its exit code, and says what happened and what to do next."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from agents_ledger import Ledger
+from agents_ledger.cli.errors import EXIT_CODES
+from agents_ledger.model import errors
+from tests.builders import chain
+from tests.edges.conftest import Answer, Run, call
+
+
+def told(answer: Answer, code: int, what: str) -> None:
+    """It failed with this code, nothing on stdout, and two lines of words on stderr."""
+    assert answer.code == code
+    assert answer.out == ""
+    first, *others = answer.err.splitlines()
+    assert first.startswith("error: ")
+    assert what in first
+    assert any(line.startswith("hint: ") for line in others)
+
+
+def test_every_error_belongs_to_a_family_with_a_code() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    ours = [k for k in kinds if issubclass(k, errors.LedgerError) and k is not errors.LedgerError]
+
+    assert ours
+    assert all(issubclass(kind, tuple(EXIT_CODES)) for kind in ours)
+    assert sorted(EXIT_CODES.values()) == [3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["sessions"],
+        ["show", "main"],
+        ["tree"],
+        ["fork", "main"],
+        ["audit"],
+        ["recover"],
+        ["sql", "SELECT 1"],
+        ["backup", "b.db"],
+    ],
+)
+def test_without_a_ledger_nothing_is_made(run: Run, file: str, words: list[str]) -> None:
+    told(run(*words), 3, "there is no ledger at")
+
+    assert not list(Path(file).parent.glob("ledger*"))
+    assert not Path("b.db").exists()
+
+
+def test_the_users_own_folder_is_not_made_by_looking(tmp_path: Path) -> None:
+    told(call("sessions"), 3, "there is no ledger at")
+
+    assert not (tmp_path / "home").exists()
+
+
+def test_what_is_not_there(run: Run, file: str) -> None:
+    with Ledger.open(file) as ledger:
+        ledger.record("main", "one")
+
+    told(run("show", "nobody"), 3, "there is no session or turn 'nobody'")
+    told(run("tree", "nobody"), 3, "there is no session or turn 'nobody'")
+    told(run("fork", "nobody"), 3, "there is no session or turn 'nobody'")
+    told(run("backup", "no/such/folder/b.db"), 3, "there is no folder")
+    told(call("copy", "no.db", "copy.db"), 3, "there is no ledger at")
+
+
+def test_a_name_that_is_taken(run: Run, file: str) -> None:
+    with Ledger.open(file) as ledger:
+        ledger.record("main", "one")
+
+    told(run("fork", "main", "--label", "main"), 4, "there is a session 'main' already")
+
+
+def test_what_the_rules_refuse(run: Run, file: str) -> None:
+    with Ledger.open(file) as ledger:
+        chain(ledger, "main", 2)
+        ledger.create_session("empty")
+
+    told(run("show", "01"), 3, "no session or turn '01'")
+    told(run("show", ledger_prefix(file)), 5, "several turns begin with")
+    told(run("fork", "empty"), 5, "session 'empty' is empty")
+    told(run("tree", "empty"), 5, "session 'empty' is empty")
+    told(run("backup", file), 5, "exists already")
+    told(run("copy", file, file), 5, "is not empty")
+    for query in (
+        "DELETE FROM turns",
+        "SELEC 1",
+        "SELECT 1; SELECT 2",
+        "VACUUM INTO 'stolen.db'",
+        "ATTACH 'other.db' AS other",
+    ):
+        told(run("sql", query), 5, "the query failed")
+    assert not Path("stolen.db").exists()
+    assert not Path("other.db").exists()
+
+
+def ledger_prefix(file: str) -> str:
+    """The first letters that the ids of two turns share."""
+    with Ledger.open(file) as ledger:
+        first, second = ledger.ancestry("main")
+    return first[:4] if first[:4] == second[:4] else ""
+
+
+def test_what_is_no_ledger(run: Run, file: str, tmp_path: Path) -> None:
+    Path(file).write_text("Dear diary, " * 500)
+    told(run("sessions"), 6, "is not a database")
+    told(call("--ledger", str(tmp_path), "sessions"), 6, "is a folder")
+
+    (tmp_path / "empty.db").touch()
+    told(call("--ledger", str(tmp_path / "empty.db"), "sessions"), 3, "there is no ledger")
+
+
+def test_a_server_that_does_not_answer() -> None:
+    address = "postgresql://someone:secret@127.0.0.1:1/db"
+
+    answer = call("--ledger", address, "sessions")
+
+    told(answer, 6, "cannot be reached")
+    assert "secret" not in answer.err
+    told(
+        call("--ledger", f"{address}?schema=A-B", "sessions"), 5, "cannot name a PostgreSQL schema"
+    )
+
+
+def test_without_the_driver_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "agents_ledger.store.postgres", raising=False)
+
+    answer = call("--ledger", "postgresql://localhost/db", "sessions")
+
+    told(answer, 6, "PostgreSQL needs psycopg")
+    assert "agents-ledger[postgres]" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["frok"], "No such command 'frok'. Did you mean 'fork'?"),
+        (["xyzzy"], "No such command 'xyzzy'."),
+        (["show"], "Missing argument 'TARGET'"),
+        (["show", "a", "b"], "unexpected extra argument"),
+        (["show", "a", "--last", "0"], "Invalid value for '--last'"),
+        (["sessions", "--bogus"], "No such option '--bogus'"),
+        (["sessions", "--status", "lost"], "Invalid value for '--status'"),
+        (["tree", "--below"], "--below needs a TARGET"),
+        (["sql", "SELECT 1", "--csv", "--json"], "--csv and --json exclude each other"),
+        (["copy", "a"], "Missing argument 'TO'"),
+    ],
+)
+def test_what_was_typed_wrongly(run: Run, words: list[str], what: str) -> None:
+    told(run(*words), 2, what)
+
+
+def test_no_command_at_all_shows_the_help() -> None:
+    answer = call()
+
+    assert answer.code == 2
+    assert "Commands:" in answer.err

@@ -1,0 +1,140 @@
+"""The command as a process: it starts quickly, ends cleanly, and asks nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from agents_ledger import Ledger
+from agents_ledger.cli.main import COMMANDS
+from tests.builders import chain
+
+PROGRAM = (sys.executable, "-c", "from agents_ledger.cli.main import main; main()")
+
+
+def started(*words: str, **options: object) -> subprocess.Popen[str]:
+    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+    return subprocess.Popen([*PROGRAM, *words], text=True, **{**given, **options})  # type: ignore[call-overload,no-any-return]
+
+
+def finished(*words: str) -> tuple[int, str, str]:
+    process = started(*words)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def imported(words: Sequence[str]) -> set[str]:
+    """The modules that a call of the program imports."""
+    script = f"""
+import sys
+sys.argv = ["agents-ledger", *{list(words)!r}]
+from agents_ledger.cli.main import main
+try:
+    main()
+except SystemExit:
+    print("", *sys.modules, sep="\\n", file=sys.stderr)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    return set(done.stderr.split())
+
+
+def test_help_imports_neither_commands_nor_what_they_need() -> None:
+    modules = imported(["--help"])
+
+    assert {name for name in modules if name.startswith("agents_ledger")} == {
+        "agents_ledger",
+        "agents_ledger.cli",
+        "agents_ledger.cli.main",
+    }
+    assert not modules & {"rich", "sqlite3", "msgspec", "platformdirs", "importlib.metadata"}
+
+
+def test_help_lists_every_command() -> None:
+    code, out, err = finished("--help")
+
+    assert (code, err) == (0, "")
+    for name, (_, about) in COMMANDS.items():
+        assert name in out
+        assert about in out
+
+
+def test_the_version_is_told() -> None:
+    code, out, _ = finished("--version")
+
+    assert code == 0
+    assert out.split()[-1][0].isdigit()
+
+
+def test_a_reader_that_stops_reading_is_no_error(file: str) -> None:
+    with Ledger.open(file) as ledger:
+        chain(ledger, "main", 300)
+    reading, writing = os.pipe()
+    process = started("--ledger", file, "show", "main", "--last", "300", stdout=writing)
+    os.close(writing)
+    os.read(reading, 100)
+    os.close(reading)
+
+    _, err = process.communicate(timeout=60)
+
+    assert process.returncode == 141
+    assert err == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_an_interrupt_ends_with_130_and_no_trace(file: str) -> None:
+    Ledger.open(file).close()
+    process = started("--ledger", file, "sql", "-", stdin=subprocess.PIPE)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+
+    _, err = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_can_complete(shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_AGENTS_LEDGER_COMPLETE", f"{shell}_source")
+    script = "import sys; sys.argv[0] = 'agents-ledger'; " + PROGRAM[2]
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+
+    assert "_AGENTS_LEDGER_COMPLETE" in done.stdout
+
+
+def test_names_of_commands_and_sessions_are_completed(
+    file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Ledger.open(file) as ledger:
+        ledger.create_session("release-notes")
+        ledger.create_session("release\x1b[2J")
+    monkeypatch.setenv("_AGENTS_LEDGER_COMPLETE", "bash_complete")
+    monkeypatch.setenv("AGENTS_LEDGER", file)
+
+    def completions(line: str) -> list[str]:
+        words = line.split(" ")
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+        script = "import sys; sys.argv[0] = 'agents-ledger'; " + PROGRAM[2]
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=False
+        )
+        return [entry.split(",", 1)[1] for entry in done.stdout.split()]
+
+    assert completions("agents-ledger se") == ["sessions"]
+    assert completions("agents-ledger show rel") == ["release-notes"]
+    assert "--last" in completions("agents-ledger show --")
+    monkeypatch.setenv("AGENTS_LEDGER", str(Path(file).with_name("none.db")))
+    assert completions("agents-ledger show rel") == []

@@ -1,0 +1,103 @@
+"""What all harnesses share: how one is called, what it hands back, where it works.
+
+Every harness is a program of its own, `python -m tests.trust.NAME --seed 7 --count 100`, so that
+neither a killed process nor a second SQLite library can harm the caller. It prints its outcome as
+one line of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+ROOT = Path(__file__).parent.parent.parent
+FINDINGS_MAX = 20  # of one run; one is enough to fail it
+
+
+class Options(Struct):
+    """What a harness is asked to do."""
+
+    seed: int = 0
+    count: int = 1
+    plant: str = ""  # a bug to plant; the harness must find it
+    engine: str = "sqlite"
+    address: str = ""  # of a PostgreSQL server; empty: the harness starts its own
+    keep: str = ""  # a folder for what reproduces a finding
+
+
+class Outcome(Struct):
+    """What a harness did and found."""
+
+    done: int = 0
+    findings: list[str] = []
+    notes: dict[str, float] = {}
+
+    def found(self, finding: str) -> None:
+        """Note a broken promise."""
+        if len(self.findings) < FINDINGS_MAX:
+            self.findings.append(finding)
+
+
+Harness = Callable[[Options], Outcome]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options, as every harness takes them."""
+    arguments = argparse.ArgumentParser()
+    for field in msgspec.structs.fields(Options):
+        arguments.add_argument(f"--{field.name}", type=type(field.default), default=field.default)
+    return arguments
+
+
+def main(harness: Harness) -> None:
+    """Run a harness as a program."""
+    options = Options(**vars(parser().parse_args()))
+    print(msgspec.json.encode(harness(options)).decode(), flush=True)
+
+
+def call(name: str, options: Options, *, timeout: float = 600) -> Outcome:
+    """Run a harness in a process of its own. One that dies is a finding too."""
+    command = [sys.executable, "-m", f"tests.trust.{name}"]
+    for field in Options.__struct_fields__:
+        if value := getattr(options, field):
+            command += [f"--{field}", str(value)]
+    try:
+        ran = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Outcome(findings=[f"{name} did not end within {timeout} s"])
+    if ran.returncode:
+        return Outcome(findings=[f"{name} ended with {ran.returncode}: {ran.stderr[-4000:]}"])
+    return msgspec.json.decode(ran.stdout.splitlines()[-1], type=Outcome)
+
+
+def memory() -> str | None:
+    """A folder in memory, where the system has one: what is simulated needs no disk."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
+
+
+@contextmanager
+def workplace(*, on_disk: bool = False) -> Iterator[Path]:
+    """A folder for one run. Its name is short: sockets are made in it."""
+    folder = Path(tempfile.mkdtemp(prefix="trust-", dir=None if on_disk else memory()))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def keep(options: Options, folder: Path, name: str) -> None:
+    """Save a folder that reproduces a finding."""
+    if options.keep and folder.is_dir():
+        shutil.copytree(folder, Path(options.keep) / name, dirs_exist_ok=True)

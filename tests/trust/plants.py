@@ -1,0 +1,45 @@
+"""Bugs to plant in a harness's own process, to see that it finds them."""
+
+from __future__ import annotations
+
+from agents_ledger.ledger import sessions
+from agents_ledger.ledger.sessions import Pointer
+from agents_ledger.store import postgres, sqlite
+from agents_ledger.store.database import Transaction
+from agents_ledger.store.locks import WriteQueue
+
+NO_CHECK = "head moved without compare-and-set"
+NO_QUEUE = "no queue of writers"
+
+seen_heads: dict[str, str | None] = {}
+"""With NO_CHECK: the heads a writer read before its transaction, and believes in."""
+
+
+def plant(bug: str, engine: str) -> None:
+    """Plant a bug by its name; none, if it has none."""
+    if bug == NO_CHECK:
+        _move_unchecked(engine)
+        _find_seen_heads()
+    elif bug == NO_QUEUE:
+        WriteQueue.__enter__ = WriteQueue.__exit__ = lambda *_: None  # type: ignore[method-assign]
+    elif bug:
+        raise ValueError(bug)
+
+
+def _move_unchecked(engine: str) -> None:
+    statements = (sqlite if engine == "sqlite" else postgres)._statements()
+    before, _, after = statements["move_head"].partition(" AND COALESCE(thread_id")
+    assert after, "the statement that moves a head has changed"
+    statements["move_head"] = f"{before} RETURNING updated_at"
+
+
+def _find_seen_heads() -> None:
+    find = sessions.find
+
+    def find_as_seen(tx: Transaction, key: str, *, exact: bool = False) -> Pointer | None:
+        found = find(tx, key, exact=exact)
+        if found is not None and key in seen_heads:
+            found = found._replace(thread_id=seen_heads[key])
+        return found
+
+    sessions.find = find_as_seen
