@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from agents_ledger import Ledger
-from agents_ledger.importers.importing import Importer, Report, found_at
+from agents_ledger.importers import importing
+from agents_ledger.importers.importing import Report
 
 # What an import must end in, whatever the order and the number of its steps. History and import
 # times are a log; they may differ.
@@ -33,9 +34,7 @@ RESULT = {
 
 def import_paths(ledger: Ledger, *paths: Path) -> Report:
     """Import files or folders, each told by its content."""
-    report = Report()
-    found = [each for path in paths for each in found_at(path, report)]
-    return Importer(ledger, report).run(found)
+    return importing.import_paths(ledger, paths)
 
 
 def result(ledger: Ledger) -> dict[str, list[tuple[Any, ...]]]:

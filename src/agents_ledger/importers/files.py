@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from agents_ledger.ledger.sources import is_own_file
 from agents_ledger.model.errors import Refused
 
 CHUNK_BYTES = 8 << 20
@@ -15,7 +16,9 @@ HEAD_BYTES = 64 << 10
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file for reading, unless it is a link, a pipe or a device."""
+    """Open a file for reading, unless it is a link, a pipe, a device, or a ledger we have open."""
+    if is_own_file(path):
+        raise Refused(f"{path} belongs to a ledger that is open here")
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     flags |= getattr(os, "O_BINARY", 0)
     try:

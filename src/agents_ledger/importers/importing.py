@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import BinaryIO
 from msgspec import Struct, field
 
 from agents_ledger.importers import databases, files
+from agents_ledger.importers.discovery import Found, Unknown, found_at
 from agents_ledger.importers.reader import (
-    Home,
     Material,
     Reader,
     ReaderOfRows,
@@ -24,7 +23,7 @@ from agents_ledger.importers.readers import READERS
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.projection import files_of_kin, files_sharing, project
 from agents_ledger.ledger.sources import TAIL_BYTES, Sources, tail_hash
-from agents_ledger.model.errors import Conflict, LedgerError, Refused
+from agents_ledger.model.errors import Conflict, LedgerError, StoreUnavailable
 from agents_ledger.model.sources import Fate, Fault, ImportCounts, SourceFile
 
 
@@ -40,57 +39,13 @@ class Report(Struct):
     without_reader: list[str] = field(default_factory=list)
 
 
-class Found(Struct, frozen=True):
-    """A file to import, and its reader."""
-
-    path: Path
-    reader: Reader
-    size: int
-
-
-def this_home() -> Home:
-    """The home of the user who runs this program."""
-    return Home(Path.home(), os.environ, sys.platform)
-
-
-def find(home: Home, sources: Iterable[str] = ()) -> list[Found]:
-    """Every file of history on this machine, of all sources or of some."""
-    wanted = set(sources) or set(READERS)
-    found: list[Found] = []
-    for name, reader in READERS.items():
-        if name in wanted:
-            for root in reader.roots(home):
-                found += _below(root, reader)
-    return found
-
-
-def _below(root: Path, reader: Reader) -> list[Found]:
-    paths: Iterable[Path] = (root,) if root.is_file() else sorted(root.rglob("*"))
-    return [
-        Found(path, reader, path.lstat().st_size)
-        for path in paths
-        if reader.wants(path) and (path.is_file() or path.is_symlink())
-    ]
-
-
-def found_at(path: Path, report: Report) -> list[Found]:
-    """What a path holds: a file, or a folder of them, each told by its content."""
-    paths = sorted(p for p in path.rglob("*") if not p.is_dir()) if path.is_dir() else [path]
-    paths = [p for p in paths if not p.name.endswith(databases.SIDECARS)]
-    found = []
-    for each in paths:
-        try:
-            first = files.head(each)
-        except LedgerError as error:
-            report.faults.append(Fault(str(each), str(error)))
-            report.counts.failed += 1
-            continue
-        reader = next((r for r in READERS.values() if r.recognises(each, first)), None)
-        if reader is None:
-            report.without_reader.append(str(each))
-        else:
-            found.append(Found(each, reader, each.stat().st_size))
-    return found
+def import_paths(ledger: Ledger, paths: Iterable[Path]) -> Report:
+    """Import files and folders, each told by its content."""
+    report = Report()
+    unknown = Unknown(report.faults, report.without_reader)
+    found = [each for path in paths for each in found_at(path, unknown)]
+    report.counts.failed += len(report.faults)
+    return Importer(ledger, report).run(found)
 
 
 class Importer:
@@ -105,14 +60,17 @@ class Importer:
         self, found: Sequence[Found], progress: Callable[[Found], None] = lambda _: None
     ) -> Report:
         """Keep what is new of every file, then derive the families it belongs to."""
-        families: dict[tuple[str, str], Reader] = {}
+        families: dict[str, Reader] = {}
+        for file in self.sources.files_behind():  # what an import that was interrupted left
+            if file.source in READERS:
+                families[file.family] = READERS[file.source]
         for each in found:
             kept = self._keep_safely(each)
             if kept is not None:
-                families[each.reader.name, kept.family] = each.reader
+                families[kept.family] = each.reader
             progress(each)
         done: set[str] = set()
-        for (_, family), reader in families.items():
+        for family, reader in families.items():
             if family not in done:
                 done |= self._derive_safely(reader, family)
         return self.report
@@ -125,9 +83,9 @@ class Importer:
                 return self._keep(found)
             except Conflict:  # another import keeps it: go on from what it kept
                 return self._keep(found)
+        except StoreUnavailable:  # the ledger itself: no other file will fare better
+            raise
         except (LedgerError, OSError) as error:
-            if isinstance(error, LedgerError) and not isinstance(error, Refused):
-                raise  # the ledger itself cannot be written: no other file will fare better
             self.report.faults.append(Fault(str(found.path), str(error)))
             self.report.counts.failed += 1
             return None
@@ -231,7 +189,7 @@ class Importer:
     def _derive_safely(self, reader: Reader, family: str) -> set[str]:
         try:
             return self.derive(reader, family)
-        except LedgerError:
+        except StoreUnavailable:
             raise
         except Exception as error:
             # A reader must not fail on any input. If one does, its file is kept and reported, and

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from msgspec import structs
@@ -20,6 +21,7 @@ from agents_ledger.model.errors import Conflict
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sources import SourceFile, SourceKind
 from agents_ledger.store.database import Transaction, Work
+from agents_ledger.store.locks import is_open_here
 
 T = TypeVar("T")
 
@@ -37,6 +39,11 @@ class Block(NamedTuple):
     length: int
     base_file_id: int | None
     data: bytes
+
+
+def is_own_file(path: Path) -> bool:
+    """Whether a file belongs to a ledger that is open in this process: nobody else may open it."""
+    return is_open_here(path)
 
 
 def tail_hash(head: bytes, tail: bytes) -> bytes:

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 import weakref
+from collections import Counter
 from pathlib import Path
 
 from agents_ledger.model.errors import Locked, ReadOnly, StoreUnavailable
@@ -114,6 +115,31 @@ def _close_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_close_in_child)
+
+
+_open_here: Counter[Path] = Counter()  # ledger files that SQLite has open in this process
+
+
+def note_open(ledger: Path) -> None:
+    """Say that SQLite has a ledger file open."""
+    _open_here[ledger] += 1
+
+
+def note_closed(ledger: Path) -> None:
+    """Say that SQLite has closed it."""
+    _open_here[ledger] -= 1
+
+
+def is_open_here(path: Path) -> bool:
+    """Whether SQLite has this very file open in this process."""
+    for ledger in +_open_here:
+        for own in (ledger, Path(f"{ledger}-wal"), Path(f"{ledger}-shm")):
+            try:
+                if path.samefile(own):
+                    return True
+            except OSError:
+                continue
+    return False
 
 
 class WriteQueue:

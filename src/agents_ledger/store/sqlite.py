@@ -33,7 +33,7 @@ from agents_ledger.store import migrations, queries
 from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work, Writer
 from agents_ledger.store.files import sync_folder
 from agents_ledger.store.group_commit import GroupCommit
-from agents_ledger.store.locks import FileLock, WriteQueue
+from agents_ledger.store.locks import FileLock, WriteQueue, note_closed, note_open
 from agents_ledger.store.text import escape_values, unescape_rows
 
 T = TypeVar("T")
@@ -49,6 +49,7 @@ WORDS = {
     "serial_key": "INTEGER PRIMARY KEY",
     "bytes": "BLOB",
     "clustered": "WITHOUT ROWID",
+    "computed": "VIRTUAL",
     "lock_sessions": "",
     "lock_live": "",
     "lock_projection": "SELECT 1",
@@ -233,6 +234,7 @@ class SqliteDatabase:
         self._closed = False
         self._immutable = False
         self._open_file(create=create)
+        note_open(self.path)
 
     def _check_path(self, *, create: bool) -> None:
         if self.path.is_dir():
@@ -505,6 +507,7 @@ class SqliteDatabase:
         if self._closed or os.getpid() != self._pid:
             return
         self._closed = True
+        note_closed(self.path)
         if self._thread is not None:
             self._thread.stop()
         while self._readers:

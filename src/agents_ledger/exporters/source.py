@@ -1,0 +1,100 @@
+"""A session's records in the form its source keeps them, out of what is kept for ever."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from msgspec import msgpack
+
+from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.ledger.sources import Sources
+from agents_ledger.model.errors import NotFound, Refused
+from agents_ledger.model.records import RowRecord, records
+from agents_ledger.model.sources import SourceFile
+
+
+def export_source(ledger: Ledger, label: str, target_path: str | Path) -> tuple[Path, ...]:
+    """Write the files a session comes from; the paths written.
+
+    One file becomes `target_path`. Several become files of their names in a folder of that name.
+    A database is made anew, with the rows that were read of it.
+    """
+    sources = Sources(ledger._core)
+    files = _newest(sources.files_of_session(label))
+    if not files:
+        raise NotFound(f"no source records are kept for session {label!r}")
+    target = Path(target_path)
+    paths = [target] if len(files) == 1 else _inside(target, files)
+    for file, path in zip(files, paths, strict=True):
+        if path.exists():
+            raise Refused(f"{path} exists already", "Choose another path.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if file.kind == "rows":
+            _write_rows(sources, file, path)
+        else:
+            with path.open("xb") as opened:
+                opened.writelines(sources.stream(file.id))
+    return tuple(paths)
+
+
+def _newest(files: Iterable[SourceFile]) -> list[SourceFile]:
+    """The latest generation of each file."""
+    latest: dict[str, SourceFile] = {}
+    for file in files:
+        known = latest.get(file.path)
+        if known is None or known.generation < file.generation:
+            latest[file.path] = file
+    return list(latest.values())
+
+
+def _inside(folder: Path, files: Iterable[SourceFile]) -> list[Path]:
+    """A path in the folder for each file: as they stood to each other."""
+    parts = [[part for part in _parts(file.path) if part not in ("", ".", "..")] for file in files]
+    shared = 0
+    while all(len(each) > shared + 1 for each in parts) and len({e[shared] for e in parts}) == 1:
+        shared += 1
+    return [folder.joinpath(*each[shared:]) for each in parts]
+
+
+def _parts(path: str) -> list[str]:
+    return path.replace("\\", "/").replace(":", "").split("/")
+
+
+def _write_rows(sources: Sources, file: SourceFile, path: Path) -> None:
+    """A database with the last version of every row, in the order they were written."""
+    last: dict[bytes, int] = {}
+    columns: dict[str, dict[str, None]] = {}
+    for each in records(sources.stream(file.id)):
+        if each.row is not None:
+            last[each.row.identity] = each.offset
+            columns.setdefault(each.row.table, {}).update(dict.fromkeys(each.row.columns))
+    with closing(sqlite3.connect(path, isolation_level=None)) as made:
+        made.execute("PRAGMA journal_mode = DELETE")
+        made.execute("BEGIN")
+        for table, names in columns.items():
+            listed = ", ".join(_quoted(name) for name in names)
+            made.execute(f"CREATE TABLE {_quoted(table)} ({listed})")
+        for each in records(sources.stream(file.id)):
+            if each.row is not None and last[each.row.identity] == each.offset:
+                _insert(made, each.row)
+        made.execute("COMMIT")
+
+
+def _insert(made: sqlite3.Connection, row: RowRecord) -> None:
+    names = ", ".join(_quoted(name) for name in row.columns)
+    # A text that is not UTF-8 can only be given as bytes.
+    places = ", ".join("CAST(? AS TEXT)" if _is_ext(value) else "?" for value in row.values)
+    values = [bytes(value.data) if _is_ext(value) else value for value in row.values]
+    made.execute(f"INSERT INTO {_quoted(row.table)} ({names}) VALUES ({places})", values)
+
+
+def _is_ext(value: Any) -> bool:
+    return isinstance(value, msgpack.Ext)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
