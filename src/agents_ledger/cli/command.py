@@ -52,7 +52,7 @@ def command(function: Function) -> click.Command:
     ) -> int | None:
         return function(Invocation(ledger or ctx.obj, as_json=as_json), **given)
 
-    return click.command(function.__name__)(invoke)
+    return click.command(function.__name__.rstrip("_"))(invoke)
 
 
 def complete_target(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

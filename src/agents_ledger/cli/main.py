@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 # Every command: the module of this folder that has it, and what it does.
 COMMANDS = {
     "up": ("up", "Make the ledger if there is none, and show what is in it."),
+    "import": ("imports", "Import the history of other agents."),
+    "watch": ("imports", "Import what agents write, as they write it."),
     "sessions": ("sessions", "List sessions, latest first."),
     "show": ("show", "Show a turn, or the last turns of a session."),
     "tree": ("tree", "Draw the tree of turns."),
@@ -21,6 +23,8 @@ COMMANDS = {
     "audit": ("health", "Check every rule of the ledger."),
     "recover": ("health", "Fail the turns whose writer died."),
     "doctor": ("health", "Report on the ledger's engine, file and writers."),
+    "export": ("imports", "Give back a session's records in its source's own format."),
+    "rederive": ("imports", "Derive all imported turns again from the kept records."),
     "sql": ("sql", "Run an SQL query that only reads."),
     "copy": ("copies", "Copy a ledger to another address, and verify the copy."),
     "backup": ("copies", "Save the ledger to a new file, and verify it."),
@@ -42,7 +46,8 @@ class Program(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"agents_ledger.cli.{COMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, cmd_name)
+        # A word of Python's own has an underscore behind it.
+        command: click.Command = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_")
         return command
 
     def resolve_command(

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from msgspec import msgpack
 
@@ -39,6 +39,21 @@ def export_source(ledger: Ledger, label: str, target_path: str | Path) -> tuple[
             with path.open("xb") as opened:
                 opened.writelines(sources.stream(file.id))
     return tuple(paths)
+
+
+def print_source(ledger: Ledger, label: str, out: BinaryIO) -> None:
+    """Write the one file a session comes from into a stream."""
+    sources = Sources(ledger._core)
+    files = _newest(sources.files_of_session(label))
+    if not files:
+        raise NotFound(f"no source records are kept for session {label!r}")
+    if len(files) > 1 or files[0].kind == "rows":
+        raise Refused(
+            f"session {label!r} comes from {len(files)} files, or from a database",
+            "Say where to write with --output.",
+        )
+    out.writelines(sources.stream(files[0].id))
+    out.flush()
 
 
 def _newest(files: Iterable[SourceFile]) -> list[SourceFile]:

@@ -160,7 +160,10 @@ class ClaudeCode:
                 record = _decode(line)
             except _BROKEN:
                 continue
-            if record.type in PLAIN or (record.session_id and record.uuid and record.type in CHAIN):
+            said = record.message is not None and bytes(record.message.content) != b"null"
+            if record.type in PLAIN or (record.type in CHAIN and record.session_id and record.uuid):
+                return True
+            if record.type in ("user", "assistant") and said and isinstance(record.timestamp, str):
                 return True
         return False
 
@@ -231,6 +234,8 @@ class _Outline:
         except _BROKEN as error:
             self._malformed(line, error)
             return None
+        if record.type in CHAIN and not record.uuid:
+            record.uuid = f"@{line.offset}"
         # Ids of another form are only unique in their file.
         for name in ("uuid", "parent_uuid", "logical_parent_uuid"):
             said = getattr(record, name)

@@ -30,6 +30,7 @@ from agents_ledger.importers.outlines import (
     as_number,
     as_text,
     malformed,
+    mend,
     parsed,
 )
 from agents_ledger.importers.reader import Line, Material
@@ -133,8 +134,8 @@ class Rollout:
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _read(self, line: Line) -> None:
-        data = line.data or b""
+    def _read(self, line: Line, mended: bytes | None = None) -> None:
+        data = mended or line.data or b""
         try:
             record = decode_envelope(data)
             kind = record.type if isinstance(record.type, str) else ""
@@ -146,7 +147,11 @@ class Rollout:
             self._unusable(line, data)
             return
         except BROKEN as error:
-            malformed(self.material, line, error)
+            again = mend(data) if mended is None else None
+            if again is None:
+                malformed(self.material, line, error)
+            else:
+                self._read(line, again)
             return
         self.first_line = self.first_line or data
         at = milliseconds(record.timestamp)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath, PureWindowsPath
@@ -44,6 +46,35 @@ def parsed(data: bytes | str | msgspec.Raw) -> Any:
     try:
         return msgspec.json.decode(data)
     except (*BROKEN, UnicodeEncodeError):
+        return _loosely(data if isinstance(data, str) else bytes(data))
+
+
+def _loosely(data: bytes | str) -> Any:
+    """The value of JSON with lone surrogates or numbers that are none; they become null."""
+    try:
+        text = data if isinstance(data, str) else data.decode("utf-8-sig", "surrogatepass")
+        return json.loads(text, parse_constant=_no_number, parse_float=_finite)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _no_number(_: str) -> None:
+    return None
+
+
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def mend(data: bytes) -> bytes | None:
+    """JSON that a strict reader takes, of some that it does not; None if it is no JSON at all."""
+    found = _loosely(data)
+    if found is None:
+        return None
+    try:
+        return json.dumps(found, ensure_ascii=False).encode(errors="replace")
+    except (ValueError, RecursionError):
         return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agents_ledger.importers.claude_code import ClaudeCode
 from agents_ledger.importers.codex import Codex
 from agents_ledger.importers.cursor import Cursor
+from agents_ledger.importers.gemini import GeminiCli
 from agents_ledger.importers.reader import Reader
 from agents_ledger.importers.request_reader import Requests
 
@@ -14,6 +15,7 @@ READERS: dict[str, Reader] = {
         ClaudeCode(),
         Codex(),
         Cursor(),
+        GeminiCli(),
         Requests(),
     )
 }

@@ -304,7 +304,8 @@ def _linked(tx: Transaction, call: ToolCall, owner: str | None) -> ToolCall:
                 return structs.replace(call, spawned_session_label=None)
             tx.run("unlink_subagent", label=child)  # by a call that is in another turn now
     parent = sessions.existing(tx, owner, exact=True)
-    sessions.spawn(tx, Session(child), parent, call.turn_id, call.id)
+    made = Session(child, created_at=call.started_at)
+    sessions.spawn(tx, made, parent, call.turn_id, call.id)
     return call
 
 

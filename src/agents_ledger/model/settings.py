@@ -1,10 +1,12 @@
-"""Where the ledger lives."""
+"""Where the ledger lives, and what a user set once for all."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
+
+from agents_ledger.model.errors import Refused
 
 VARIABLE = "AGENTS_LEDGER"
 
@@ -25,3 +27,27 @@ def make_default_folder(chosen: str) -> None:
     """Make the folder of this user's ledger, for nobody else to read, if that one was chosen."""
     if Path(chosen) == (file := default_file()):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def settings_file() -> Path:
+    """What this user set: TOML, all of it optional."""
+    from platformdirs import user_config_path
+
+    return user_config_path("agents-ledger", appauthor=False) / "settings.toml"
+
+
+def excluded() -> tuple[str, ...]:
+    """Paths and projects that are never imported: `exclude = ["..."]` in the settings."""
+    import tomllib
+
+    file = settings_file()
+    try:
+        said = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ()
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise Refused(f"{file} cannot be read: {error}", "Correct it, or remove it.") from error
+    patterns = said.get("exclude", [])
+    if not isinstance(patterns, list) or not all(isinstance(each, str) for each in patterns):
+        raise Refused(f"`exclude` in {file} is not a list of texts")
+    return tuple(patterns)

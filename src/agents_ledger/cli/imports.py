@@ -1,0 +1,289 @@
+"""import, watch, rederive and export: other agents' history, in and out."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agents_ledger.cli import amounts
+from agents_ledger.cli.command import Invocation, command, complete_target
+from agents_ledger.cli.terminal import note
+from agents_ledger.model import settings
+from agents_ledger.model.errors import NotFound, Refused
+from agents_ledger.model.ids import now_ms
+
+if TYPE_CHECKING:
+    from agents_ledger.importers.discovery import Found, Wanted
+    from agents_ledger.importers.importing import Report
+
+SHOWN = 10
+UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400}
+EXCLUDE = click.option(
+    "--exclude", multiple=True, metavar="PATTERN", help="Leave out paths, or a project's folder."
+)
+
+
+@command
+@click.argument("what", nargs=-1, metavar="[SOURCE|PATH]...")
+@click.option("--dry-run", is_flag=True, help="Say what would be read; change nothing.")
+@click.option("--since", metavar="WHEN", help="Only files changed since: 2026-03-01, 12h, 7d, 4w.")
+@EXCLUDE
+@click.option("--request", type=click.Path(), help="A sessions.import request in a JSON file.")
+def import_(
+    run: Invocation,
+    *,
+    what: tuple[str, ...],
+    dry_run: bool,
+    since: str | None,
+    exclude: tuple[str, ...],
+    request: str | None,
+) -> int:
+    """Import the history of other agents.
+
+    Without a SOURCE or PATH, of all agents whose files are found on this machine.
+    """
+    if request is not None:
+        return _import_request(run, Path(request))
+    from agents_ledger.importers.importing import Importer, Report
+
+    report = Report()
+    found = _chosen(what, _wanted(since, exclude), report)
+    if dry_run:
+        return _dry_run(run, found)
+    with run.writing(create=True) as ledger:
+        importer = Importer(ledger, report)
+        with _Progress(run, found) as tick:
+            importer.run(found, tick)
+    _tell(run, report)
+    return 1 if report.counts.failed else 0
+
+
+def _wanted(since: str | None, exclude: Sequence[str]) -> Wanted:
+    from agents_ledger.importers.discovery import Wanted
+
+    return Wanted(_moment(since) if since else 0, (*settings.excluded(), *exclude))
+
+
+def _moment(text: str) -> float:
+    """Unix seconds of a date, or of so long ago."""
+    from datetime import datetime
+
+    short = re.fullmatch(r"(\d{1,5})([hdw])", text)
+    if short:
+        return now_ms() / 1000 - int(short[1]) * UNITS[short[2]]
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError as error:
+        raise Refused(
+            f"{text!r} is no date", "Write 2026-03-01, or 12h, 7d, 4w for so long ago."
+        ) from error
+
+
+def _chosen(what: Sequence[str], wanted: Wanted, report: Report) -> list[Found]:
+    from agents_ledger.importers.discovery import Unknown, find, found_at, this_home
+    from agents_ledger.importers.readers import READERS
+
+    names = [name for name in what if name in READERS]
+    paths = [Path(name) for name in what if name not in READERS]
+    for path in paths:
+        if not path.exists() and not path.is_symlink():
+            raise NotFound(
+                f"there is no source or path {str(path)!r}",
+                f"Sources are {', '.join(READERS)}.",
+            )
+    found = find(this_home(), names) if names or not paths else []
+    unknown = Unknown(report.faults, report.without_reader)
+    for path in paths:
+        found += found_at(path, unknown)
+    report.counts.failed += len(report.faults)
+    return [each for each in found if wanted.takes(each)]
+
+
+def _dry_run(run: Invocation, found: Sequence[Found]) -> int:
+    sources: dict[str, list[int]] = {}
+    for each in found:
+        sources.setdefault(each.reader.name, []).append(each.size)
+    if run.as_json:
+        run.out.json(files={name: len(sizes) for name, sizes in sources.items()})
+        return 0
+    for name, sizes in sources.items():
+        run.out.line(
+            (name, "label"), f"  {amounts.count(len(sizes), 'file')}, {sum(sizes):,} bytes"
+        )
+    run.out.line(f"{amounts.count(len(found), 'file')} would be read")
+    return 0
+
+
+class _Progress:
+    """A bar with rate and time left, where somebody looks."""
+
+    def __init__(self, run: Invocation, found: Sequence[Found]) -> None:
+        self._bar: Any = None
+        if sys.stderr.isatty() and not run.as_json and found:
+            from rich.console import Console
+            from rich.progress import (
+                BarColumn,
+                DownloadColumn,
+                Progress,
+                TextColumn,
+                TimeRemainingColumn,
+                TransferSpeedColumn,
+            )
+
+            self._bar = Progress(
+                TextColumn("reading"),
+                BarColumn(),
+                DownloadColumn(),
+                TransferSpeedColumn(),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._task = self._bar.add_task("", total=sum(each.size for each in found))
+
+    def __enter__(self) -> Callable[[Found], None]:
+        if self._bar is None:
+            return lambda _: None
+        self._bar.start()
+        return lambda found: self._bar.advance(self._task, found.size)
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def _tell(run: Invocation, report: Report) -> None:
+    counts = report.counts
+    if run.as_json:
+        run.out.json(
+            imported=counts.imported,
+            upserted=counts.upserted,
+            skipped=counts.skipped,
+            failed=counts.failed,
+            faults=[
+                {"path": f.path, "line": f.line, "offset": f.offset, "what": f.what}
+                for f in report.faults
+            ],
+            records=[
+                {"source": source, "type": kind, "fate": fate, "count": number}
+                for (source, kind, fate), number in sorted(report.records.items())
+            ],
+            without_reader=report.without_reader,
+        )
+        return
+    run.out.line(
+        f"imported {counts.imported} upserted {counts.upserted}"
+        f" skipped {counts.skipped} failed {counts.failed}"
+    )
+    _tell_unmapped(report)
+    for fault in report.faults[:SHOWN]:
+        where = f":{fault.line}" if fault.line else ""
+        note(("fault ", "bad"), f"{fault.path}{where}  {fault.what}")
+    if len(report.faults) > SHOWN:
+        note((f"… {len(report.faults) - SHOWN:,} more faults (--json tells all)", "dim"))
+    for path in report.without_reader[:SHOWN]:
+        note(("no reader ", "dim"), path)
+    if len(report.without_reader) > SHOWN:
+        note((f"… {len(report.without_reader) - SHOWN:,} more without a reader", "dim"))
+
+
+def _tell_unmapped(report: Report) -> None:
+    """Records that make no rows: kept, by their type."""
+    by_source: dict[str, list[str]] = {}
+    for (source, kind, fate), number in sorted(report.records.items()):
+        if fate == "unmapped":
+            by_source.setdefault(source, []).append(f"{kind} {number:,}")
+    for source, kinds in by_source.items():
+        note(("kept, not shown: ", "dim"), f"{source}: {', '.join(kinds)}")
+
+
+def _import_request(run: Invocation, path: Path) -> int:
+    import msgspec
+
+    from agents_ledger.importers.requests import import_sessions
+
+    try:
+        request = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise NotFound(f"{path} cannot be read: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Refused(f"{path} is not JSON: {error}") from error
+    with run.writing(create=True) as ledger:
+        answer = import_sessions(ledger, request)
+    run.out.json(**answer)
+    return 1 if answer.get("failed") else 0
+
+
+@command
+@click.argument("what", nargs=-1, metavar="[SOURCE]...")
+@EXCLUDE
+@click.option("--install", "install_", is_flag=True, help="Watch from login on, as a service.")
+def watch(
+    run: Invocation, *, what: tuple[str, ...], exclude: tuple[str, ...], install_: bool
+) -> None:
+    """Import what agents write, as they write it, until interrupted."""
+    from agents_ledger.importers import discovery, watching
+    from agents_ledger.importers.importing import Importer
+
+    home = discovery.this_home()
+    if install_:
+        file, start = watching.install(home, watching.this_command(run.address))
+        run.out.line("wrote ", str(file))
+        try:
+            subprocess.run(start, check=True, capture_output=True)
+            run.out.line("started")
+        except (OSError, subprocess.CalledProcessError):
+            run.out.line("start it with: ", " ".join(start))
+        return
+    wanted = _wanted(None, exclude)
+    with run.writing(create=True) as ledger:
+        found = [each for each in discovery.find(home, what) if wanted.takes(each)]
+        _tell(run, Importer(ledger).run(found))
+        watching.watch(
+            ledger, home, sources=what, wanted=wanted, told=lambda report: _tell(run, report)
+        )
+
+
+@command
+def rederive(run: Invocation) -> None:
+    """Derive all imported turns again from the kept records alone."""
+    from agents_ledger.importers.importing import rederive as again
+
+    with run.writing() as ledger:
+        report = again(ledger)
+    if run.as_json:
+        run.out.json(
+            records=report.derived_records, turns=report.written_turns, faults=len(report.faults)
+        )
+        return
+    run.out.line(
+        f"derived {amounts.count(report.derived_records, 'record')},"
+        f" {amounts.count(report.written_turns, 'turn')} changed"
+    )
+
+
+@command
+@click.argument("target", shell_complete=complete_target)
+@click.option("--format", "form", type=click.Choice(["source"]), default="source")
+@click.option("--output", "-o", type=click.Path(), help="Where to write; else a file is printed.")
+def export(run: Invocation, *, target: str, form: str, output: str | None) -> None:
+    """Give back a session's records in its source's own format."""
+    from agents_ledger.exporters.source import export_source, print_source
+
+    with run.reading() as ledger:
+        label = ledger.session(target).label
+        if output is None:
+            print_source(ledger, label, sys.stdout.buffer)
+            return
+        written = export_source(ledger, label, Path(output))
+    if run.as_json:
+        run.out.json(files=[str(path) for path in written])
+        return
+    for path in written:
+        run.out.line(str(path))

@@ -1,0 +1,434 @@
+"""Gemini CLI: a JSON document rewritten with every message, or since 0.40 a log of JSON lines.
+
+docs/sources/gemini-cli.md tells where each rule was learned.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from agents_ledger.importers.branches import Kind, Node, Plan, PlannedTurn, Planner
+from agents_ledger.importers.building import TurnBuilder, milliseconds
+from agents_ledger.importers.outlines import (
+    BROKEN,
+    UUID,
+    as_dict,
+    as_list,
+    as_number,
+    as_text,
+    malformed,
+    parsed,
+    without_data,
+)
+from agents_ledger.importers.reader import RECORD_MAX, Home, Line, Material, fingerprint
+from agents_ledger.model.sources import (
+    Derivation,
+    DerivedSession,
+    DerivedTurn,
+    Fault,
+    SourceFile,
+    SourceKind,
+)
+from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, Turn
+
+NAME = "gemini-cli"
+KINDS: dict[str, Kind] = {"user": "prompt", "gemini": "reply", "model": "reply"}
+NOTICES = ("info", "error", "warning")
+STATUSES: dict[str, CallStatus] = {
+    "success": "completed",
+    "error": "failed",
+    "cancelled": "cancelled",
+}
+FILE_TOOLS: dict[str, FileKind] = {
+    "read_file": "read",
+    "replace": "written",
+    "write_file": "written",
+}
+TOKENS = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cached": "cached_input_tokens",
+    "thoughts": "reasoning_tokens",
+    "total": "total_tokens",
+}
+SESSION_FILE = re.compile(r"session-.*-([0-9a-f]{8})")
+BY_CLIENT = ("System: Please continue.", "<session_context>", "This is the Gemini CLI.")
+SAID = ("projectHash", "directories", "kind", "activeExtensionName", "memoryScratchpad")
+
+
+class _Brief(Struct):
+    """A message, as far as the outline needs it."""
+
+    id: Any = None
+    type: Any = None
+    role: Any = None
+    timestamp: Any = None
+    ts: Any = None
+
+
+_brief = msgspec.json.Decoder(_Brief).decode
+_raw_list = msgspec.json.Decoder(list[Raw]).decode
+_raw_dict = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class _Session(Struct):
+    session_id: str
+    file_ids: set[int] = field(default_factory=set)
+    live: dict[str, None] = field(default_factory=dict)  # as the program would show it
+    said: dict[str, Any] = field(default_factory=dict)
+    parent: str | None = None
+    first_at: int = 0
+    last_at: int = 0
+
+
+class GeminiCli:
+    """Reader of Gemini CLI's chats."""
+
+    name = NAME
+    version = 1
+    kind: SourceKind = "document"
+
+    def kind_of(self, path: Path) -> SourceKind:
+        """The older form is one document, the newer one is appended to."""
+        return "lines" if path.suffix == ".jsonl" else "document"
+
+    def roots(self, home: Home) -> Sequence[Path]:
+        """`tmp` below the folder of settings, which a variable may move."""
+        base = Path(home.environment.get("GEMINI_CLI_HOME", home.home))
+        return [base / ".gemini" / "tmp"]
+
+    def wants(self, path: Path) -> bool:
+        """Chats and those of subagents; neither prompts nor checkpoints."""
+        return path.suffix in (".json", ".jsonl") and "chats" in path.parts[:-1]
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        """Whose chat it is and in which project, or the history of a still older form."""
+        start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+        if not start.startswith(b"{"):
+            return False
+        first = parsed(start.split(b"\n", 1)[0])
+        if isinstance(first, dict):
+            return "projectHash" in first and "sessionId" in first
+        if re.search(rb'"projectHash"\s*:', start) and re.search(rb'"sessionId"\s*:', start):
+            return True
+        history = as_list(as_dict(parsed(start)).get("history"))
+        return bool(history) and all("parts" in as_dict(each) for each in history)
+
+    def family(self, path: Path) -> str:
+        """All files of a session in its folder: the document, the lines it became, later ones."""
+        short = SESSION_FILE.fullmatch(path.stem)
+        return f"{NAME}:{path.parent / (short[1] if short else path.stem)}"
+
+    def derive(self, material: Material) -> Derivation:
+        """What the messages say."""
+        return _Outline(material).derivation()
+
+
+class _Outline:
+    def __init__(self, material: Material) -> None:
+        self.material = material
+        self.nodes: dict[str, Node] = {}
+        self.sessions: dict[str, _Session] = {}
+        for file in material.files:
+            if file.kind == "lines":
+                self._lines(file)
+            else:
+                self._document(file)
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def _document(self, file: SourceFile) -> None:
+        if file.kept_bytes > RECORD_MAX:
+            self._broken(file, f"a document of {file.kept_bytes:,} bytes is kept, but not read")
+            return
+        data = self.material.document(file).removeprefix(b"\xef\xbb\xbf")
+        try:
+            said = _raw_dict(data)
+        except BROKEN as error:
+            self._broken(file, f"not a chat: {error}")
+            return
+        session = self._session(file, as_text(parsed(said.get("sessionId", b"null"))))
+        self._describe(session, {name: parsed(raw) for name, raw in said.items() if name in _KNOWN})
+        messages = said.get("messages", said.get("history", Raw(b"null")))
+        self._replace(session, file, messages)
+
+    def _broken(self, file: SourceFile, what: str) -> None:
+        self.material.faults.append(Fault(file.path, what))
+        self.material.count("(malformed)", "malformed")
+
+    def _lines(self, file: SourceFile) -> None:
+        session: _Session | None = None
+        for line in self.material.lines(file):
+            try:
+                record = _raw_dict(line.data or b"")
+            except BROKEN as error:
+                malformed(self.material, line, error)
+                continue
+            if session is None:
+                session = self._session(file, as_text(parsed(record.get("sessionId", b"null"))))
+            self._record(session, line, record)
+
+    def _record(self, session: _Session, line: Line, record: dict[str, Raw]) -> None:
+        if "$rewindTo" in record:
+            self._rewind(session, parsed(record["$rewindTo"]))
+            self.material.count("$rewindTo", "derived")
+        elif "id" in record:
+            held = self.material.held(line)
+            node_id = self._message(session, line.file, line.data or b"", held)
+            if node_id is not None and node_id not in session.live:
+                self._chain(session, node_id)
+        elif "$set" in record:
+            self._set(session, line.file, record["$set"])
+        else:
+            self._describe(session, as_dict(parsed(line.data or b"")))
+            mapped = "sessionId" in record
+            self.material.count("metadata", "derived" if mapped else "unmapped")
+
+    def _set(self, session: _Session, file: SourceFile, patch: Raw) -> None:
+        self.material.count("$set", "derived")
+        try:
+            said = _raw_dict(patch)
+        except BROKEN:
+            return
+        self._describe(session, {name: parsed(raw) for name, raw in said.items() if name in _KNOWN})
+        if "messages" in said:
+            self._replace(session, file, said["messages"])
+
+    def _rewind(self, session: _Session, to: Any) -> None:
+        """Leave what came from this message on; it stays as a branch. An unknown id leaves all."""
+        wanted = self._scoped(session, str(to))
+        live = list(session.live)
+        session.live = dict.fromkeys(live[: live.index(wanted)] if wanted in session.live else ())
+
+    def _replace(self, session: _Session, file: SourceFile, messages: Raw) -> None:
+        """All messages of a document, in their order."""
+        try:
+            raws = _raw_list(messages)
+        except BROKEN:
+            return
+        session.live = {}
+        for number, raw in enumerate(raws):
+            data = bytes(raw)
+            node_id = self._message(session, file, data, data, number)
+            if node_id is not None and node_id not in session.live:
+                self._chain(session, node_id)
+
+    def _chain(self, session: _Session, node_id: str) -> None:
+        """Hang a message on the one before it; the first of a cut history stays where it was."""
+        if session.live:
+            self.nodes[node_id].parent = next(reversed(session.live))
+        session.live[node_id] = None
+
+    def _message(
+        self, session: _Session, file: SourceFile, data: bytes, record: Any, number: int = 0
+    ) -> str | None:
+        try:
+            brief = _brief(data)
+        except BROKEN:
+            self.material.count("(malformed)", "malformed")
+            self.material.faults.append(Fault(file.path, f"message {number} is not an object"))
+            return None
+        type_ = str(brief.type or brief.role)
+        kind = KINDS.get(type_, "notice")
+        known = kind != "notice" or type_ in NOTICES
+        self.material.count(type_, "derived" if known else "unmapped")
+        at = milliseconds(brief.timestamp or brief.ts)
+        session.first_at = session.first_at or at
+        session.last_at = max(session.last_at, at)
+        node_id = self._scoped(session, str(brief.id if brief.id is not None else number))
+        print_ = b"%d:%d;" % (len(data), zlib.crc32(data))
+        node = self.nodes.get(node_id)
+        if node is None:
+            self.nodes[node_id] = Node(kind, None, print_, {file.id}, record)
+        else:  # written again because it changed: the last one counts
+            node.kind, node.print, node.record = kind, print_, record
+            node.file_ids.add(file.id)
+        return node_id
+
+    @staticmethod
+    def _scoped(session: _Session, message_id: str) -> str:
+        return message_id if UUID.fullmatch(message_id) else f"{session.session_id}:{message_id}"
+
+    def _session(self, file: SourceFile, session_id: str | None) -> _Session:
+        path = Path(file.path)
+        name = session_id or path.stem
+        session = self.sessions.setdefault(name, _Session(name))
+        session.file_ids.add(file.id)
+        folder = path.parent
+        if folder.name != "chats" and folder.parent.name == "chats" and folder.name != name:
+            session.parent = folder.name
+        return session
+
+    def _describe(self, session: _Session, said: dict[str, Any]) -> None:
+        session.said |= {name: value for name, value in said.items() if value is not None}
+
+    # -- what comes of it ---------------------------------------------------------------------
+
+    def derivation(self) -> Derivation:
+        plan = Planner(self.nodes).plan
+        return Derivation(
+            turns=tuple(self._derived(turn) for turn in plan.turns.values()),
+            sessions=tuple(self._sessions(plan)),
+            faults=tuple(self.material.faults),
+            counts=self.material.counts,
+        )
+
+    def _derived(self, turn: PlannedTurn) -> DerivedTurn:
+        nodes = [(message_id, self.nodes[node_id]) for message_id, node_id in turn.members]
+        return DerivedTurn(
+            turn.id,
+            turn.parent,
+            fingerprint(GeminiCli.version, turn.prints(self.nodes)),
+            frozenset(file_id for _, node in nodes for file_id in node.file_ids),
+            tuple(message_id for message_id, _ in turn.members),
+            partial(_build, self.material, turn, nodes),
+        )
+
+    def _sessions(self, plan: Plan) -> Iterator[DerivedSession]:
+        for session in self.sessions.values():
+            said = session.said
+            subagent = said.get("kind") == "subagent" or session.parent is not None
+            yield DerivedSession(
+                session_id=session.session_id,
+                label=f"{NAME}:{session.session_id}",
+                head=plan.head(next(reversed(session.live), None)),
+                file_ids=frozenset(session.file_ids),
+                title=as_text(said.get("summary")),
+                created_at=milliseconds(said.get("startTime")) or session.first_at,
+                updated_at=milliseconds(said.get("lastUpdated")) or session.last_at,
+                is_subagent=subagent,
+                parent_label=f"{NAME}:{session.parent}" if session.parent else None,
+                metadata={name: said[name] for name in SAID if said.get(name)},
+            )
+
+
+_KNOWN = {"sessionId", "startTime", "lastUpdated", "summary", *SAID}
+
+
+# -- content ----------------------------------------------------------------------------------
+
+
+def _build(material: Material, turn: PlannedTurn, nodes: list[tuple[str, Node]]) -> Turn:
+    builder = TurnBuilder(turn.id, turn.parent)
+    for message_id, node in nodes:
+        record = node.record
+        data = material.bytes_of(record) if isinstance(record, Line) else record
+        said = as_dict(parsed(data))
+        if node.kind == "reply":
+            _reply(builder, message_id, said)
+        else:
+            _input(builder, message_id, node, said)
+    failed = builder.error is not None and not builder.answered
+    return builder.build(status="failed" if failed else None)
+
+
+def _input(builder: TurnBuilder, message_id: str, node: Node, said: dict[str, Any]) -> None:
+    text, others = content(said)
+    at = milliseconds(said.get("timestamp") or said.get("ts"))
+    metadata: dict[str, Any] = {"parts": others} if others else {}
+    shown, _ = content({"content": said.get("displayContent")})
+    if shown and shown != text:
+        metadata["display"] = shown
+    if node.kind == "prompt":
+        source = "event" if text.startswith(BY_CLIENT) else "human"
+        builder.message(message_id, "user", text, at=at, source=source, metadata=metadata)  # type: ignore[arg-type]
+        return
+    type_ = str(said.get("type"))
+    metadata["type"] = type_
+    builder.message(message_id, "system", text, at=at, source="event", metadata=metadata)
+    if type_ == "error":
+        builder.failed, builder.error = True, text or "error"
+
+
+def content(said: dict[str, Any]) -> tuple[str, list[Any]]:
+    """The words of a message, and its other parts without their bytes."""
+    found = said.get("content", said.get("parts"))
+    if isinstance(found, str):
+        return found, []
+    parts = found if isinstance(found, list) else [found] if found else []
+    words: list[str] = []
+    others: list[Any] = []
+    for part in parts:
+        text = part if isinstance(part, str) else as_dict(part).get("text")
+        if isinstance(text, str):
+            words.append(text)
+        else:
+            others.append(without_data(part))
+    return "\n".join(words), others
+
+
+def _reply(builder: TurnBuilder, message_id: str, said: dict[str, Any]) -> None:
+    text, others = content(said)
+    at = milliseconds(said.get("timestamp") or said.get("ts"))
+    builder.failed, builder.error = False, None
+    builder.model = as_text(said.get("model")) or builder.model
+    builder.provider = "google"
+    tokens = as_dict(said.get("tokens"))
+    builder.add_tokens(**{ours: as_number(tokens.get(name)) for name, ours in TOKENS.items()})
+    metadata: dict[str, Any] = {"parts": others} if others else {}
+    if as_number(tokens.get("tool")):
+        metadata["tool_tokens"] = tokens["tool"]
+    builder.message(
+        message_id,
+        "assistant",
+        text,
+        at=at,
+        thinking="\n\n".join(_thoughts(said)) or None,
+        metadata=metadata,
+    )
+    for call in as_list(said.get("toolCalls")):
+        _call(builder, message_id, as_dict(call), at)
+
+
+def _thoughts(said: dict[str, Any]) -> Iterator[str]:
+    for thought in as_list(said.get("thoughts")):
+        words = [as_dict(thought).get(name) for name in ("subject", "description")]
+        told = ": ".join(word for word in words if isinstance(word, str) and word)
+        if told:
+            yield told
+
+
+def _call(builder: TurnBuilder, message_id: str, call: dict[str, Any], at: int) -> None:
+    call_id = as_text(call.get("id"))
+    if call_id is None:
+        return
+    name, args = as_text(call.get("name")) or "unknown", as_dict(call.get("args"))
+    ended = milliseconds(call.get("timestamp")) or at
+    builder.call(call_id, name, args, at=at, message_id=message_id)
+    said = as_text(call.get("status"))
+    status = STATUSES.get(said or "", "running")
+    result = _result(call.get("result"))
+    error = None
+    if status == "failed":
+        shown = call.get("resultDisplay")
+        error = as_text(as_dict(result).get("error")) or as_text(shown) or "failed"
+    agent = as_text(call.get("agentId"))
+    builder.result(
+        call_id,
+        result,
+        at=ended if status != "running" else 0,
+        status=status,
+        error=error,
+        source_status=said,
+        spawned=f"{NAME}:{agent}" if agent else None,
+    )
+    path = as_text(args.get("file_path")) or as_text(args.get("absolute_path"))
+    if name in FILE_TOOLS and path:
+        builder.add_files(message_id, [MessageFile(FILE_TOOLS[name], path)])
+
+
+def _result(result: Any) -> Any:
+    """What the tool answered; several parts as they are."""
+    parts = as_list(result)
+    if len(parts) == 1 and "functionResponse" in as_dict(parts[0]):
+        answer = as_dict(parts[0]["functionResponse"]).get("response")
+        return without_data(answer)
+    return without_data(result)

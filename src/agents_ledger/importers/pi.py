@@ -1,0 +1,124 @@
+"""pi, and the OpenClaw family built on it: a tree of entries in JSON lines.
+
+Ids of entries are unique only in their file, and old files get new ones when they are rewritten; a
+fork copies entries. So an entry is known by when it was written and what it says, and a file that
+has it again shares its turn. docs/sources/pi.md tells where each rule was learned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agents_ledger.importers.outlines import BROKEN, as_text
+from agents_ledger.importers.pi_outline import Outline
+from agents_ledger.importers.pi_transcript import decode_entry
+from agents_ledger.importers.reader import Home, Material
+from agents_ledger.model.sources import Derivation, SourceKind
+
+STORE = re.compile(rb'\s*\{\s*"[^"]+"\s*:\s*\{')
+NAMES = ("openclaw", "clawdbot", "moltbot")
+HOMES = tuple(f".{name}" for name in NAMES)
+OWN_TYPES = ("model-snapshot", "openclaw")
+OWN_MODELS = ("delivery-mirror", "gateway-injected")
+SIDE_FILES = (".lock", ".tmp", ".trajectory.jsonl")
+
+
+def _entries(head: bytes) -> list[Any]:
+    found = []
+    for line in head.split(b"\n")[:50]:
+        try:
+            found.append(decode_entry(line))
+        except BROKEN:
+            continue
+    return found
+
+
+def _is_transcript(entries: list[Any]) -> bool:
+    """There is a header. Others have records called so too, but not with these fields."""
+    return any(e.type == "session" and as_text(e.id) and e.timestamp and e.cwd for e in entries)
+
+
+def _is_openclaws(path: Path, entries: list[Any]) -> bool:
+    if any(part in HOMES for part in path.parts):
+        return True
+    for entry in entries:
+        said = (entry.custom_type, entry.provider, entry.id if entry.type == "session" else None)
+        if any(isinstance(each, str) and each.startswith(OWN_TYPES) for each in said):
+            return True
+        if entry.message is not None and entry.message.model in OWN_MODELS:
+            return True
+    return False
+
+
+class Pi:
+    """Reader of pi's sessions."""
+
+    name = "pi"
+    version = 1
+    kind: SourceKind = "lines"
+
+    def roots(self, home: Home) -> Sequence[Path]:
+        """The sessions of all projects."""
+        chosen = home.environment.get("PI_CODING_AGENT_DIR")
+        folder = Path(chosen) if chosen else home.home / ".pi" / "agent"
+        return [folder / "sessions"]
+
+    def wants(self, path: Path) -> bool:
+        """Transcripts."""
+        return path.suffix == ".jsonl"
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        """A transcript that is not of the OpenClaw family."""
+        entries = _entries(head)
+        return _is_transcript(entries) and not _is_openclaws(path, entries)
+
+    def family(self, path: Path) -> str:
+        """Each file by itself; forks are found by the entries they share."""
+        return f"{self.name}:{path}"
+
+    def derive(self, material: Material) -> Derivation:
+        """What the records say."""
+        return Outline(material, self.name, self.version).derivation()
+
+
+class OpenClaw:
+    """Reader of OpenClaw, under each of its names."""
+
+    name = "openclaw"
+    version = 1
+    kind: SourceKind = "lines"
+
+    def roots(self, home: Home) -> Sequence[Path]:
+        """The agents below each folder of state."""
+        chosen = [home.environment.get(f"{name.upper()}_STATE_DIR") for name in NAMES]
+        folders = [Path(folder) for folder in chosen if folder]
+        folders = folders or [home.home / name for name in HOMES]
+        return [folder / "agents" for folder in folders]
+
+    def wants(self, path: Path) -> bool:
+        """Transcripts, also those deleted or reset, and the map of sessions."""
+        if path.parent.name != "sessions" or path.name.endswith(SIDE_FILES):
+            return False
+        return path.name == "sessions.json" or ".jsonl" in path.suffixes
+
+    def kind_of(self, path: Path) -> SourceKind:
+        """The map of sessions is rewritten whole."""
+        return "document" if path.suffix == ".json" else "lines"
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        """A transcript with a mark of the family, or a map from keys to session ids."""
+        if STORE.match(head):
+            return b'"sessionId"' in head and b'"updatedAt"' in head
+        entries = _entries(head)
+        return _is_transcript(entries) and _is_openclaws(path, entries)
+
+    def family(self, path: Path) -> str:
+        """All sessions of an agent: the map says how they belong together."""
+        return f"{self.name}:{path.parent}"
+
+    def derive(self, material: Material) -> Derivation:
+        """What the records say."""
+        return Outline(material, self.name, self.version).derivation()

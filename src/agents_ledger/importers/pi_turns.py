@@ -1,0 +1,314 @@
+"""pi and OpenClaw: the content of one turn, from its entries in order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from agents_ledger.importers.building import TurnBuilder, milliseconds
+from agents_ledger.importers.outlines import (
+    as_dict,
+    as_list,
+    as_number,
+    as_text,
+    record_of,
+    without_data,
+)
+from agents_ledger.importers.pi_transcript import Node
+from agents_ledger.importers.reader import Material
+from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.turns import FileKind, MessageFile, MessageSource, Turn, to_json
+
+FILE_TOOLS: dict[str, FileKind] = {
+    "edit": "written",
+    "edit_file": "written",
+    "read": "read",
+    "read_file": "read",
+    "write": "written",
+    "write_file": "written",
+}
+NOT_CALLED = {"delivery-mirror", "gateway-injected"}  # "models" of copies that the gateway writes
+SILENT = {"NO_REPLY", "HEARTBEAT_OK"}
+ENVELOPE = re.compile(r"\[(?:[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]]*\] )?\[?([A-Z][A-Za-z]+) [^\]]*\]")
+MESSAGE_ID = re.compile(r"\[message_id: ([^\]\s]+)\]")
+PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$", re.M)
+
+
+class Framing(NamedTuple):
+    """Where a turn stands."""
+
+    turn_id: str
+    parent_id: str | None
+    sealed: bool  # it has successors: it is no longer open
+    through: str | None  # the last turn that a compaction summarised
+    kept: str | None
+
+
+def text_of(content: Any) -> str:
+    """The words of a content: a text, or the text blocks of a list."""
+    if isinstance(content, str):
+        return content
+    words = [as_dict(b).get("text") for b in as_list(content) if as_dict(b).get("type") == "text"]
+    return "\n\n".join(word for word in words if isinstance(word, str))
+
+
+def build_turn(
+    material: Material,
+    framing: Framing,
+    nodes: Sequence[Node],
+    asked_by: MessageSource,
+    spawned: dict[str, str],
+) -> Turn:
+    """The turn that these entries make."""
+    builder = TurnBuilder(framing.turn_id, framing.parent_id)
+    return _Turn(builder, framing, asked_by, spawned).built(
+        [(node, record_of(material, node.line)) for node in nodes]
+    )
+
+
+class _Turn:
+    def __init__(
+        self,
+        builder: TurnBuilder,
+        framing: Framing,
+        asked_by: MessageSource,
+        spawned: dict[str, str],
+    ) -> None:
+        self.builder = builder
+        self.framing = framing
+        self.asked_by = asked_by
+        self.spawned = spawned
+
+    def built(self, entries: Sequence[tuple[Node, dict[str, Any]]]) -> Turn:
+        for node, entry in entries:
+            message = as_dict(entry.get("message"))
+            if node.kind == "assistant":
+                self._say(node, message)
+            elif node.kind == "result":
+                self._result(node, message)
+            elif node.kind == "bash":
+                self._bash(node, message)
+            elif node.kind == "compaction":
+                self._compacted(node, entry)
+            elif node.kind == "prompt":
+                self._hear(node, message)
+            else:
+                self._notice(node, entry, message)
+        open_ = not (self.builder.answered or self.builder.compaction)
+        if open_ and self.framing.sealed:
+            self.builder.error = self.builder.error or "no answer recorded"
+            return self.builder.build(status="failed")
+        return self.builder.build()
+
+    # -- what was asked -----------------------------------------------------------------------
+
+    def _hear(self, node: Node, message: dict[str, Any]) -> None:
+        text = text_of(message.get("content"))
+        metadata = _known_by(node) | _blocks(message.get("content"))
+        source = _source(text, message, self.asked_by)
+        channel = ENVELOPE.match(text)
+        if channel and source == "human":
+            metadata["channel"] = channel[1]
+        number = MESSAGE_ID.search(text)
+        if number:
+            metadata["message_id"] = number[1]
+        self.builder.message(node.key, "user", text, at=node.at, source=source, metadata=metadata)
+
+    def _bash(self, node: Node, message: dict[str, Any]) -> None:
+        """A command that the human ran; the agent sees what it printed."""
+        names = ("exitCode", "cancelled", "truncated", "fullOutputPath", "excludeFromContext")
+        said = {name: message[name] for name in names if message.get(name) not in (None, False)}
+        text = f"!{as_text(message.get('command')) or ''}\n{as_text(message.get('output')) or ''}"
+        self.builder.message(
+            node.key,
+            "user",
+            text,
+            at=node.at,
+            source="human",
+            metadata=_known_by(node) | {"bash": said},
+        )
+
+    def _notice(self, node: Node, entry: dict[str, Any], message: dict[str, Any]) -> None:
+        """What the program put in, or what hooks and extensions did."""
+        content = message.get("content", entry.get("content", entry.get("summary")))
+        content = message.get("summary") if content is None else content
+        metadata = _known_by(node) | _blocks(content)
+        for name in ("customType", "display", "fromId", "details"):
+            said = message.get(name, entry.get(name))
+            if said not in (None, "", {}, []):
+                metadata[name] = without_data(said)
+        data = entry.get("data")
+        text = text_of(content)
+        if data is not None and not text:
+            text = as_text(as_dict(data).get("error")) or to_json(data)
+            self.builder.error = text
+        is_system = message.get("role") == "system" or entry.get("type") == "custom"
+        self.builder.message(
+            node.key,
+            "system" if is_system else "user",
+            text,
+            at=node.at,
+            source="event",
+            metadata=metadata,
+        )
+
+    # -- what the agent did -------------------------------------------------------------------
+
+    def _say(self, node: Node, message: dict[str, Any]) -> None:
+        content = message.get("content")
+        text = text_of(content)
+        thoughts = []
+        metadata = _known_by(node)
+        for block in (as_dict(b) for b in as_list(content)):
+            if block.get("type") == "thinking":
+                thought = as_text(block.get("thinking"))
+                if thought:
+                    thoughts.append(thought)
+                else:
+                    metadata["thinking_withheld"] = True
+        for name in ("api", "stopReason", "responseId"):
+            if as_text(message.get(name)):
+                metadata[name] = message[name]
+        if text.strip() in SILENT:
+            metadata["silent"] = True
+        if message.get("model") in NOT_CALLED:
+            metadata["injected"] = message["model"]
+        else:
+            self._count(message, metadata)
+        self.builder.message(
+            node.key,
+            "assistant",
+            text,
+            at=node.at,
+            thinking="\n\n".join(thoughts) or None,
+            metadata=metadata,
+        )
+        for block in (as_dict(b) for b in as_list(content)):
+            if block.get("type") == "toolCall":
+                self._call(node, block)
+
+    def _count(self, message: dict[str, Any], metadata: dict[str, Any]) -> None:
+        failed = message.get("stopReason") in ("error", "aborted")
+        self.builder.failed = message.get("stopReason") == "error"
+        said = as_text(message.get("errorMessage"))
+        self.builder.error = (said or str(message["stopReason"])) if failed else None
+        self.builder.model = as_text(message.get("model")) or self.builder.model
+        self.builder.provider = as_text(message.get("provider")) or self.builder.provider
+        usage = as_dict(message.get("usage"))
+        if not usage:
+            return
+        parts = {
+            "input_tokens": as_number(usage.get("input")),
+            "output_tokens": as_number(usage.get("output")),
+            "cached_input_tokens": as_number(usage.get("cacheRead")),
+            "cache_write_tokens": as_number(usage.get("cacheWrite")),
+        }
+        total = as_number(usage.get("totalTokens"))
+        if total is None:
+            total = sum(number or 0 for number in parts.values())
+        self.builder.add_tokens(**parts, total_tokens=total)
+        cost = as_dict(usage.get("cost")).get("total")
+        if isinstance(cost, (int, float)) and cost:
+            metadata["cost"] = cost
+
+    def _call(self, node: Node, block: dict[str, Any]) -> None:
+        name, call_id = as_text(block.get("name")) or "unknown", as_text(block.get("id"))
+        if call_id is None:
+            return
+        given = block.get("arguments")
+        params = given if isinstance(given, dict) else {"input": given} if given else {}
+        self.builder.call(call_id, name, params, at=node.at, message_id=node.key)
+        self.builder.add_files(node.key, list(_files(name, params)))
+        if call_id in self.spawned:
+            self.builder.spawned(call_id, self.spawned[call_id])
+
+    def _result(self, node: Node, message: dict[str, Any]) -> None:
+        content, details = without_data(message.get("content")), message.get("details")
+        text = text_of(content)
+        shown = content
+        if details not in (None, {}, []):
+            shown = {"content": content, "details": without_data(details)}
+        failed = message.get("isError") is True
+        word = as_text(as_dict(details).get("status"))
+        known = self.builder.result(
+            node.call_id or "",
+            shown,
+            at=node.at,
+            status="failed" if failed else "completed",
+            error=(text or "failed") if failed else None,
+            source_status=word,
+        )
+        if not known:
+            self.builder.message(
+                node.key,
+                "tool",
+                text,
+                at=node.at,
+                source="event",
+                tool_call_id=node.call_id,
+                metadata=_known_by(node) | {"tool": message.get("toolName")},
+            )
+
+    def _compacted(self, node: Node, entry: dict[str, Any]) -> None:
+        summary = as_text(entry.get("summary")) or ""
+        details = as_dict(entry.get("details"))
+        kinds: tuple[tuple[str, FileKind], ...] = (
+            ("readFiles", "read"),
+            ("modifiedFiles", "written"),
+        )
+        files = [
+            MessageFile(kind, path)
+            for name, kind in kinds
+            for path in as_list(details.get(name))
+            if as_text(path)
+        ]
+        metadata = _known_by(node)
+        if entry.get("fromHook"):
+            metadata["from_hook"] = True
+        self.builder.message(
+            node.key, "system", summary, at=node.at, source="event", metadata=metadata, files=files
+        )
+        if self.framing.through is not None:
+            self.builder.compaction = Compaction(
+                summary,
+                self.framing.through,
+                self.framing.kept,
+                tokens_before=as_number(entry.get("tokensBefore")),
+                turn_id=self.builder.id,
+            )
+
+
+def _known_by(node: Node) -> dict[str, Any]:
+    return {"entry_id": node.entry_id} if node.entry_id else {}
+
+
+def _blocks(content: Any) -> dict[str, Any]:
+    """Blocks that are not text; the bytes of images stay in the source record."""
+    others = [b for b in as_list(content) if as_dict(b).get("type") != "text"]
+    return {"blocks": without_data(others)} if others else {}
+
+
+def _source(text: str, message: dict[str, Any], asked_by: MessageSource) -> MessageSource:
+    """Who said this. A session's key tells, and OpenClaw's marks in the text."""
+    provenance = as_dict(message.get("provenance")).get("kind")
+    if provenance == "inter_session":
+        return "agent"
+    if asked_by != "human":
+        return asked_by
+    if text.startswith("[cron:"):
+        return "cron"
+    if text.startswith("Read HEARTBEAT.md"):
+        return "trigger"
+    is_notice = text.startswith("System:") and "\n\n" not in text
+    return "event" if is_notice or provenance == "internal_system" else "human"
+
+
+def _files(name: str, params: dict[str, Any]) -> Iterator[MessageFile]:
+    path = as_text(params.get("path")) or as_text(params.get("file_path"))
+    if name in FILE_TOOLS and path:
+        yield MessageFile(FILE_TOOLS[name], path)
+    patch = params.get("input")
+    if name == "apply_patch" and isinstance(patch, str):
+        for found in dict.fromkeys(PATCHED.findall(patch)):
+            yield MessageFile("written", found)

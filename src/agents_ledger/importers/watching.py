@@ -1,0 +1,140 @@
+"""Following the sources: what changes on disk is imported as it changes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from agents_ledger.importers import databases
+from agents_ledger.importers.discovery import Found, Wanted, below
+from agents_ledger.importers.importing import Importer, Report
+from agents_ledger.importers.reader import Home, Reader
+from agents_ledger.importers.readers import READERS
+from agents_ledger.ledger.ledger import Ledger
+
+SETTLE_MS = 400  # changes that come together are imported together
+SERVICE = "agents-ledger-watch"
+
+
+def watch(
+    ledger: Ledger,
+    home: Home,
+    *,
+    sources: Iterable[str] = (),
+    wanted: Wanted | None = None,
+    told: Callable[[Report], None] = lambda _: None,
+    stop: threading.Event | None = None,
+) -> None:
+    """Import every change below the sources' folders, until stopped. The system tells of changes;
+    a folder that does not exist yet is looked for now and then."""
+    from watchfiles import watch as changes_below
+
+    chosen = set(sources) or set(READERS)
+    stop = stop or threading.Event()
+    while not stop.is_set():
+        roots = {
+            root: reader
+            for name, reader in READERS.items()
+            if name in chosen
+            for root in reader.roots(home)
+            if root.exists()
+        }
+        if not roots:
+            stop.wait(60)
+            continue
+        for changes in changes_below(
+            *roots,
+            stop_event=stop,
+            debounce=SETTLE_MS,
+            yield_on_timeout=True,
+            rust_timeout=60_000,
+            raise_interrupt=True,
+        ):
+            found = list(_changed((Path(path) for _, path in changes), roots, wanted or Wanted()))
+            if found:
+                told(Importer(ledger).run(found))
+            if not changes and _new_roots(home, chosen) - set(roots):
+                break
+
+
+def _new_roots(home: Home, chosen: set[str]) -> set[Path]:
+    return {
+        root
+        for name, reader in READERS.items()
+        if name in chosen
+        for root in reader.roots(home)
+        if root.exists()
+    }
+
+
+def _changed(paths: Iterable[Path], roots: dict[Path, Reader], wanted: Wanted) -> Iterator[Found]:
+    """The files of history among what changed; a database stands for its log."""
+    seen: set[Path] = set()
+    for path in map(_of_database, paths):
+        for root, reader in roots.items():
+            if path not in seen and (path == root or root in path.parents) and path.exists():
+                for found in below(path, reader) if path.is_file() else ():
+                    seen.add(path)
+                    if wanted.takes(found):
+                        yield found
+
+
+def _of_database(path: Path) -> Path:
+    suffix = next((each for each in databases.SIDECARS if path.name.endswith(each)), "")
+    return path.with_name(path.name.removesuffix(suffix))
+
+
+def install(home: Home, command: list[str]) -> tuple[Path, list[str]]:
+    """Write a user service that watches from login on; its file, and the command that starts it."""
+    if home.platform == "darwin":
+        file = home.home / "Library" / "LaunchAgents" / f"{SERVICE}.plist"
+        text, start = _plist(command), ["launchctl", "load", "-w", str(file)]
+    elif home.platform == "win32":
+        file = home.config("Microsoft") / f"Windows/Start Menu/Programs/Startup/{SERVICE}.cmd"
+        text, start = f'@start "" /min {_quoted(command)}\r\n', [str(file)]
+    else:
+        file = home.config("systemd") / "user" / f"{SERVICE}.service"
+        text, start = _unit(command), ["systemctl", "--user", "enable", "--now", SERVICE]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file, start
+
+
+def _quoted(command: list[str]) -> str:
+    return " ".join(f'"{part}"' if " " in part else part for part in command)
+
+
+def _unit(command: list[str]) -> str:
+    return f"""[Unit]
+Description=Agents Ledger: import the history of AI agents as it is written
+
+[Service]
+ExecStart={_quoted(command)}
+Restart=on-failure
+Nice=10
+
+[Install]
+WantedBy=default.target
+"""
+
+
+def _plist(command: list[str]) -> str:
+    from xml.sax.saxutils import escape
+
+    parts = "".join(f"<string>{escape(part)}</string>" for part in command)
+    return f"""<?xml version="1.0" encoding="UTF-8"?>
+<plist version="1.0"><dict>
+<key>Label</key><string>{SERVICE}</string>
+<key>ProgramArguments</key><array>{parts}</array>
+<key>RunAtLoad</key><true/>
+<key>KeepAlive</key><dict><key>SuccessfulExit</key><false/></dict>
+</dict></plist>
+"""
+
+
+def this_command(address: str) -> list[str]:
+    """How to call this program's watch again, for the same ledger."""
+    return [sys.executable, "-m", "agents_ledger", "--ledger", os.path.abspath(address), "watch"]

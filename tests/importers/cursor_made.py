@@ -1,0 +1,63 @@
+"""Cursor's databases, made by hand."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+START = "2026-01-28T16:00:{:02d}.000Z"
+
+
+def state_db(
+    path: Path,
+    disk: Mapping[str, Any] | None = None,
+    items: Mapping[str, Any] | None = None,
+    *,
+    wal: bool = False,
+) -> Path:
+    """Write rows into a state.vscdb; values that are not text, bytes or None become JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(path)) as made:
+        if wal:
+            made.execute("PRAGMA journal_mode = WAL")
+        for table, rows in (("ItemTable", items or {}), ("cursorDiskKV", disk or {})):
+            made.execute(
+                f"CREATE TABLE IF NOT EXISTS {table}"
+                " (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB)"
+            )
+            for key, value in rows.items():
+                plain = value if isinstance(value, str | bytes | None) else json.dumps(value)
+                made.execute(f"INSERT INTO {table} VALUES (?, ?)", (key, plain))
+        made.commit()
+    return path
+
+
+def bubble(name: str, kind: int, text: str = "", second: int = 0, **fields: Any) -> dict[str, Any]:
+    """A bubble of the newest shape."""
+    made = {"_v": 3, "type": kind, "bubbleId": name, "text": text}
+    return {**made, "createdAt": START.format(second), "relevantFiles": [], **fields}
+
+
+def chat(composer: str, *bubbles: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """The rows of a chat whose bubbles are rows of their own."""
+    heads = [{"bubbleId": each["bubbleId"], "type": each["type"]} for each in bubbles]
+    rows: dict[str, Any] = {
+        f"composerData:{composer}": {
+            "_v": 10,
+            "composerId": composer,
+            "createdAt": 1769616000000,
+            "lastUpdatedAt": 1769616600000,
+            "fullConversationHeadersOnly": heads,
+            **fields,
+        }
+    }
+    return rows | {f"bubbleId:{composer}:{each['bubbleId']}": each for each in bubbles}
+
+
+def tool(call_id: str, name: str, number: int, **fields: Any) -> dict[str, Any]:
+    """What a bubble holds of a tool call."""
+    return {"tool": number, "name": name, "toolCallId": call_id, "status": "completed", **fields}
