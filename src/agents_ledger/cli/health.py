@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator
 from importlib.metadata import version
 from itertools import groupby
 from operator import attrgetter
@@ -15,7 +16,7 @@ from agents_ledger.cli.command import Invocation, command
 from agents_ledger.cli.terminal import note
 from agents_ledger.ledger import audit as rules
 from agents_ledger.ledger import doctor as doctors
-from agents_ledger.ledger.doctor import Fact
+from agents_ledger.ledger.doctor import Fact, Level
 from agents_ledger.model.sessions import Finding
 
 FINDINGS = 1
@@ -85,6 +86,7 @@ def doctor(run: Invocation) -> int:
         Fact("python", platform.python_version()),
         Fact("system", f"{platform.system()} {platform.release()}"),
         *found,
+        *_source_facts(run, is_there=error is None),
     ]
     if run.as_json:
         run.out.json(facts=facts)
@@ -93,6 +95,25 @@ def doctor(run: Invocation) -> int:
     if error is not None:
         raise error
     return FINDINGS if any(fact.level == "problem" for fact in facts) else 0
+
+
+def _source_facts(run: Invocation, *, is_there: bool) -> Iterator[Fact]:
+    """What of other agents' history is on this machine, and what of it is not in the ledger."""
+    from agents_ledger.importers.discovery import this_home
+    from agents_ledger.importers.survey import survey
+
+    if is_there:
+        with run.reading() as ledger:
+            sources = survey(this_home(), ledger)
+    else:
+        sources = survey(this_home(), None)
+    for source in sources:
+        said = f"{amounts.count(source.files, 'file')}, {amounts.size(source.bytes)}"
+        level: Level = "note" if source.not_imported else "ok"
+        remark = f"{source.not_imported:,} not imported yet" if source.not_imported else ""
+        if source.deleted_soon:
+            remark += f"; {source.name} will delete {source.deleted_soon:,} of them within days"
+        yield Fact(f"source_{source.name}", said, level, remark)
 
 
 def _tell_facts(run: Invocation, facts: list[Fact]) -> None:

@@ -139,6 +139,10 @@ class Material:
         """The whole of a file."""
         return b"".join(self._sources.stream(file.id))
 
+    def blocks(self, file: SourceFile) -> Iterator[bytes]:
+        """A file's bytes, some at a time."""
+        return self._sources.stream(file.id)
+
     def rows(self, file: SourceFile) -> Iterator[Row]:
         """Every version of every row, in the order they were kept."""
         last: dict[bytes, int] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agents_ledger.importers.chatgpt import ChatGpt
 from agents_ledger.importers.claude_code import ClaudeCode
 from agents_ledger.importers.codex import Codex
 from agents_ledger.importers.cursor import Cursor
@@ -16,6 +17,7 @@ READERS: dict[str, Reader] = {
         Codex(),
         Cursor(),
         GeminiCli(),
+        ChatGpt(),
         Requests(),
     )
 }

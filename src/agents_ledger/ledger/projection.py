@@ -414,14 +414,15 @@ def _session_fingerprints(derivation: Derivation) -> dict[str, str]:
         done[turn.id] = hashlib.blake2b(above + turn.fingerprint, digest_size=16).digest()
     prints = {}
     for session in derivation.sessions:
+        if session.fingerprint is not None:
+            prints[session.session_id] = session.fingerprint
+            continue
         said = msgspec.json.encode(
             {name: getattr(session, name) for name in _SAID} | {"head": session.head}
         )
         own = done.get(session.head or "", b"")
         tips = b"".join(sorted(done[t.id] for t in turns.values() if t.file_ids & session.file_ids))
-        prints[session.session_id] = (
-            session.fingerprint or hashlib.sha256(own + tips + said).hexdigest()
-        )
+        prints[session.session_id] = hashlib.sha256(own + tips + said).hexdigest()
     return prints
 
 

@@ -1,0 +1,455 @@
+"""ChatGPT's data export: conversations.json, whole, in shards, or one conversation.
+
+A conversation is a tree: answers generated again and prompts edited are branches. An export may
+have hundreds of megabytes, so only one conversation is in memory at a time.
+docs/sources/chatgpt.md tells where each rule was learned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zlib
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from agents_ledger.importers.branches import Kind, Node, Plan, Planner
+from agents_ledger.importers.building import TurnBuilder, milliseconds
+from agents_ledger.importers.outlines import (
+    BROKEN,
+    UUID,
+    as_dict,
+    as_list,
+    as_text,
+    parsed,
+)
+from agents_ledger.importers.pieces import objects_of
+from agents_ledger.importers.reader import Home, Line, Material, fingerprint
+from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, SourceKind
+from agents_ledger.model.turns import CallStatus, Turn
+
+NAME = "chatgpt"
+FILE_NAME = re.compile(r"conversations(-\d+)?\.json")
+ROLES: dict[str, Kind] = {"user": "prompt", "assistant": "reply", "tool": "reply"}
+SAID = (
+    "default_model_slug",
+    "gizmo_id",
+    "gizmo_type",
+    "is_archived",
+    "is_starred",
+    "conversation_origin",
+    "plugin_ids",
+    "voice",
+)
+KEPT = (
+    "attachments",
+    "citations",
+    "content_references",
+    "finish_details",
+    "is_visually_hidden_from_conversation",
+    "search_result_groups",
+)
+FAILED = ("failed", "error")
+EVERYONE = ("all", "", None)
+
+
+class _Node(Struct):
+    message: Raw = field(default_factory=lambda: Raw(b"null"))
+    parent: Any = None
+    children: Any = None
+
+
+class _Author(Struct):
+    role: Any = None
+
+
+class _Content(Struct):
+    content_type: Any = None
+    parts: Any = None
+
+
+class _Brief(Struct):
+    """A message, as far as the outline needs it."""
+
+    author: _Author | None = None
+    content: _Content | None = None
+
+
+class _Conversation(Struct):
+    """What one export says of a conversation."""
+
+    mapping: dict[str, _Node] = field(default_factory=dict)
+    title: Any = None
+    create_time: Any = None
+    update_time: Any = None
+    current_node: Any = None
+    conversation_id: Any = None
+    id: Any = None
+
+
+_decode = msgspec.json.Decoder(_Conversation).decode
+_brief = msgspec.json.Decoder(_Brief | None).decode
+
+
+class ChatGpt:
+    """Reader of ChatGPT exports."""
+
+    name = NAME
+    version = 1
+    kind: SourceKind = "document"
+
+    def roots(self, home: Home) -> Sequence[Path]:
+        """An export lies wherever it was put."""
+        return ()
+
+    def wants(self, path: Path) -> bool:
+        """The conversations, whole or in shards."""
+        return FILE_NAME.fullmatch(path.name) is not None
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        """A mapping of nodes with children."""
+        start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+        signs = (rb'"mapping"\s*:\s*\{', rb'"children"\s*:\s*\[', rb'"parent"\s*:')
+        return start[:1] in (b"[", b"{") and all(re.search(sign, start) for sign in signs)
+
+    def family(self, path: Path) -> str:
+        """One file; a conversation that moved to another is found by its messages."""
+        return f"{NAME}:{path}"
+
+    def derive(self, material: Material) -> Derivation:
+        """What the conversations say."""
+        return _Outline(material).derivation()
+
+
+class _Tree:
+    """A conversation, out of all exports that hold it."""
+
+    def __init__(self, conversation_id: str) -> None:
+        self.id = conversation_id
+        self.nodes: dict[str, Node] = {}
+        self.current: str | None = None
+        self.latest = _Conversation()
+        self.prints = hashlib.sha256(b"%d;" % ChatGpt.version)
+
+    def add(self, said: _Conversation, file_id: int, count: Any) -> None:
+        """Take what a further export says; it wins, and takes nothing away."""
+        empty: set[str] = set()
+        for name in _in_order(said.mapping):
+            node = said.mapping[name]
+            kind = self._kind(node.message, count)
+            if kind is None:
+                empty.add(name)
+                continue
+            raw = bytes(node.message)
+            print_ = b"%d:%d;" % (len(raw), zlib.crc32(raw))
+            self.prints.update(print_)
+            parent = self._parent(said.mapping, name, empty)
+            known = self.nodes.get(self._scoped(name))
+            if known is None:
+                self.nodes[self._scoped(name)] = Node(kind, parent, print_, {file_id}, raw)
+            else:
+                known.kind, known.print, known.record = kind, print_, raw
+                known.parent = parent or known.parent
+                known.file_ids.add(file_id)
+        current = said.current_node
+        if not isinstance(current, str) or current not in said.mapping:
+            current = next(reversed(said.mapping), None)
+        if current in empty:
+            self.current = self._parent(said.mapping, current, empty) or self.current
+        elif current is not None:
+            self.current = self._scoped(current)
+        self.latest = said
+
+    @staticmethod
+    def _kind(message: Raw, count: Any) -> Kind | None:
+        """What a node is; None: it only holds the tree together."""
+        try:
+            brief = _brief(message)
+        except BROKEN:
+            count("(malformed)", "malformed")
+            return None
+        if brief is None:
+            count("(empty node)", "unmapped")
+            return None
+        role = str(brief.author.role) if brief.author else ""
+        said = brief.content or _Content()
+        if role not in ROLES and not any(as_list(said.parts)):
+            count(role or "(no role)", "unmapped")
+            return None
+        count(role or "(no role)", "derived")
+        if said.content_type in ("user_editable_context", "model_editable_context"):
+            return "notice"
+        return ROLES.get(role, "notice")
+
+    def _parent(self, mapping: dict[str, _Node], name: str, empty: set[str]) -> str | None:
+        """The nearest node above that says something."""
+        seen = {name}
+        above = mapping[name].parent
+        while isinstance(above, str) and above in mapping and above not in seen:
+            if above not in empty:
+                return self._scoped(above)
+            seen.add(above)
+            above = mapping[above].parent
+        return None
+
+    def _scoped(self, name: str) -> str:
+        return name if UUID.fullmatch(name) else f"{self.id}:{name}"
+
+    def plan(self) -> Plan:
+        return Planner(self.nodes).plan
+
+
+def _in_order(mapping: dict[str, _Node]) -> list[str]:
+    """Node names, each after its parent, siblings as the parent lists them."""
+    found: dict[str, None] = {}
+    for root, node in mapping.items():
+        if isinstance(node.parent, str) and node.parent in mapping:
+            continue
+        waiting = [root]
+        while waiting:
+            name = waiting.pop()
+            if name in found or name not in mapping:
+                continue
+            found[name] = None
+            below = [each for each in as_list(mapping[name].children) if isinstance(each, str)]
+            waiting += reversed(below)
+    return [*found, *(name for name in mapping if name not in found)]
+
+
+class _Outline:
+    """Where each conversation stands. Their nodes are made again when a turn is built."""
+
+    def __init__(self, material: Material) -> None:
+        self.material = material
+        self.places: dict[str, list[Line]] = {}
+        self.faulty: set[tuple[int, int]] = set()
+        self.held: tuple[str, _Tree, Plan] | None = None
+        for file in material.files:
+            for where, data in objects_of(material, file):
+                self._find(where, data)
+
+    def _find(self, where: Line, data: bytes) -> None:
+        try:
+            said = _decode(data)
+        except BROKEN as error:
+            self.material.fault(where, f"not a conversation: {error}")
+            self.material.count("(malformed)", "malformed")
+            return
+        named = as_text(said.conversation_id) or as_text(said.id) or next(iter(said.mapping), "")
+        if not named:
+            self.material.count("(no conversation)", "unmapped")
+            return
+        self.material.count("conversation", "derived")
+        self.places.setdefault(named, []).append(where)
+
+    def _tree(self, name: str, count: Any) -> tuple[_Tree, Plan]:
+        if self.held is not None and self.held[0] == name:
+            return self.held[1], self.held[2]
+        tree = _Tree(name)
+        for where in self.places[name]:
+            tree.add(_decode(self.material.bytes_of(where)), where.file.id, count)
+        plan = tree.plan()
+        self.held = (name, tree, plan)
+        return tree, plan
+
+    def derivation(self) -> Derivation:
+        turns: dict[str, DerivedTurn] = {}
+        sessions: list[DerivedSession] = []
+        for name in self.places:
+            tree, plan = self._tree(name, self.material.count)
+            file_ids = frozenset(where.file.id for where in self.places[name])
+            for turn in plan.turns.values():
+                if turn.id not in turns:  # else shared with a conversation it was copied from
+                    turns[turn.id] = DerivedTurn(
+                        turn.id,
+                        turn.parent,
+                        fingerprint(ChatGpt.version, turn.prints(tree.nodes)),
+                        file_ids,
+                        tuple(message_id for message_id, _ in turn.members),
+                        partial(self._build, name, turn.id),
+                    )
+            sessions.append(self._session(tree, plan, file_ids))
+        return Derivation(
+            turns=tuple(turns.values()),
+            sessions=tuple(sessions),
+            faults=tuple(self.material.faults),
+            counts=self.material.counts,
+        )
+
+    def _session(self, tree: _Tree, plan: Plan, file_ids: frozenset[int]) -> DerivedSession:
+        latest = tree.latest
+        more = self._said(tree.id)
+        head = plan.head(tree.current)
+        told = [latest.title, latest.update_time, head, more]
+        tree.prints.update(msgspec.json.encode(told))
+        return DerivedSession(
+            session_id=tree.id,
+            label=f"{NAME}:{tree.id}",
+            head=head,
+            fingerprint=tree.prints.hexdigest(),
+            file_ids=file_ids,
+            title=as_text(latest.title),
+            created_at=milliseconds(latest.create_time),
+            updated_at=milliseconds(latest.update_time),
+            metadata=more,
+        )
+
+    def _said(self, name: str) -> dict[str, Any]:
+        said = _more(self.material.bytes_of(self.places[name][-1]))
+        return {key: value for key in SAID if (value := getattr(said, key))}
+
+    def _build(self, name: str, turn_id: str) -> Turn:
+        tree, plan = self._tree(name, lambda *_: None)
+        turn = plan.turns[turn_id]
+        builder = TurnBuilder(turn.id, turn.parent)
+        content = _Contents(builder)
+        for message_id, node_id in turn.members:
+            node = tree.nodes[node_id]
+            content.add(message_id, node.kind, as_dict(parsed(node.record)))
+        return builder.build()
+
+
+class _More(Struct):
+    default_model_slug: Any = None
+    gizmo_id: Any = None
+    gizmo_type: Any = None
+    is_archived: Any = None
+    is_starred: Any = None
+    conversation_origin: Any = None
+    plugin_ids: Any = None
+    voice: Any = None
+
+
+_more = msgspec.json.Decoder(_More).decode
+
+
+# -- content ----------------------------------------------------------------------------------
+
+
+class _Contents:
+    """Puts messages into a turn, one after the other."""
+
+    def __init__(self, builder: TurnBuilder) -> None:
+        self.builder = builder
+        self.call: str | None = None  # without a result yet
+
+    def add(self, message_id: str, kind: Kind, said: dict[str, Any]) -> None:
+        at = milliseconds(said.get("create_time"))
+        role = as_dict(said.get("author")).get("role")
+        metadata = _metadata(said)
+        if kind == "prompt":
+            text = _words(said, metadata)
+            self.builder.message(message_id, "user", text, at=at, source="human", metadata=metadata)
+        elif kind == "notice":
+            text = _words(said, metadata)
+            self.builder.message(
+                message_id, "system", text, at=at, source="event", metadata=metadata
+            )
+        elif role == "tool":
+            self._result(message_id, said, metadata, at)
+        else:
+            self._reply(message_id, said, metadata, at)
+
+    def _reply(
+        self, message_id: str, said: dict[str, Any], metadata: dict[str, Any], at: int
+    ) -> None:
+        model = as_text(as_dict(said.get("metadata")).get("model_slug"))
+        self.builder.model = model or self.builder.model
+        self.builder.provider = "openai"
+        recipient = said.get("recipient")
+        if recipient not in EVERYONE:
+            self.builder.call(message_id, str(recipient), _params(said), at=at)
+            self.call = message_id
+            return
+        thinking = _thinking(said)
+        text = None if thinking is not None else _words(said, metadata)
+        self.builder.message(
+            message_id, "assistant", text, at=at, thinking=thinking, metadata=metadata
+        )
+
+    def _result(
+        self, message_id: str, said: dict[str, Any], metadata: dict[str, Any], at: int
+    ) -> None:
+        name = as_text(as_dict(said.get("author")).get("name"))
+        text = _words(said, metadata)
+        if self.call is not None:
+            told: dict[str, Any] = {"text": text, **metadata}
+            status, error = _status(said, text)
+            word = as_text(said.get("status"))
+            self.builder.result(
+                self.call, told, at=at, status=status, error=error, source_status=word
+            )
+            self.call = None
+            return
+        if name:
+            metadata["name"] = name
+        self.builder.message(message_id, "tool", text, at=at, metadata=metadata)
+
+
+def _status(said: dict[str, Any], text: str) -> tuple[CallStatus, str | None]:
+    ran = as_text(as_dict(as_dict(said.get("metadata")).get("aggregate_result")).get("status"))
+    content_type = as_dict(said.get("content")).get("content_type")
+    if (ran or "").startswith(FAILED) or content_type == "system_error":
+        return "failed", text or ran or "failed"
+    return "completed", None
+
+
+def _params(said: dict[str, Any]) -> Any:
+    """What a tool was asked: an object where it is one, else the code or text."""
+    content = as_dict(said.get("content"))
+    text = _words(said, {})
+    found = parsed(text.encode("utf-8", "replace"))
+    if isinstance(found, dict):
+        return found
+    name = "code" if content.get("content_type") == "code" else "input"
+    return {name: text, **({"language": content["language"]} if content.get("language") else {})}
+
+
+def _words(said: dict[str, Any], metadata: dict[str, Any]) -> str:
+    """The text of a message; parts that are no text are noted by what they point to."""
+    content = as_dict(said.get("content"))
+    words: list[str] = []
+    others: list[Any] = []
+    for part in as_list(content.get("parts")):
+        text = part if isinstance(part, str) else as_dict(part).get("text")
+        if isinstance(text, str):
+            words.append(text)
+        elif part:
+            others.append(part)
+    for name in ("text", "result", "content", "user_profile", "user_instructions"):
+        if isinstance(content.get(name), str) and content[name]:
+            words.append(content[name])
+    if others:
+        metadata["parts"] = others
+    if content.get("content_type") not in ("text", None):
+        metadata["content_type"] = content["content_type"]
+    return "\n\n".join(word for word in words if word)
+
+
+def _thinking(said: dict[str, Any]) -> str | None:
+    content = as_dict(said.get("content"))
+    if content.get("content_type") == "reasoning_recap":
+        return as_text(content.get("content"))
+    if content.get("content_type") != "thoughts":
+        return None
+    told = []
+    for thought in as_list(content.get("thoughts")):
+        words = [as_dict(thought).get(name) for name in ("summary", "content")]
+        told.append(": ".join(word for word in words if isinstance(word, str) and word))
+    return "\n\n".join(each for each in told if each)
+
+
+def _metadata(said: dict[str, Any]) -> dict[str, Any]:
+    told = as_dict(said.get("metadata"))
+    found = {name: told[name] for name in KEPT if told.get(name)}
+    if said.get("weight") == 0:
+        found["weight"] = 0  # discarded
+    status = said.get("status")
+    if status not in (None, "finished_successfully", "finished"):
+        found["status"] = status
+    return found
