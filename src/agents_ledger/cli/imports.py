@@ -21,6 +21,7 @@ from agents_ledger.model.ids import now_ms
 if TYPE_CHECKING:
     from agents_ledger.importers.discovery import Found, Wanted
     from agents_ledger.importers.importing import Report
+    from agents_ledger.ledger.ledger import Ledger
 
 SHOWN = 10
 UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400}
@@ -62,6 +63,29 @@ def import_(
             importer.run(found, tick)
     _tell(run, report)
     return 1 if report.counts.failed else 0
+
+
+def import_all(run: Invocation, ledger: Ledger) -> Report:
+    """Import whatever is found on this machine, and say so where somebody looks."""
+    from agents_ledger.importers.discovery import find, this_home
+    from agents_ledger.importers.importing import Importer
+
+    wanted = _wanted(None, ())
+    found = [each for each in find(this_home()) if wanted.takes(each)]
+    with _Progress(run, found) as tick:
+        report = Importer(ledger).run(found, tick)
+    if found and not run.as_json:
+        names = sorted({each.reader.name for each in found})
+        note(("found ", "dim"), f"{', '.join(names)}: {_summary(report)}")
+    return report
+
+
+def _summary(report: Report) -> str:
+    counts = report.counts
+    return (
+        f"imported {counts.imported} upserted {counts.upserted}"
+        f" skipped {counts.skipped} failed {counts.failed}"
+    )
 
 
 def _wanted(since: str | None, exclude: Sequence[str]) -> Wanted:
@@ -177,10 +201,7 @@ def _tell(run: Invocation, report: Report) -> None:
             without_reader=report.without_reader,
         )
         return
-    run.out.line(
-        f"imported {counts.imported} upserted {counts.upserted}"
-        f" skipped {counts.skipped} failed {counts.failed}"
-    )
+    run.out.line(_summary(report))
     _tell_unmapped(report)
     for fault in report.faults[:SHOWN]:
         where = f":{fault.line}" if fault.line else ""

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from agents_ledger.cli.command import Invocation, command
+from agents_ledger.cli.imports import import_all
 from agents_ledger.cli.terminal import note
 from agents_ledger.cli.tree import Draw
 from agents_ledger.model.errors import HeadMoved
@@ -17,14 +18,16 @@ TREES = 5
 
 
 @command
+@click.option("--no-import", is_flag=True, help="Import nothing.")
 @click.option("--no-demo", is_flag=True, help="Leave an empty ledger empty.")
-def up(run: Invocation, *, no_demo: bool) -> None:
-    """Make the ledger if there is none, and show what is in it.
+def up(run: Invocation, *, no_import: bool, no_demo: bool) -> None:
+    """Make the ledger, import the history of every agent found here, and show what is in it.
 
-    An empty ledger gets a small demonstration: a conversation with tool calls, a subagent, a fork
-    and a compaction.
+    If there is none, an empty ledger gets a small demonstration: a conversation with tool calls,
+    a subagent, a fork and a compaction.
     """
     with run.writing(create=True) as ledger:
+        report = None if no_import else import_all(run, ledger)
         roots = ledger.latest_roots(limit=1, subagents=True)
         is_empty = not roots and not ledger.sessions(status=None, limit=1)
         recorded = is_empty and not no_demo
@@ -37,7 +40,10 @@ def up(run: Invocation, *, no_demo: bool) -> None:
                 recorded = False
         if run.as_json:
             heads = [session.label for session in ledger.sessions()]
-            run.out.json(address=run.address, demonstration=recorded, sessions=heads)
+            counts = report.counts if report else None
+            run.out.json(
+                address=run.address, demonstration=recorded, sessions=heads, imported=counts
+            )
             return
         note(("ledger ", "dim"), run.address, (" with a demonstration" if recorded else "", "dim"))
         note()

@@ -83,7 +83,7 @@ class _Brief(Struct):
 class _Conversation(Struct):
     """What one export says of a conversation."""
 
-    mapping: dict[str, _Node] = field(default_factory=dict)
+    mapping: dict[str, Raw] = field(default_factory=dict)
     title: Any = None
     create_time: Any = None
     update_time: Any = None
@@ -94,6 +94,7 @@ class _Conversation(Struct):
 
 _decode = msgspec.json.Decoder(_Conversation).decode
 _brief = msgspec.json.Decoder(_Brief | None).decode
+_node = msgspec.json.Decoder(_Node).decode
 
 
 class ChatGpt:
@@ -139,8 +140,9 @@ class _Tree:
     def add(self, said: _Conversation, file_id: int, count: Any) -> None:
         """Take what a further export says; it wins, and takes nothing away."""
         empty: set[str] = set()
-        for name in _in_order(said.mapping):
-            node = said.mapping[name]
+        mapping = {name: _node_of(raw) for name, raw in said.mapping.items()}
+        for name in _in_order(mapping):
+            node = mapping[name]
             kind = self._kind(node.message, count)
             if kind is None:
                 empty.add(name)
@@ -148,7 +150,7 @@ class _Tree:
             raw = bytes(node.message)
             print_ = b"%d:%d;" % (len(raw), zlib.crc32(raw))
             self.prints.update(print_)
-            parent = self._parent(said.mapping, name, empty)
+            parent = self._parent(mapping, name, empty)
             known = self.nodes.get(self._scoped(name))
             if known is None:
                 self.nodes[self._scoped(name)] = Node(kind, parent, print_, {file_id}, raw)
@@ -157,10 +159,10 @@ class _Tree:
                 known.parent = parent or known.parent
                 known.file_ids.add(file_id)
         current = said.current_node
-        if not isinstance(current, str) or current not in said.mapping:
-            current = next(reversed(said.mapping), None)
+        if not isinstance(current, str) or current not in mapping:
+            current = next(reversed(mapping), None)
         if current in empty:
-            self.current = self._parent(said.mapping, current, empty) or self.current
+            self.current = self._parent(mapping, current, empty) or self.current
         elif current is not None:
             self.current = self._scoped(current)
         self.latest = said
@@ -202,6 +204,13 @@ class _Tree:
 
     def plan(self) -> Plan:
         return Planner(self.nodes).plan
+
+
+def _node_of(raw: Raw) -> _Node:
+    try:
+        return _node(raw)
+    except BROKEN:
+        return _Node(Raw(b"0"))  # not a message either
 
 
 def _in_order(mapping: dict[str, _Node]) -> list[str]:

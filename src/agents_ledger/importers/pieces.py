@@ -12,26 +12,44 @@ TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]]', re.DOTALL)
 STRING_MAX = 2 * RECORD_MAX
 
 
+class _Nesting:
+    """How deep we are, and where the object we are in began."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.level = -1  # of the array the objects stand in, once it is known
+        self.start = -1
+
+    def open(self, sign: bytes, at: int) -> None:
+        if self.level < 0:
+            self.level = 1 if sign == b"[" else 0
+        if self.depth == self.level and sign == b"{":
+            self.start = at
+        self.depth += 1
+
+    def close(self, at: int) -> tuple[int, int] | None:
+        """The object that ends here, if one does."""
+        self.depth -= 1
+        if self.depth != self.level or self.start < 0:
+            return None
+        found, self.start = (self.start, at), -1
+        return found
+
+
 def objects(blocks: Iterable[bytes]) -> Iterator[tuple[int, int]]:
     """Where each object of a top-level array begins and ends; or the one object that is all."""
-    depth, start, level = 0, -1, -1  # level: of the array the objects stand in
+    nesting = _Nesting()
     rest, base = b"", 0  # what could not be told yet, and where it stands
     for block in blocks:
-        data = rest + block
-        rest = b""
+        data, rest = rest + block, b""
         for token in TOKEN.finditer(data):
             sign = token[0]
             if sign in b"{[":
-                if level < 0:
-                    level = 1 if sign == b"[" else 0
-                if depth == level and sign == b"{":
-                    start = base + token.start()
-                depth += 1
+                nesting.open(sign, base + token.start())
             elif sign in b"}]":
-                depth -= 1
-                if depth == level and start >= 0:
-                    yield start, base + token.end()
-                    start = -1
+                found = nesting.close(base + token.end())
+                if found is not None:
+                    yield found
             elif sign == b'"':  # a string that ends in a later block
                 rest = data[token.start() :]
                 break
