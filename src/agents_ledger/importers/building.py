@@ -80,6 +80,11 @@ class TurnBuilder:
         """Whether the agent said or did anything."""
         return self._answered
 
+    @property
+    def last_message_id(self) -> str:
+        """The message added last; empty if there is none."""
+        return next(reversed(self._messages), "")
+
     def message(
         self,
         message_id: str,

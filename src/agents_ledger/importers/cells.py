@@ -11,6 +11,7 @@ import msgspec
 from msgspec import msgpack
 
 from agents_ledger.importers.outlines import as_list, as_text
+from agents_ledger.model.turns import to_json
 
 T = TypeVar("T")
 
@@ -55,6 +56,11 @@ def decoded(cell: Any, kind: type[T]) -> T | None:
         return msgspec.convert(loose(cell), kind)
     except BROKEN:
         return None
+
+
+def encoded(value: Any) -> bytes:
+    """The JSON of a plain value."""
+    return to_json([value])[1:-1].encode(errors="surrogatepass")
 
 
 def json_or_text(value: Any) -> Any:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.codex_rollout import (
@@ -145,34 +145,51 @@ def _sessions(
 ) -> Iterator[DerivedSession]:
     """One for each thread with a file, and for those that only forks tell of."""
 
+    def answered(turn_id: str) -> bool:
+        part = best[turn_id]
+        return part.answered and not (part.is_compaction and parents[turn_id] is None)
+
     def head(turn_id: str | None) -> str | None:
-        return answered_above(turn_id, parents, lambda each: best[each].answered)
+        return answered_above(turn_id, parents, answered)
 
     own: dict[str, list[Rollout]] = {}
-    told: dict[str, list[tuple[Payload, list[Part], Rollout]]] = {}
     for rollout in rollouts:
         own.setdefault(rollout.thread, []).append(rollout)
-        for younger, meta in zip(rollout.metas, rollout.metas[1:], strict=False):
-            replayed = [p for p in rollout.parts.values() if _before(p.task, younger.id)]
-            if replayed:
-                told.setdefault(meta.id, []).append((meta, replayed, rollout))
     for thread, files in own.items():
         files.sort(key=lambda r: (r.last_at, len(r.parts), r.first_line))
         yield _own_session(thread, files, head(files[-1].path[-1] if files[-1].path else None))
-    for thread, copies in told.items():
+    for thread, copies in _told(rollouts).items():
         if thread in own:
             continue
-        meta, replayed, _ = max(copies, key=lambda c: (len(c[1]), c[1][-1].rank()))
-        last = replayed[-1]
+        longest = max(copies, key=lambda copy: (len(copy.parts), copy.parts[-1].rank()))
+        last = longest.parts[-1]
         yield _session(
             thread,
-            meta,
+            longest.meta,
             {"only_in_forks": True},
             head=head(last.id),
-            file_ids=frozenset(r.file.id for _, _, r in copies),
-            created_at=milliseconds(meta.timestamp) or uuid7_ms(thread),
+            file_ids=frozenset(copy.file_id for copy in copies),
+            created_at=milliseconds(longest.meta.timestamp) or uuid7_ms(thread),
             updated_at=uuid7_ms(last.task),
         )
+
+
+class _Replay(NamedTuple):
+    """What a fork's file tells of the thread it was forked from."""
+
+    meta: Payload
+    parts: list[Part]
+    file_id: int
+
+
+def _told(rollouts: list[Rollout]) -> dict[str, list[_Replay]]:
+    told: dict[str, list[_Replay]] = {}
+    for rollout in rollouts:
+        for younger, meta in zip(rollout.metas, rollout.metas[1:], strict=False):
+            parts = [p for p in rollout.parts.values() if _before(p.task, younger.id)]
+            if parts:
+                told.setdefault(meta.id, []).append(_Replay(meta, parts, rollout.file.id))
+    return told
 
 
 def _before(task: str, thread: Any) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.cells import dicts, exchanges, loose, path_of, pruned, spread
+from agents_ledger.importers.cursor_agent import AgentSession, transcript, turns_of
 from agents_ledger.importers.cursor_outline import TASK, Composer, Outline
 from agents_ledger.importers.cursor_turns import (
     NAME,
@@ -54,12 +56,47 @@ SAID = (
 
 def derivation(material: Material) -> Derivation:
     """What the records of a user's chats say."""
-    chats = _Chats(Outline(material))
+    outline = Outline(material)
+    chats = _Chats(outline)
+    turns, sessions = list(chats.turns()), chats.sessions
+    for agent in _agents(outline, {session.session_id for session in sessions if session.head}):
+        own = list(turns_of(material, agent, VERSION))
+        if own:
+            turns += own
+            sessions.append(_agent_session(agent, own))
     return Derivation(
-        turns=tuple(chats.turns()),
-        sessions=tuple(chats.sessions),
+        turns=tuple(turns),
+        sessions=tuple(sessions),
         faults=tuple(material.faults),
         counts=material.counts,
+    )
+
+
+def _agents(outline: Outline, known: set[str]) -> Iterator[AgentSession]:
+    """Sessions of the agent that no chat tells of: from its stores, then from transcripts."""
+    for store in outline.stores:
+        yield store.session(store.session_id not in known)
+        known.add(store.session_id)
+    for file in outline.transcripts:
+        wanted = PurePath(file.path).stem not in known
+        yield transcript(outline.material, file, wanted)
+        known.add(PurePath(file.path).stem)
+
+
+def _agent_session(agent: AgentSession, turns: Sequence[DerivedTurn]) -> DerivedSession:
+    asked = {entry.id for entry in agent.entries if entry.asks}
+    heads = [turn.id for turn in turns if not set(turn.record_ids) <= asked]
+    return DerivedSession(
+        session_id=agent.id,
+        label=label_of(agent.id),
+        head=heads[-1] if heads else None,
+        file_ids=frozenset(agent.file_ids),
+        title=agent.title,
+        created_at=agent.created_at,
+        updated_at=agent.created_at,
+        is_subagent=agent.parent is not None,
+        parent_label=label_of(agent.parent) if agent.parent else None,
+        metadata=agent.metadata,
     )
 
 

@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.building import milliseconds
-from agents_ledger.importers.cells import decoded, dicts, loose, path_of, raw
+from agents_ledger.importers.cells import decoded, dicts, encoded, loose, path_of, raw
+from agents_ledger.importers.cursor_agent import Store
 from agents_ledger.importers.cursor_turns import (
     Bubble,
     Bubbles,
@@ -154,11 +155,15 @@ class Outline:
         self.folders: dict[str, str] = {}  # of workspaces, by where their database stands
         self.listed: dict[str, str] = {}  # chat -> the workspace database that lists it
         self.spawned: dict[str, dict[str, str]] = {}  # chat -> call -> chat of the subagent
+        self.stores: list[Store] = []
+        self.transcripts: list[SourceFile] = []
         for file in material.files:
             if file.kind == "rows":
                 self._read(file)
             elif file.kind == "document":
                 self._read_document(file)
+            else:
+                self.transcripts.append(file)
         done: set[str] = set()
         while due := sorted(self.composers.keys() - done):  # a subagent may start others
             for composer_id in due:
@@ -183,9 +188,13 @@ class Outline:
             self.material.count(PurePath(file.path).name, "unmapped")
 
     def _read(self, file: SourceFile) -> None:
+        store = Store(self.material, file)
         for row in self.material.rows(file):
             key = (row.values or {}).get("key")
-            if row.table not in ("ItemTable", "cursorDiskKV") or not isinstance(key, str):
+            if row.table in ("meta", "blobs"):
+                self._store_row(store, row)
+                continue
+            if not isinstance(key, str):
                 self.material.count(row.table, "unmapped")
                 continue
             kind, _, rest = key.partition(":")
@@ -195,6 +204,14 @@ class Outline:
                     self._summary_of(rest, row)
                 continue
             self._row(kind, rest, row)
+
+    def _store_row(self, store: Store, row: Row) -> None:
+        if row.latest:
+            store.add(row)
+            if store not in self.stores:
+                self.stores.append(store)
+        if row.table == "meta" or not row.latest:  # blobs are counted where they are used
+            self.material.count(row.table, "derived" if row.latest else "unmapped")
 
     def _row(self, kind: str, rest: str, row: Row) -> None:
         value = (row.values or {}).get("value")
@@ -253,8 +270,7 @@ class Outline:
         self, composer: Composer, said: Any, row: Row, inner: tuple[str | int, ...]
     ) -> None:
         if isinstance(said, dict):
-            encoded = msgspec.json.encode(said)
-            self._add_bubble(composer, str(inner[-1]), encoded, row, inner)
+            self._add_bubble(composer, str(inner[-1]), encoded(said), row, inner)
 
     def _bubble(self, rest: str, row: Row) -> bool | None:
         composer_id, _, name = rest.partition(":")

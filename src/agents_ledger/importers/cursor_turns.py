@@ -178,7 +178,7 @@ class _Turn:
             text_of(said),
             at=at,
             source="human" if bubble.role == "user" else None,
-            thinking=_thinking(said),
+            thinking=thinking_of(said),
             metadata=metadata,
             context=context,
             files=tuple(dict.fromkeys(_files(said))),
@@ -258,7 +258,8 @@ def _lexical(node: Any, depth: int = 0) -> Iterator[str]:
         yield "\n"
 
 
-def _thinking(said: dict[str, Any]) -> str | None:
+def thinking_of(said: dict[str, Any]) -> str | None:
+    """What the model thought before it answered."""
     thought = said.get("thinking")
     words = [as_text(thought) or as_text(as_dict(thought).get("text"))]
     if not words[0]:

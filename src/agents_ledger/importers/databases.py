@@ -162,6 +162,7 @@ class _Rows:
         if not set(table.key) <= set(columns):
             self.faults.append(f"table {table.name} has no column {', '.join(table.key)}")
             return
+        table = table if table.key else table._replace(key=columns)
         has_rowid = _has_rowid(connection, table.name)
         mark = self.marks.get(table.name, Mark())
         goes_on = table.grows and has_rowid and mark.rowid > 0 and _stands(connection, table, mark)

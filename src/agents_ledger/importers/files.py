@@ -46,7 +46,8 @@ def chunks(path: Path, file: BinaryIO, start: int) -> Iterator[bytes]:
         return
     import zstandard
 
-    with zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as stream:
+    unpacking = zstandard.ZstdDecompressor()
+    with unpacking.stream_reader(file, read_across_frames=True, closefd=False) as stream:
         while start > 0:
             skipped = stream.read(min(start, CHUNK_BYTES))
             if not skipped:

@@ -48,7 +48,7 @@ def _is_openclaws(path: Path, entries: list[Any]) -> bool:
         said = (entry.custom_type, entry.provider, entry.id if entry.type == "session" else None)
         if any(isinstance(each, str) and each.startswith(OWN_TYPES) for each in said):
             return True
-        if entry.message is not None and entry.message.model in OWN_MODELS:
+        if entry.message is not None and as_text(entry.message.model) in OWN_MODELS:
             return True
     return False
 

@@ -6,54 +6,27 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.outlines import (
     UUID,
     answered_above,
-    as_dict,
     as_number,
     as_text,
     parents_first,
-    parsed,
     project_name,
 )
+from agents_ledger.importers.pi_store import Store, StoreEntry, source_of
 from agents_ledger.importers.pi_transcript import Node, Transcript
-from agents_ledger.importers.pi_turns import Framing, build_turn
+from agents_ledger.importers.pi_turns import Framing, Setting, build_turn
 from agents_ledger.importers.reader import Material, fingerprint
-from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Fault, SourceFile
+from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Fate
 from agents_ledger.model.turns import MessageSource
 
 OPENERS = {"prompt", "branch", "compaction"}
 ASKING = {"prompt", "branch"}
 AGENT = re.compile(r"agent:([^:]+):")
-ENTRY_FIELDS = {
-    "channel": "channel",
-    "chatType": "chat_type",
-    "groupId": "group_id",
-    "subject": "subject",
-    "displayName": "display_name",
-    "label": "label",
-    "spawnedBy": "spawned_by",
-    "spawnDepth": "spawn_depth",
-    "subagentRole": "subagent_role",
-    "spawnedWorkspaceDir": "spawned_workspace",
-    "cliSessionIds": "cli_session_ids",
-    "claudeCliSessionId": "claude_cli_session_id",
-    "origin": "channel_origin",
-    "deliveryContext": "delivery_context",
-}
-
-
-class Observation(NamedTuple):
-    """That a key stood for a session, once."""
-
-    updated_at: int
-    session_id: str
-    key: str
-    file_id: int
-    entry: dict[str, Any]
 
 
 class Outline:
@@ -63,22 +36,30 @@ class Outline:
         self.material = material
         self.source = source
         self.version = version
-        self.seen: list[Observation] = []
+        self.store = Store(material)
         transcripts = []
         for file in material.files:
             if file.kind == "document":
-                self._read_store(file)
+                self.store.read(file)
             else:
                 transcripts.append(Transcript(material, file, source))
         self.transcripts = sorted((t for t in transcripts if t.nodes), key=Transcript.rank)
         self.nodes: dict[str, Node] = {}
+        self.folders = {
+            t.file.id: (number, as_text(t.header.cwd)) for number, t in enumerate(self.transcripts)
+        }
         for transcript in self.transcripts:
             for node in transcript.nodes:
                 self._merge(node)
+        for node in self.nodes.values():
+            if node.kind == "compaction" and self._parent(node.key) is None:
+                node.kind = (
+                    "branch"  # all that it summarised is lost: it is where the session begins
+                )
         held = {transcript.session_id for transcript in self.transcripts}
-        for observed in self.seen:
-            fate = "derived" if observed.session_id in held else "unmapped"
-            material.count("sessions.json", "derived" if fate == "derived" else "unmapped")
+        for session_id, number in self.store.counted.items():
+            fate: Fate = "derived" if session_id in held else "unmapped"
+            material.count("sessions.json", fate, number)
 
     def _merge(self, node: Node) -> None:
         """The first copy stays; of several parents the one that is surest."""
@@ -89,28 +70,6 @@ class Outline:
         known.file_ids |= node.file_ids
         if (node.rank, node.parent or "") < (known.rank, known.parent or ""):
             known.parent, known.rank = node.parent, node.rank
-
-    # -- which key stood for which session ----------------------------------------------------
-
-    def _read_store(self, file: SourceFile) -> None:
-        found = parsed(self.material.document(file))
-        if not isinstance(found, dict):
-            self.material.faults.append(Fault(file.path, "not a map of sessions"))
-            self.material.count("(malformed)", "malformed")
-            return
-        for key, said in found.items():
-            entry = as_dict(said)
-            session_id = as_text(entry.get("sessionId"))
-            if session_id is None:
-                self.material.count("sessions.json", "unmapped")
-                continue
-            at = as_number(entry.get("updatedAt")) or 0
-            self.seen.append(Observation(at, session_id, key, file.id, entry))
-
-    def _holder(self, key: str | None, file_id: int | None = None) -> str | None:
-        """The session a key stood for, in one observation of all keys or at last."""
-        stood = [o for o in self.seen if o.key == key and file_id in (None, o.file_id)]
-        return max(stood, key=lambda o: o[:2]).session_id if stood else None
 
     def _label(self, session_id: str | None) -> str | None:
         return f"{self.source}:{session_id}" if session_id else None
@@ -201,7 +160,8 @@ class Outline:
         answered = {
             turn
             for turn, nodes in members.items()
-            if any(node.kind in ("assistant", "compaction") for node in nodes)
+            if any(node.kind == "assistant" for node in nodes)
+            or (self.nodes[turn].kind == "compaction" and parents[turn] is not None)
         }
         return Derivation(
             turns=tuple(turns),
@@ -234,32 +194,28 @@ class Outline:
         spawned = {
             node.call_id: label
             for node in nodes
-            if node.call_id and (label := self._label(self._holder(node.spawned_key)))
+            if node.call_id and (label := self._label(self.store.holder(node.spawned_key)))
         }
+        _, cwd = min(self.folders[file_id] for file_id in files)
         prints = [f"{node.key};{node.entry_id};{node.kind}".encode() for node in nodes]
-        frame = repr((framing[2:], asked_by, sorted(spawned.items())))
+        frame = repr((framing[2:], asked_by, sorted(spawned.items()), cwd))
         return DerivedTurn(
             framing.turn_id,
             framing.parent_id,
             fingerprint(self.version, (*prints, frame.encode(errors="replace"))),
             files,
             tuple(node.key for node in nodes),
-            partial(build_turn, self.material, framing, nodes, asked_by, spawned),
+            partial(build_turn, self.material, framing, nodes, Setting(asked_by, cwd, spawned)),
         )
 
     # -- sessions -----------------------------------------------------------------------------
-
-    def _observed(self, session_id: str) -> list[Observation]:
-        """What was said of a session, oldest first."""
-        mine = [o for o in self.seen if o.session_id == session_id]
-        return sorted(mine, key=lambda o: (o.updated_at, o.key))
 
     def _sources(self) -> dict[int, MessageSource]:
         """Who speaks in the sessions that no human opened, by file."""
         found: dict[int, MessageSource] = {}
         for transcript in self.transcripts:
-            for observed in self._observed(transcript.session_id):
-                source = _source_of(observed.key)
+            for standing in self.store.of(transcript.session_id):
+                source = source_of(standing.key)
                 if source is not None:
                     found[transcript.file.id] = source
         return found
@@ -279,43 +235,42 @@ class Outline:
     def _session(
         self, session_id: str, files: list[Transcript], head: str | None
     ) -> DerivedSession:
-        last, observed = files[-1], self._observed(session_id)
-        entry = observed[-1].entry if observed else {}
-        titles = [t.title for t in files if t.title]
-        metadata = _described(last) | {
-            name: entry[said] for said, name in ENTRY_FIELDS.items() if entry.get(said)
-        }
-        key = observed[-1].key if observed else None
-        if key is not None:
+        last, standings = files[-1], self.store.of(session_id)
+        metadata = _described(last)
+        key = parent = None
+        entry = StoreEntry()
+        if standings:
+            key, entry = standings[-1].key, standings[-1].entry
+            metadata |= entry.described()
             metadata["session_key"] = key
-            metadata["observed_at"] = [observed[0].updated_at, observed[-1].updated_at]
-        parent = None
-        if observed:
-            spawner = as_text(observed[0].entry.get("spawnedBy"))
-            parent = self._holder(spawner, observed[0].file_id) or self._holder(spawner)
+            metadata["observed_at"] = [
+                min(standing.first_at for standing in standings),
+                max(standing.last_at for standing in standings),
+            ]
+            parent = standings[0].spawner or self.store.holder(as_text(entry.spawned_by))
         agent = AGENT.match(key or "")
+        keys = {s.key for s in standings if self.store.holder(s.key) == session_id}
         return DerivedSession(
             session_id=session_id,
             label=f"{self.source}:{session_id}",
             head=head,
-            file_ids=frozenset(t.file.id for t in files) | {o.file_id for o in observed},
-            title=_title(titles, entry),
+            file_ids=frozenset(t.file.id for t in files).union(*(s.file_ids for s in standings)),
+            title=_title(files, entry),
             agent_id=agent[1] if agent else None,
             created_at=milliseconds(files[0].header.timestamp) or files[0].nodes[0].at,
             updated_at=last.last_at,
-            is_subagent=bool(entry.get("spawnedBy")) or _source_of(key or "") == "agent",
+            is_subagent=bool(entry.spawned_by) or source_of(key or "") == "agent",
             parent_label=self._label(parent) if parent != session_id else None,
             routing_key=key or metadata.get("cwd"),
-            aliases=tuple(sorted({o.key for o in observed if self._holder(o.key) == session_id})),
+            keys=tuple(sorted(keys)),
             metadata=metadata,
         )
 
 
-def _title(titles: list[str], entry: dict[str, Any]) -> str | None:
-    if titles:
-        return titles[-1]
-    names = (as_text(entry.get(name)) for name in ("label", "displayName", "subject"))
-    return next((name for name in names if name), None)
+def _title(files: list[Transcript], entry: StoreEntry) -> str | None:
+    titles = [transcript.title for transcript in files if transcript.title]
+    names = (entry.label, entry.display_name, entry.subject)
+    return titles[-1] if titles else next((name for name in names if as_text(name)), None)
 
 
 def _described(transcript: Transcript) -> dict[str, Any]:
@@ -324,21 +279,12 @@ def _described(transcript: Transcript) -> dict[str, Any]:
     if as_text(header.cwd):
         said |= {"cwd": header.cwd, "project": project_name(header.cwd)}
     if as_number(header.version) is not None:
-        said["version"] = str(header.version)
+        said["format_version"] = header.version
     origin = as_text(header.parent_session) or as_text(header.branched_from)
     if origin:
         found = UUID.search(origin)
         said["forked_from"] = found[0] if found else origin
     return said
-
-
-def _source_of(key: str) -> MessageSource | None:
-    """Who speaks in a session of this key, if it is no human."""
-    if ":subagent:" in key:
-        return "agent"
-    if key.startswith("cron:") or ":cron:" in key:
-        return "cron"
-    return "webhook" if key.startswith("hook:") or ":hook:" in key else None
 
 
 def _follow(top: str, joined: dict[str, str]) -> str:

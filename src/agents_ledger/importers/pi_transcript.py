@@ -163,8 +163,7 @@ class Transcript:
         self.material.count(name, "derived" if used else "unmapped")
 
     def _take(self, line: Line, data: bytes, entry: Entry) -> bool:
-        at = milliseconds(entry.timestamp)
-        self.last_at = max(self.last_at, at)
+        self.last_at = max(self.last_at, milliseconds(entry.timestamp))
         if entry.type == "session":
             if as_text(self.header.id) is None:
                 self.header = entry
@@ -173,11 +172,11 @@ class Transcript:
         if entry.type == "session_info":
             self.title = as_text(entry.name) or self.title
         kind = _kind(entry)
-        parent, rank = self._parent(entry)
         if kind is None:
-            here = parent  # what hangs on this entry hangs on the one above it
+            here, _ = self._parent(entry)  # what hangs on this entry hangs on the one above it
         else:
-            here = self._add(line, data, entry, kind, parent, rank, at)
+            here = self._key(data, entry)
+            self._add(line, here, entry, kind)
             self._previous = here
         if as_text(entry.id):
             self._ids[entry.id] = here
@@ -193,17 +192,8 @@ class Transcript:
             return None, 1
         return self._previous, 2
 
-    def _add(
-        self,
-        line: Line,
-        data: bytes,
-        entry: Entry,
-        kind: Kind,
-        parent: str | None,
-        rank: int,
-        at: int,
-    ) -> str:
-        key = self._key(data, entry)
+    def _add(self, line: Line, key: str, entry: Entry, kind: Kind) -> None:
+        parent, rank = self._parent(entry)
         node = Node(
             key,
             kind,
@@ -211,7 +201,7 @@ class Transcript:
             as_text(entry.id),
             parent,
             rank,
-            at,
+            milliseconds(entry.timestamp),
             file_ids={self.file.id},
         )
         if kind == "result" and entry.message is not None:
@@ -223,7 +213,6 @@ class Transcript:
         elif kind == "compaction":
             node.kept = self._kept(entry)
         self.nodes.append(node)
-        return key
 
     def _key(self, data: bytes, entry: Entry) -> str:
         """The same for every copy of an entry, whatever id it got."""

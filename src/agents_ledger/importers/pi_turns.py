@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from agents_ledger.importers.building import TurnBuilder, milliseconds
+from agents_ledger.importers.building import TurnBuilder
 from agents_ledger.importers.outlines import (
     as_dict,
     as_list,
@@ -45,6 +45,14 @@ class Framing(NamedTuple):
     kept: str | None
 
 
+class Setting(NamedTuple):
+    """What the session says of its turns."""
+
+    asked_by: MessageSource
+    cwd: str | None
+    spawned: dict[str, str]  # sessions, by the call that started them
+
+
 def text_of(content: Any) -> str:
     """The words of a content: a text, or the text blocks of a list."""
     if isinstance(content, str):
@@ -57,28 +65,22 @@ def build_turn(
     material: Material,
     framing: Framing,
     nodes: Sequence[Node],
-    asked_by: MessageSource,
-    spawned: dict[str, str],
+    setting: Setting,
 ) -> Turn:
     """The turn that these entries make."""
     builder = TurnBuilder(framing.turn_id, framing.parent_id)
-    return _Turn(builder, framing, asked_by, spawned).built(
+    builder.workspace_path = setting.cwd
+    return _Turn(builder, framing, setting).built(
         [(node, record_of(material, node.line)) for node in nodes]
     )
 
 
 class _Turn:
-    def __init__(
-        self,
-        builder: TurnBuilder,
-        framing: Framing,
-        asked_by: MessageSource,
-        spawned: dict[str, str],
-    ) -> None:
+    def __init__(self, builder: TurnBuilder, framing: Framing, setting: Setting) -> None:
         self.builder = builder
         self.framing = framing
-        self.asked_by = asked_by
-        self.spawned = spawned
+        self.asked_by = setting.asked_by
+        self.spawned = setting.spawned
 
     def built(self, entries: Sequence[tuple[Node, dict[str, Any]]]) -> Turn:
         for node, entry in entries:
@@ -158,21 +160,17 @@ class _Turn:
     def _say(self, node: Node, message: dict[str, Any]) -> None:
         content = message.get("content")
         text = text_of(content)
-        thoughts = []
+        blocks = [as_dict(block) for block in as_list(content)]
+        thoughts = [b.get("thinking") for b in blocks if b.get("type") == "thinking"]
         metadata = _known_by(node)
-        for block in (as_dict(b) for b in as_list(content)):
-            if block.get("type") == "thinking":
-                thought = as_text(block.get("thinking"))
-                if thought:
-                    thoughts.append(thought)
-                else:
-                    metadata["thinking_withheld"] = True
         for name in ("api", "stopReason", "responseId"):
             if as_text(message.get(name)):
                 metadata[name] = message[name]
+        if thoughts and not any(thoughts):
+            metadata["thinking_withheld"] = True
         if text.strip() in SILENT:
             metadata["silent"] = True
-        if message.get("model") in NOT_CALLED:
+        if as_text(message.get("model")) in NOT_CALLED:
             metadata["injected"] = message["model"]
         else:
             self._count(message, metadata)
@@ -181,10 +179,10 @@ class _Turn:
             "assistant",
             text,
             at=node.at,
-            thinking="\n\n".join(thoughts) or None,
+            thinking="\n\n".join(t for t in thoughts if isinstance(t, str) and t) or None,
             metadata=metadata,
         )
-        for block in (as_dict(b) for b in as_list(content)):
+        for block in blocks:
             if block.get("type") == "toolCall":
                 self._call(node, block)
 

@@ -55,7 +55,7 @@ class Table(NamedTuple):
     """A table of a source's databases, and which of its rows may be read."""
 
     name: str
-    key: tuple[str, ...]  # the columns that tell a row from the others
+    key: tuple[str, ...]  # the columns that tell a row from the others; none: all of them
     keys: tuple[str, ...] = ()  # of the first key column; none named: all rows
     prefixes: tuple[str, ...] = ()
     grows: bool = False  # a row that changes gets a larger rowid: it is written anew

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from agents_ledger.importers.aix import Aix
 from agents_ledger.importers.chatgpt import ChatGpt
 from agents_ledger.importers.claude_code import ClaudeCode
+from agents_ledger.importers.cline import Cline
 from agents_ledger.importers.codex import Codex
+from agents_ledger.importers.copilot import Copilot
 from agents_ledger.importers.cursor import Cursor
 from agents_ledger.importers.gemini import GeminiCli
+from agents_ledger.importers.opencode import OpenCode
+from agents_ledger.importers.pi import OpenClaw, Pi
 from agents_ledger.importers.reader import Reader
 from agents_ledger.importers.request_reader import Requests
 
@@ -15,9 +20,15 @@ READERS: dict[str, Reader] = {
     for reader in (
         ClaudeCode(),
         Codex(),
+        Copilot(),
         Cursor(),
+        OpenClaw(),
+        Pi(),
         GeminiCli(),
         ChatGpt(),
+        Cline(),
+        OpenCode(),
+        Aix(),
         Requests(),
     )
 }

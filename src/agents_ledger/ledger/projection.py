@@ -503,6 +503,11 @@ def _follow(tx: Transaction, source: str, session: DerivedSession, fingerprint: 
     for alias in session.aliases:
         if sessions.find(tx, alias) is None:
             names.add(tx, alias, label, reason="import_reconciliation")
+    for key in session.keys:
+        if sessions.find(tx, key) is None:
+            names.add(tx, key, label, reason="import_reconciliation")
+        else:
+            tx.run("move_key", key=key, label=label)
     for file_id in sorted(session.file_ids):
         tx.run("insert_session_source", label=label, file_id=file_id)
     _move(tx, session, put_by_us)

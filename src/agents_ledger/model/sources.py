@@ -80,6 +80,7 @@ class DerivedSession(Struct, frozen=True, kw_only=True):
     task_status: TaskStatus | None = None
     routing_key: str | None = None
     aliases: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()  # aliases that the source moves from one session to the next
     metadata: Mapping[str, Any] = {}
 
 

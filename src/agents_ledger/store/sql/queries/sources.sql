@@ -236,6 +236,15 @@ WHERE parent_session_label IS NULL AND label IN (
     WHERE l.parent_label = :label OR l.child_label = :label
 );
 
+-- move_key --
+-- A key of a source leads to its latest session. What it led to was put there by an import too.
+UPDATE names SET session_label = :label
+WHERE name = :key AND name <> session_label AND session_label <> :label
+AND reason = 'import_reconciliation' AND EXISTS (
+    SELECT 1 FROM sessions before JOIN sessions after ON after.origin = before.origin
+    WHERE before.label = names.session_label AND after.label = :label
+);
+
 -- hang_on_turn --
 -- The turn a subagent came from, where no call says more. It never hangs on itself.
 UPDATE sessions SET parent_turn_id = :turn_id

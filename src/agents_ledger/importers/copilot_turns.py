@@ -1,0 +1,255 @@
+"""Copilot CLI: the content of one turn, from its events in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from agents_ledger.importers.building import TurnBuilder, milliseconds
+from agents_ledger.importers.outlines import (
+    as_dict,
+    as_list,
+    as_number,
+    as_text,
+    parsed,
+    record_of,
+    without_data,
+)
+from agents_ledger.importers.reader import Line, Material, fingerprint
+from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, MessageSource, Turn
+
+NAME = "copilot"
+VERSION = 1
+FILE_TOOLS: dict[str, FileKind] = {
+    "create": "written",
+    "edit": "written",
+    "str_replace_editor": "written",
+    "view": "read",
+}
+DENIED = ("denied", "rejected")
+KEPT = ("interactionId", "turnId", "messageId", "apiCallId", "delivery", "chunkIndex")
+
+
+class Part(Struct):
+    """A turn as one file has it."""
+
+    id: str
+    key: str
+    parent: str | None
+    file_id: int
+    model: str | None
+    cwd: str | None
+    pieces: list[tuple[str, str, Line]] = field(default_factory=list)
+    prints: list[bytes] = field(default_factory=list)
+    tokens: dict[str, int] = field(default_factory=dict)
+    spawned: dict[str, str] = field(default_factory=dict)
+    is_compaction: bool = False
+    subagent: str | None = None
+    answered: bool = False
+    last_at: int = 0
+
+    def rank(self) -> tuple[int, int, list[bytes]]:
+        """The longest copy tells most."""
+        return (len(self.prints), self.tokens.get("total_tokens", 0), self.prints)
+
+    def fingerprint(self, sealed: bool) -> bytes:
+        """Of all that its content comes from."""
+        said = (sorted(self.tokens.items()), sorted(self.spawned.items()), self.model, self.cwd)
+        return fingerprint(VERSION, (*self.prints, repr((said, sealed)).encode(errors="replace")))
+
+
+def build_turn(material: Material, part: Part, parent_id: str | None, sealed: bool) -> Turn:
+    """The turn that these events make. A sealed one has successors: it is no longer open."""
+    return _Turn(material, part, TurnBuilder(part.id, parent_id)).built(sealed)
+
+
+class _Turn:
+    def __init__(self, material: Material, part: Part, builder: TurnBuilder) -> None:
+        self.material = material
+        self.part = part
+        self.builder = builder
+        self.speaker: str | None = None
+        self.thoughts: list[str] = []
+        self.denied: dict[str, str] = {}
+
+    def built(self, sealed: bool) -> Turn:
+        for kind, key, line in self.part.pieces:
+            event = record_of(self.material, line)
+            data, at = as_dict(event.get("data")), milliseconds(event.get("timestamp"))
+            self._step(kind, key, data, at)
+        self.builder.model = self.part.model
+        self.builder.workspace_path = self.part.cwd
+        self.builder.add_tokens(**self.part.tokens)
+        open_ = not (self.builder.answered or self.builder.compaction)
+        if open_ and (sealed or self.builder.failed):
+            self.builder.error = self.builder.error or "no answer recorded"
+            return self.builder.build(status="failed")
+        return self.builder.build()
+
+    def _step(self, kind: str, key: str, data: dict[str, Any], at: int) -> None:
+        if kind == "user.message":
+            self._hear(key, data, at)
+        elif kind == "assistant.message":
+            self._say(key, data, at)
+        elif kind == "assistant.reasoning":
+            self.thoughts += [word for word in (as_text(data.get("content")),) if word]
+        elif kind == "tool.execution_start":
+            self._start(key, data, at)
+        elif kind == "tool.execution_complete":
+            self._result(key, data, at)
+        elif kind == "compaction":
+            self._compacted(key, data, at)
+        elif kind == "permission.completed":
+            self._decided(data)
+        else:
+            self._notice(kind, key, data, at)
+
+    # -- what was asked -----------------------------------------------------------------------
+
+    def _hear(self, key: str, data: dict[str, Any], at: int) -> None:
+        text = as_text(data.get("content")) or ""
+        metadata = {name: data[name] for name in KEPT if data.get(name) not in (None, "")}
+        sent = as_text(data.get("transformedContent"))
+        attached = [as_dict(each) for each in as_list(data.get("attachments"))]
+        if attached:
+            metadata["attachments"] = without_data(attached)
+        said = as_text(data.get("source"))
+        source: MessageSource = "human" if said in (None, "user") else "event"
+        self.builder.message(
+            key,
+            "user",
+            text,
+            at=at,
+            source="agent" if self.part.subagent else source,
+            metadata=metadata,
+            context={"sent": sent} if sent and sent != text else None,
+            files=[MessageFile("attached", a["path"]) for a in attached if as_text(a.get("path"))],
+        )
+
+    def _notice(self, kind: str, key: str, data: dict[str, Any], at: int) -> None:
+        """What the program says, and what went wrong."""
+        text = as_text(data.get("content")) or as_text(data.get("message"))
+        metadata = {"event": kind} | {n: v for n, v in data.items() if n in ("kind", "errorType")}
+        if kind == "session.error":
+            self.builder.failed, self.builder.error = True, text or "error"
+        elif kind == "abort":
+            text = f"Aborted: {as_text(data.get('reason')) or 'unknown'}"
+            self.builder.error = self.builder.error or text
+            self.builder.failed = not self.builder.answered
+        elif kind == "session.truncation":
+            metadata |= data
+        elif kind == "subagent.started":
+            return
+        self.builder.message(
+            key,
+            "user" if kind == "system.notification" else "system",
+            text,
+            at=at,
+            source="event",
+            metadata=metadata,
+        )
+
+    # -- what the agent did -------------------------------------------------------------------
+
+    def _say(self, key: str, data: dict[str, Any], at: int) -> None:
+        thought = as_text(data.get("reasoningText"))
+        if thought and thought not in self.thoughts:
+            self.thoughts.append(thought)
+        metadata = {name: data[name] for name in KEPT if data.get(name) not in (None, "")}
+        if not self.thoughts and data.get("reasoningOpaque"):
+            metadata["thinking_withheld"] = True
+        self.builder.failed, self.builder.error = False, None
+        self.builder.message(
+            key,
+            "assistant",
+            as_text(data.get("content")) or "",
+            at=at,
+            thinking="\n\n".join(self.thoughts) or None,
+            metadata=metadata,
+        )
+        self.thoughts = []
+        self.speaker = key
+        for each in as_list(data.get("toolRequests")):
+            request = as_dict(each)
+            self._call(as_text(request.get("name")), request, at)
+
+    def _start(self, key: str, data: dict[str, Any], at: int) -> None:
+        call_id = as_text(data.get("toolCallId"))
+        if call_id is not None and call_id == self.part.subagent:
+            prompt = as_text(_arguments(data).get("prompt"))
+            if prompt:  # what the parent asked of this subagent
+                self.builder.message(
+                    f"{self.part.id}:prompt", "user", prompt, at=at, source="agent"
+                )
+            return
+        self._call(as_text(data.get("toolName")), data, at)
+
+    def _call(self, name: str | None, request: dict[str, Any], at: int) -> None:
+        call_id = as_text(request.get("toolCallId"))
+        if call_id is None:
+            return
+        params = _arguments(request)
+        self.builder.call(call_id, name or "unknown", params, at=at, message_id=self.speaker)
+        if call_id in self.part.spawned:
+            self.builder.spawned(call_id, self.part.spawned[call_id])
+        path = as_text(params.get("path"))
+        if name in FILE_TOOLS and path and self.speaker and "toolName" not in request:
+            self.builder.add_files(self.speaker, [MessageFile(FILE_TOOLS[name], path)])
+
+    def _result(self, key: str, data: dict[str, Any], at: int) -> None:
+        call_id = as_text(data.get("toolCallId")) or ""
+        result = data.get("result")
+        shown = without_data(as_dict(result).get("content", result))
+        error = as_dict(data.get("error"))
+        words = as_text(error.get("message")) or as_text(shown)
+        word = as_text(error.get("code"))
+        status: CallStatus = "completed"
+        if data.get("success") is False:
+            refused = call_id in self.denied or (word or "").startswith(DENIED)
+            status = "rejected" if refused else "failed"
+        known = self.builder.result(
+            call_id,
+            shown,
+            at=at,
+            status=status,
+            error=None if status == "completed" else words or "failed",
+            source_status=word or self.denied.get(call_id),
+        )
+        if not known:
+            self.builder.message(
+                key, "tool", as_text(shown), at=at, source="event", tool_call_id=call_id or None
+            )
+
+    def _decided(self, data: dict[str, Any]) -> None:
+        word = as_text(as_dict(data.get("result")).get("kind")) or ""
+        call_id = as_text(data.get("toolCallId"))
+        if call_id and word.startswith(DENIED):
+            self.denied[call_id] = word
+
+    def _compacted(self, key: str, data: dict[str, Any], at: int) -> None:
+        summary = as_text(data.get("summaryContent")) or ""
+        names = ("checkpointNumber", "checkpointPath", "messagesRemoved", "tokensRemoved")
+        metadata = {name: data[name] for name in names if data.get(name) not in (None, "")}
+        self.builder.message(key, "system", summary, at=at, source="event", metadata=metadata)
+        if self.builder.parent_id is None:
+            return
+        used = as_dict(data.get("compactionTokensUsed"))
+        self.builder.compaction = Compaction(
+            summary,
+            self.builder.parent_id,
+            tokens_before=as_number(data.get("preCompactionTokens")),
+            tokens_after=as_number(data.get("postCompactionTokens")),
+            summarization_input_tokens=as_number(used.get("input")),
+            summarization_output_tokens=as_number(used.get("output")),
+            turn_id=self.builder.id,
+        )
+
+
+def _arguments(request: dict[str, Any]) -> dict[str, Any]:
+    given = request.get("arguments")
+    found = parsed(given) if isinstance(given, str) else given
+    if isinstance(found, dict):
+        return found
+    return {"input": given} if given else {}

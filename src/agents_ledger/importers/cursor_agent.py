@@ -1,0 +1,340 @@
+"""Cursor: sessions of its agent that stand in files of their own.
+
+A store.db holds them whole; a transcript only what was said, without ids, times and results. Each
+is used where nothing better tells of the same session.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+from msgspec import Struct, field
+
+from agents_ledger.importers.building import TurnBuilder, milliseconds
+from agents_ledger.importers.cells import exchanges, loose, raw
+from agents_ledger.importers.cursor_turns import NAME
+from agents_ledger.importers.outlines import as_dict, as_list, as_text, malformed, without_data
+from agents_ledger.importers.reader import Line, Material, Row, fingerprint
+from agents_ledger.model.sources import DerivedTurn, SourceFile
+from agents_ledger.model.turns import MessageRole, Turn
+
+ASKED = re.compile(r"<user_query>\s*(.*?)\s*</user_query>", re.DOTALL)
+CALLS = {"tool-call", "tool_call", "tool_use"}
+RESULTS = {"tool-result", "tool_result"}
+THOUGHTS = {"reasoning", "thinking"}
+PLAIN = CALLS | RESULTS | THOUGHTS | {"text", "redacted-reasoning"}
+ROLES: dict[str, MessageRole] = {"assistant": "assistant", "tool": "tool", "user": "user"}
+HASH_BYTES = 32
+LEAF, SUBTREE, WRAPPED = 1, 2, 4  # fields of a node
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+DEPTH_MAX = 200
+
+
+class Entry(NamedTuple):
+    """A message."""
+
+    id: str
+    said: Line | Row
+    asks: bool
+    print: bytes
+
+
+class AgentSession(Struct):
+    """A session of the agent."""
+
+    id: str
+    entries: list[Entry] = field(default_factory=list)
+    file_ids: set[int] = field(default_factory=set)
+    parent: str | None = None
+    title: str | None = None
+    model: str | None = None
+    created_at: int = 0
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+# -- transcripts ------------------------------------------------------------------------------
+
+
+def transcript(material: Material, file: SourceFile, wanted: bool) -> AgentSession:
+    """The session of a transcript; without entries where it is not wanted."""
+    path = PurePath(file.path)
+    session = AgentSession(path.stem, file_ids={file.id})
+    if path.parent.name == "subagents":
+        session.parent = path.parent.parent.name
+    if "projects" in path.parts[:-1]:
+        session.metadata["project"] = path.parts[path.parts.index("projects") + 1]
+    for line in material.lines(file):
+        record = loose(line.data)
+        if not isinstance(record, dict):
+            malformed(material, line, "no object")
+            continue
+        material.count(
+            str(record.get("type") or record.get("role")), "derived" if wanted else "unmapped"
+        )
+        if wanted:
+            name = f"{session.id}:{line.number}"
+            asks = record.get("role") == "user" and not _only_results(record)
+            session.entries.append(Entry(name, material.held(line), asks, line.fingerprint()))
+    return session
+
+
+def _only_results(record: dict[str, Any]) -> bool:
+    blocks = _blocks(record)
+    return bool(blocks) and all(block.get("type") in RESULTS for block in blocks)
+
+
+# -- store.db ---------------------------------------------------------------------------------
+
+
+class Store:
+    """A database of blobs that name each other by hash; the newest root leads to what stands."""
+
+    def __init__(self, material: Material, file: SourceFile) -> None:
+        self.material = material
+        self.file = file
+        self.meta: dict[str, Any] = {}
+        self.blobs: dict[str, Row] = {}
+
+    def add(self, row: Row) -> None:
+        """Take a row of it."""
+        values = row.values or {}
+        if row.table == "blobs":
+            self.blobs[str(values.get("id"))] = self.material.held_row(row)
+        elif values.get("key") in ("0", 0):
+            self.meta = as_dict(_unhexed(values.get("value")))
+
+    @property
+    def session_id(self) -> str:
+        """The agent's id."""
+        return as_text(self.meta.get("agentId")) or PurePath(self.file.path).parent.name
+
+    def session(self, wanted: bool) -> AgentSession:
+        """The session; without entries where it is not wanted."""
+        session = AgentSession(self.session_id, file_ids={self.file.id})
+        session.title = as_text(self.meta.get("name"))
+        session.model = as_text(self.meta.get("lastUsedModel"))
+        session.created_at = milliseconds(self.meta.get("createdAt"))
+        session.metadata = {"mode": self.meta["mode"]} if as_text(self.meta.get("mode")) else {}
+        seen: dict[str, int] = {}
+        for name in self._standing() if wanted else ():
+            record = message_in(raw(self._data(name)))
+            seen[name] = seen.get(name, 0) + 1
+            again = f":{seen[name]}" if seen[name] > 1 else ""
+            asks = record.get("role") not in ("assistant", "tool")
+            entry_id = f"{session.id}:{name}{again}"
+            session.entries.append(Entry(entry_id, self.blobs[name], asks, name.encode()))
+        self.material.count("blobs", "derived", len(seen))
+        self.material.count("blobs", "unmapped", len(self.blobs) - len(seen))
+        return session
+
+    def _data(self, name: str) -> Any:
+        return self.material.values_of(self.blobs[name]).get("data")
+
+    def _standing(self) -> list[str]:
+        """The messages the newest root leads to; without one, all there are."""
+        root = as_text(self.meta.get("latestRootBlobId")) or ""
+        found = list(self._below(root, 0))
+        return found or [name for name in self.blobs if message_in(raw(self._data(name)))]
+
+    def _below(self, name: str, depth: int) -> Iterator[str]:
+        if name not in self.blobs or depth > DEPTH_MAX:
+            return
+        data = raw(self._data(name))
+        if message_in(data):
+            yield name
+            return
+        for number, value in fields(data):
+            if number in (LEAF, SUBTREE) and len(value) == HASH_BYTES:
+                yield from self._below(value.hex(), depth + 1)
+
+
+def _unhexed(value: Any) -> Any:
+    data = raw(value)
+    try:
+        return loose(bytes.fromhex(data.decode()))
+    except ValueError:
+        return loose(data)
+
+
+def message_in(data: bytes) -> dict[str, Any]:
+    """The message that a blob is, or wraps; empty if it is none."""
+    found = as_dict(loose(data)) if data[:1] == b"{" else {}
+    if not found:
+        wrapped = (value for number, value in fields(data) if number == WRAPPED)
+        found = next((as_dict(loose(v)) for v in wrapped if v[:1] == b"{"), {})
+    return found if as_text(found.get("role")) else {}
+
+
+def fields(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The fields of a protobuf message that have a length; nothing more once it is none."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        kind, number = tag & 7, tag >> 3
+        if kind == LENGTH:
+            size, at = _varint(data, at)
+            if size < 0 or at + size > len(data):
+                return
+            yield number, data[at : at + size]
+            at += size
+        elif kind == VARINT:
+            _, at = _varint(data, at)
+        elif kind in (FIXED64, FIXED32):
+            at += 8 if kind == FIXED64 else 4
+        else:
+            return
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 64, 7):
+        if at >= len(data):
+            return -1, len(data)
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80:  # noqa: PLR2004 - the last byte has no high bit
+            return value, at
+    return -1, len(data)
+
+
+# -- turns ------------------------------------------------------------------------------------
+
+
+def turns_of(material: Material, session: AgentSession, version: int) -> Iterator[DerivedTurn]:
+    """The turns of a session, one after another."""
+    parent: str | None = None
+    for group in exchanges(session.entries, lambda entry: entry.asks):
+        said = f"{session.model};{session.created_at};".encode()
+        yield DerivedTurn(
+            group[0].id,
+            parent,
+            fingerprint(version, [said, *(entry.print for entry in group)]),
+            frozenset(session.file_ids),
+            tuple(entry.id for entry in group),
+            partial(_build_turn, material, parent, group, session.model, session.created_at),
+        )
+        if any(not entry.asks for entry in group):
+            parent = group[0].id
+
+
+def _build_turn(
+    material: Material,
+    parent_id: str | None,
+    group: Sequence[Entry],
+    model: str | None,
+    at: int,
+) -> Turn:
+    turn = _Turn(TurnBuilder(group[0].id, parent_id), at)
+    turn.builder.model = model
+    turn.builder.provider = NAME if model else None
+    for entry in group:
+        if isinstance(entry.said, Line):
+            record = as_dict(loose(material.bytes_of(entry.said)))
+        else:
+            record = message_in(raw(material.values_of(entry.said).get("data")))
+        turn.add(entry.id, record)
+    failed = turn.builder.failed and not turn.builder.answered
+    return turn.builder.build(status="failed" if failed else None)
+
+
+class _Turn:
+    def __init__(self, builder: TurnBuilder, at: int) -> None:
+        self.builder = builder
+        self.at = at
+        self.open: deque[str] = deque()  # calls without a result yet
+
+    def add(self, entry_id: str, record: dict[str, Any]) -> None:
+        if "role" not in record:
+            self._ended(record)
+            return
+        self.builder.model = as_text(record.get("model")) or self.builder.model
+        blocks = _blocks(record)
+        words = [as_text(b.get("text")) for b in blocks if b.get("type") not in PLAIN - {"text"}]
+        text = "\n\n".join(word for word in words if word)
+        asked = ASKED.search(text) if record["role"] == "user" else None
+        metadata: dict[str, Any] = {"text": text} if asked else {}
+        others = [without_data(b) for b in blocks if b.get("type") not in PLAIN]
+        if others:
+            metadata["blocks"] = others
+        role = ROLES.get(str(record["role"]), "system")
+        if role == "user" and blocks and all(b.get("type") in RESULTS for b in blocks):
+            role = "tool"
+        if role != "tool":
+            self.builder.message(
+                entry_id,
+                role,
+                asked.group(1) if asked else text,
+                at=self.at,
+                source="human" if role == "user" else None,
+                thinking="\n\n".join(_thoughts(blocks)) or None,
+                metadata=metadata,
+            )
+        self._calls(entry_id, blocks)
+
+    def _ended(self, record: dict[str, Any]) -> None:
+        wrong = record.get("error")
+        if wrong or record.get("status") == "error":
+            self.builder.failed = True
+            said = as_text(wrong) or as_text(as_dict(wrong).get("message"))
+            self.builder.error = said or "failed"
+
+    def _calls(self, entry_id: str, blocks: Iterable[dict[str, Any]]) -> None:
+        for position, block in enumerate(blocks):
+            kind = block.get("type")
+            named = as_text(block.get("toolCallId")) or as_text(block.get("id"))
+            if kind in CALLS:
+                call_id = named or f"{entry_id}:{position}"
+                params = block.get("args") if "args" in block else block.get("input")
+                name = as_text(block.get("toolName")) or as_text(block.get("name"))
+                self.builder.call(
+                    call_id,
+                    name or "unknown",
+                    {} if params is None else params,
+                    at=self.at,
+                    message_id=entry_id,
+                )
+                self.open.append(call_id)
+            elif kind in RESULTS:
+                self._result(named or as_text(block.get("tool_use_id")), block)
+
+    def _result(self, named: str | None, block: dict[str, Any]) -> None:
+        """Of the call it names; a transcript's calls have no ids: of the oldest still open."""
+        if named is not None and named in self.open:
+            self.open.remove(named)
+            call_id = named
+        elif self.open:
+            call_id = self.open.popleft()
+        else:
+            return
+        said = next((block[n] for n in ("result", "content", "output") if n in block), None)
+        wrong = bool(block.get("isError") or block.get("is_error"))
+        self.builder.result(
+            str(call_id),
+            without_data(said),
+            at=self.at,
+            status="failed" if wrong else "completed",
+            error="failed" if wrong else None,
+        )
+
+
+def _blocks(record: dict[str, Any]) -> list[dict[str, Any]]:
+    content = record.get("content")
+    if content is None:
+        content = as_dict(record.get("message")).get("content")
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [block for block in as_list(content) if isinstance(block, dict)]
+
+
+def _thoughts(blocks: Iterable[dict[str, Any]]) -> Iterator[str]:
+    for block in blocks:
+        if block.get("type") in THOUGHTS:
+            words = as_text(block.get("thinking")) or as_text(block.get("text"))
+            if words:
+                yield words

@@ -1,0 +1,270 @@
+"""opencode: the content of one turn, from its messages and their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from agents_ledger.importers.building import TurnBuilder, milliseconds
+from agents_ledger.importers.cells import loose, path_of, pruned
+from agents_ledger.importers.outlines import as_dict, as_list, as_number, as_text
+from agents_ledger.importers.reader import Material, Row
+from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.sources import SourceFile
+from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, MessageSource, Turn
+
+NAME = "opencode"
+STATUSES: dict[str, CallStatus] = {
+    "completed": "completed",
+    "error": "failed",
+    "pending": "pending",
+    "running": "running",
+    "success": "completed",
+}
+FILE_TOOLS: dict[str, FileKind] = {
+    "edit": "written",
+    "multiedit": "written",
+    "patch": "written",
+    "read": "read",
+    "write": "written",
+}
+WITH_COLUMNS = {"id", "messageID", "modelID", "providerID", "role", "sessionID", "time", "tokens"}
+PLAIN_PARTS = {"reasoning", "step-finish", "step-start", "text", "tool"}
+
+
+def label_of(session_id: str) -> str:
+    """The label of a session."""
+    return f"{NAME}:{session_id}"[:500]
+
+
+class Said(NamedTuple):
+    """Where something is said: in a row, or in a file, perhaps deep inside."""
+
+    row: Row | None
+    file: SourceFile | None
+    inner: tuple[str | int, ...]
+    print: bytes
+    length: int
+
+    @property
+    def file_ids(self) -> set[int]:
+        """The file it stands in."""
+        return {file.id for file in (self.row and self.row.file, self.file) if file}
+
+    def standing(self) -> tuple[bool, bool, int, bytes]:
+        """Which of two prevails: the database, then a file of its own, then the longer."""
+        return self.row is not None, not self.inner, self.length, self.print
+
+
+class Piece(NamedTuple):
+    """A part of a message."""
+
+    id: str
+    message_id: str
+    said: Said
+    task: tuple[str, dict[str, Any]] | None  # the session it started, and how that went
+
+
+class Loader:
+    """Reads again what was found. The last file is held: an export is read for every message."""
+
+    def __init__(self, material: Material) -> None:
+        self.material = material
+        self._last: tuple[int, Any] = (-1, None)
+
+    def __getitem__(self, said: Said) -> dict[str, Any]:
+        if said.row is not None:
+            return as_dict(loose(self.material.values_of(said.row).get("data")))
+        if said.file is None:
+            return {}
+        if self._last[0] != said.file.id:
+            self._last = (said.file.id, loose(self.material.document(said.file)))
+        value = self._last[1]
+        for step in said.inner:
+            try:
+                value = value[step]
+            except (LookupError, TypeError):
+                return {}
+        return as_dict(value)
+
+
+Pieces = Sequence[tuple[str, Said, Sequence[Piece]]]
+
+
+def build_turn(
+    loader: Loader,
+    turn_id: str,
+    parent_id: str | None,
+    pieces: Pieces,
+    *,
+    workspace: str | None,
+    compacts: bool,
+) -> Turn:
+    """The turn that these messages make."""
+    turn = _Turn(loader, TurnBuilder(turn_id, parent_id))
+    turn.builder.workspace_path = workspace
+    for message_id, said, parts in pieces:
+        turn.message(message_id, loader[said], [(p.id, loader[p.said]) for p in parts])
+    if compacts and parent_id is not None:
+        turn.builder.compaction = Compaction(
+            "\n\n".join(turn.summary),
+            parent_id,
+            model=turn.builder.model or "none",
+            provider=turn.builder.provider,
+            trigger=turn.trigger,
+            turn_id=turn_id,
+        )
+    return turn.builder.build()
+
+
+class _Turn:
+    def __init__(self, loader: Loader, builder: TurnBuilder) -> None:
+        self.loader = loader
+        self.builder = builder
+        self.summary: list[str] = []
+        self.trigger: str | None = None
+
+    def message(
+        self, message_id: str, info: dict[str, Any], parts: list[tuple[str, dict[str, Any]]]
+    ) -> None:
+        is_user = info.get("role") == "user"
+        at = milliseconds(as_dict(info.get("time")).get("created"))
+        said = [part for _, part in parts if _is_text(part) and not part.get("synthetic")]
+        added = [part for _, part in parts if _is_text(part) and part.get("synthetic")]
+        source: MessageSource | None = None
+        if is_user:
+            source = "human" if said or not added else "event"
+        words = "\n\n".join(part["text"] for part in said or added)
+        if info.get("summary") is True:
+            self.summary.append(words)
+        self._compacting(parts)
+        self._model(info)
+        self.builder.message(
+            message_id,
+            "user" if is_user else "assistant",
+            words,
+            at=at,
+            source=source,
+            thinking="\n\n".join(_thoughts(parts)) or None,
+            metadata=_metadata(info, parts),
+            context={"synthetic": [part["text"] for part in added]} if said and added else None,
+            files=tuple(dict.fromkeys(_files(parts))),
+        )
+        for part_id, part in parts:
+            if part.get("type") == "tool":
+                self._call(part_id, part, message_id, at)
+        if not is_user:
+            self._finish(info)
+
+    def _compacting(self, parts: list[tuple[str, dict[str, Any]]]) -> None:
+        for _, part in parts:
+            if part.get("type") == "compaction":
+                self.trigger = "context_limit" if part.get("auto") else "manual"
+
+    def _model(self, info: dict[str, Any]) -> None:
+        chosen = as_dict(info.get("model"))
+        model = as_text(info.get("modelID")) or as_text(chosen.get("modelID"))
+        if model:
+            self.builder.model = model
+            self.builder.provider = as_text(info.get("providerID")) or as_text(
+                chosen.get("providerID")
+            )
+
+    def _finish(self, info: dict[str, Any]) -> None:
+        done = milliseconds(as_dict(info.get("time")).get("completed"))
+        self.builder.ended_at = max(self.builder.ended_at, done)
+        wrong = as_dict(info.get("error"))
+        self.builder.failed = bool(wrong)
+        said = as_text(as_dict(wrong.get("data")).get("message")) or as_text(wrong.get("name"))
+        self.builder.error = (said or "failed") if wrong else None
+        tokens, cache = (
+            as_dict(info.get("tokens")),
+            as_dict(as_dict(info.get("tokens")).get("cache")),
+        )
+        if not tokens:
+            return
+        parts = {
+            "input_tokens": as_number(tokens.get("input")),
+            "output_tokens": as_number(tokens.get("output")),
+            "reasoning_tokens": as_number(tokens.get("reasoning")),
+            "cached_input_tokens": as_number(cache.get("read")),
+            "cache_write_tokens": as_number(cache.get("write")),
+        }
+        self.builder.add_tokens(**parts, total_tokens=sum(n or 0 for n in parts.values()))
+
+    def _call(self, part_id: str, part: dict[str, Any], message_id: str, at: int) -> None:
+        call_id = as_text(part.get("callID")) or part_id
+        state = as_dict(part.get("state"))
+        times = as_dict(state.get("time"))
+        self.builder.call(
+            call_id,
+            as_text(part.get("tool")) or "unknown",
+            state.get("input") if state.get("input") is not None else {},
+            at=milliseconds(times.get("start")) or at,
+            message_id=message_id,
+        )
+        word = as_text(state.get("status"))
+        status = STATUSES.get(word or "", "completed" if "output" in state else "running")
+        result = {
+            name: _without_data(state[name])
+            for name in ("output", "title", "metadata", "attachments")
+            if state.get(name) not in (None, "", [], {})
+        }
+        child = as_text(as_dict(state.get("metadata")).get("sessionId"))
+        error = as_text(state.get("error"))
+        self.builder.result(
+            call_id,
+            result or None,
+            at=milliseconds(times.get("end")),
+            status=status,
+            error=error or ("failed" if status == "failed" else None),
+            source_status=word,
+            spawned=label_of(child) if child and part.get("tool") == "task" else None,
+        )
+
+
+def _is_text(part: dict[str, Any]) -> bool:
+    return part.get("type") == "text" and bool(as_text(part.get("text")))
+
+
+def _thoughts(parts: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    said = [part.get("text") for _, part in parts if part.get("type") == "reasoning"]
+    return [words for words in said if isinstance(words, str) and words]
+
+
+def _metadata(info: dict[str, Any], parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    """What has no column. The bytes of attached files stay in the source record."""
+    kept = {name: value for name, value in info.items() if name not in WITH_COLUMNS}
+    others = [
+        {"id": part_id} | {k: _without_data(v) for k, v in part.items() if k not in WITH_COLUMNS}
+        for part_id, part in parts
+        if part.get("type") not in PLAIN_PARTS
+    ]
+    found = pruned({**kept, "parts": others})
+    return as_dict(found)
+
+
+def _without_data(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_data(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _without_data(each) for name, each in value.items()}
+    if isinstance(value, str) and value.startswith("data:") and ";base64," in value[:200]:
+        return value[: value.index(",") + 1]
+    return value
+
+
+def _files(parts: list[tuple[str, dict[str, Any]]]) -> list[MessageFile]:
+    found: list[tuple[FileKind, Any]] = []
+    for _, part in parts:
+        kind = part.get("type")
+        if kind == "file":
+            url = as_text(part.get("url")) or ""
+            found.append(("attached", part.get("filename") if url.startswith("data:") else url))
+        elif kind == "patch":
+            found += [("written", name) for name in as_list(part.get("files"))]
+        elif kind == "tool" and str(part.get("tool")) in FILE_TOOLS:
+            state = as_dict(as_dict(part.get("state")).get("input"))
+            found.append((FILE_TOOLS[str(part.get("tool"))], state.get("filePath")))
+    paths = [(kind, path_of(name)) for kind, name in found]
+    return [MessageFile(kind, path) for kind, path in paths if path]

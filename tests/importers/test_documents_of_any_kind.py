@@ -1,0 +1,169 @@
+"""Readers of documents: whatever a document holds, they say what they can and never fail."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents_ledger.importers.chatgpt import ChatGpt
+from agents_ledger.importers.cline import Cline
+from agents_ledger.importers.gemini import GeminiCli
+from agents_ledger.importers.pieces import objects
+from agents_ledger.importers.reader import Material, Reader
+from agents_ledger.ledger.sources import Sources
+from agents_ledger.model.sources import Derivation, SourceFile
+
+WORDS = st.sampled_from(
+    "id ts type say ask text role user gemini model assistant system tool content parts messages"
+    " sessionId projectHash $set $rewindTo tokens toolCalls thoughts mapping message parent children"
+    " current_node author name recipient python content_type thoughts metadata conversation_id title"
+    " api_req_started command command_output user_feedback condense_context completion_result"
+    " conversationHistoryIndex tool_use tool_result input create_time a b".split()
+)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 70), 1 << 70)
+    | st.floats(allow_nan=False)
+    | WORDS
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS, inner, max_size=5),
+    max_leaves=25,
+)
+NODES = st.dictionaries(
+    st.sampled_from("abcd"),
+    st.fixed_dictionaries(
+        {"parent": st.sampled_from([None, "a", "b", "c", "d"])},
+        optional={
+            "children": VALUES | st.lists(st.sampled_from("abcd"), max_size=4),
+            "message": VALUES
+            | st.fixed_dictionaries(
+                {
+                    "author": st.fixed_dictionaries({"role": WORDS}),
+                    "content": st.fixed_dictionaries({"parts": VALUES, "content_type": WORDS}),
+                    "recipient": WORDS,
+                }
+            ),
+        },
+    ),
+)
+CONVERSATIONS = st.lists(
+    st.fixed_dictionaries({"mapping": NODES, "current_node": st.sampled_from("abcd"), "id": WORDS})
+    | VALUES,
+    max_size=3,
+)
+CHATS = st.fixed_dictionaries(
+    {
+        "sessionId": WORDS,
+        "projectHash": WORDS,
+        "messages": st.lists(
+            st.fixed_dictionaries(
+                {"id": st.sampled_from("abcd") | VALUES, "type": WORDS},
+                optional={"content": VALUES},
+            )
+            | VALUES
+        ),
+    }
+)
+ENTRIES = st.lists(
+    st.fixed_dictionaries({"ts": st.integers(0, 9), "say": WORDS, "text": VALUES | WORDS})
+    | st.fixed_dictionaries({"role": WORDS, "content": VALUES})
+    | VALUES,
+    max_size=8,
+)
+
+
+class Memory:
+    """Kept files, without a ledger."""
+
+    def __init__(self, *contents: bytes) -> None:
+        self.contents = contents
+
+    def stream(self, file_id: int) -> Iterator[bytes]:
+        data = self.contents[file_id]
+        yield from (data[at : at + 7] for at in range(0, len(data), 7))
+
+    def read(self, file_id: int, start: int, length: int) -> bytes:
+        return self.contents[file_id][start : start + length]
+
+
+def derive(reader: Reader, path: str, kind: Any, *contents: bytes) -> Derivation:
+    files = [
+        SourceFile(n, reader.name, path, n, "f", kind, len(c), 0, len(c))
+        for n, c in enumerate(contents)
+    ]
+    derivation = reader.derive(Material(cast(Sources, Memory(*contents)), files))
+    known: set[str] = set()
+    for turn in derivation.turns:
+        assert turn.parent_id is None or turn.parent_id in known
+        known.add(turn.id)
+        built = turn.build()
+        assert (built.id, built.parent_turn_id) == (turn.id, turn.parent_id)
+        assert {m.id for m in built.messages} <= set(turn.record_ids)
+        assert len({s.sequence for s in built.steps}) == len(built.steps)
+    assert len(known) == len(derivation.turns)
+    for session in derivation.sessions:
+        assert session.head is None or session.head in known
+    return derivation
+
+
+READERS = {
+    "gemini": partial(derive, GeminiCli(), "/x/chats/s.json", "document"),
+    "gemini lines": partial(derive, GeminiCli(), "/x/chats/s.jsonl", "lines"),
+    "chatgpt": partial(derive, ChatGpt(), "/x/conversations.json", "document"),
+    "cline": partial(derive, Cline(), "/x/1/ui_messages.json", "document"),
+    "cline history": partial(derive, Cline(), "/x/1/api_conversation_history.json", "document"),
+}
+
+
+def written(value: Any) -> bytes:
+    return json.dumps(value).encode("utf-8", "surrogatepass")
+
+
+@pytest.mark.parametrize("name", READERS)
+@given(first=st.binary(max_size=60), value=VALUES)
+@settings(deadline=None, max_examples=50)
+def test_anything(name: str, first: bytes, value: Any) -> None:
+    READERS[name](first, written(value), written(value)[:-3])
+
+
+@given(st.lists(CONVERSATIONS, min_size=1, max_size=3))
+@settings(deadline=None, max_examples=50)
+def test_conversations(exports: list[Any]) -> None:
+    READERS["chatgpt"](*map(written, exports))
+
+
+@given(st.lists(CHATS, min_size=1, max_size=3))
+@settings(deadline=None, max_examples=50)
+def test_chats(chats: list[Any]) -> None:
+    READERS["gemini"](*map(written, chats))
+    records = [record for chat in chats for record in [chat, *chat["messages"]]]
+    READERS["gemini lines"](b"\n".join(map(written, records)))
+
+
+@given(st.lists(ENTRIES, min_size=1, max_size=3))
+@settings(deadline=None, max_examples=50)
+def test_tasks(documents: list[Any]) -> None:
+    READERS["cline"](*map(written, documents))
+    READERS["cline history"](*map(written, documents))
+
+
+@given(st.lists(VALUES, max_size=6), st.integers(1, 40), st.sampled_from([None, 1]))
+@settings(deadline=None)
+def test_objects_are_found_however_they_are_cut(
+    values: list[Any], size: int, indent: int | None
+) -> None:
+    data = json.dumps(values, indent=indent).encode("utf-8", "surrogatepass")
+    blocks = [data[at : at + size] for at in range(0, len(data), size)]
+    found = [json.loads(data[start:end]) for start, end in objects(blocks)]
+    assert found == [value for value in values if isinstance(value, dict)]
+
+
+def test_one_object_is_found() -> None:
+    assert list(objects([b' {"a": ["}"]} '])) == [(1, 13)]

@@ -1,0 +1,242 @@
+"""Gemini CLI: the document of old, the lines of now, rewinds, subagents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents_ledger import Ledger
+from agents_ledger.importers.gemini import GeminiCli
+from agents_ledger.importers.importing import rederive
+from agents_ledger.importers.reader import Home
+from tests.importers.helping import import_paths
+
+SESSION = "3f1c2a80-0000-4000-8000-00000000000a"
+META = {
+    "sessionId": SESSION,
+    "projectHash": "ab" * 32,
+    "startTime": "2026-03-01T10:00:00.000Z",
+    "lastUpdated": "2026-03-01T10:05:00.000Z",
+}
+
+
+def said(name: str, type_: str, content: Any, **more: Any) -> dict[str, Any]:
+    minute = sum(name.encode()) % 50 + 10
+    return {
+        "id": name,
+        "timestamp": f"2026-03-01T10:{minute}:00.000Z",
+        "type": type_,
+        "content": content,
+        **more,
+    }
+
+
+ASK = said("u1", "user", "What is in the shed?")
+LOOK = said(
+    "g1",
+    "gemini",
+    "",
+    model="gemini-x",
+    thoughts=[{"subject": "Shed", "description": "I open the door."}],
+    tokens={"input": 100, "output": 10, "cached": 40, "thoughts": 5, "tool": 0, "total": 115},
+    toolCalls=[
+        {
+            "id": "call-1",
+            "name": "read_file",
+            "args": {"file_path": "shed.txt"},
+            "status": "success",
+            "timestamp": "2026-03-01T10:20:01.000Z",
+            "result": [{"functionResponse": {"id": "call-1", "response": {"output": "a rake"}}}],
+        }
+    ],
+)
+TELL = said(
+    "g2",
+    "gemini",
+    "A rake.",
+    model="gemini-x",
+    tokens={"input": 120, "output": 4, "cached": 0, "thoughts": 0, "tool": 0, "total": 124},
+)
+ASK2 = said("u2", "user", [{"text": "And in the barn?"}, {"inlineData": {"data": "AAAA"}}])
+TELL2 = said("g3", "gemini", [{"text": "Hay."}])
+
+
+def document(folder: Path, *messages: dict[str, Any], **more: Any) -> Path:
+    path = folder / "chats" / "session-2026-03-01T10-00-3f1c2a80.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**META, "messages": messages, **more}, indent=2))
+    return path
+
+
+def lines(folder: Path, *records: dict[str, Any]) -> Path:
+    path = folder / "chats" / "session-2026-03-01T10-00-3f1c2a80.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(each) + "\n" for each in (META, *records)))
+    return path
+
+
+def label() -> str:
+    return f"gemini-cli:{SESSION}"
+
+
+def test_a_document(ledger: Ledger, tmp_path: Path) -> None:
+    report = import_paths(ledger, document(tmp_path, ASK, LOOK, TELL, ASK2, summary="The shed"))
+    assert report.counts.imported == 1
+    assert report.faults == []
+    session = ledger.session(label())
+    assert (session.origin, session.title) == ("gemini-cli", "The shed")
+    (turn,) = ledger.thread(label()).turns
+    assert turn.id == f"{SESSION}:u1"
+    assert (turn.model, turn.provider) == ("gemini-x", "google")
+    assert (turn.input_tokens, turn.cached_input_tokens, turn.total_tokens) == (220, 40, 239)
+    assert turn.reasoning_tokens == 5
+    assert [m.role for m in turn.messages] == ["user", "assistant", "assistant"]
+    assert turn.messages[1].thinking == "Shed: I open the door."
+    assert turn.messages[1].files[0].file_path == "shed.txt"
+    (call,) = turn.tool_calls
+    assert (call.status, call.source_status) == ("completed", "success")
+    assert call.result_json == '{"output":"a rake"}'
+    assert turn.response is not None
+    assert turn.response.content == "A rake."
+    waiting = ledger.get_turn(f"{SESSION}:u2")
+    assert waiting.status == "pending"
+    assert waiting.messages[0].content == "And in the barn?"
+    assert ledger.audit() == ()
+
+
+def test_a_document_that_grows_is_the_last_one(ledger: Ledger, tmp_path: Path) -> None:
+    everything = (ASK, LOOK, TELL, ASK2, TELL2)
+    for number in range(1, 6):
+        import_paths(ledger, document(tmp_path, *everything[:number]))
+    assert [t.id for t in ledger.thread(label()).turns] == [f"{SESSION}:u1", f"{SESSION}:u2"]
+    assert ledger.query("SELECT count(*) FROM messages")[1] == [(5,)]
+    again = import_paths(ledger, tmp_path)
+    assert (again.counts.skipped, again.read_bytes, again.written_turns) == (1, 0, 0)
+    assert rederive(ledger).written_turns == 0
+
+
+def test_what_a_later_document_lacks_stays(ledger: Ledger, tmp_path: Path) -> None:
+    import_paths(ledger, document(tmp_path, ASK, LOOK, TELL, ASK2, TELL2))
+    other = said("u3", "user", "And in the well?")
+    import_paths(ledger, document(tmp_path, ASK, LOOK, TELL, other, said("g4", "gemini", "Water")))
+    assert ledger.session(label()).thread_id == f"{SESSION}:u3"
+    children = {turn.id for turn in ledger.children(f"{SESSION}:u1")}
+    assert children == {f"{SESSION}:u2", f"{SESSION}:u3"}  # a branch
+    import_paths(ledger, document(tmp_path, TELL, other, said("g4", "gemini", "Water")))
+    assert ledger.get_turn(f"{SESSION}:u3").parent_turn_id == f"{SESSION}:u1"
+    assert ledger.audit() == ()
+
+
+def test_lines_with_a_rewind(ledger: Ledger, tmp_path: Path) -> None:
+    early = {**TELL, "content": "A r"}
+    path = lines(
+        tmp_path,
+        ASK,
+        LOOK,
+        early,
+        {"$set": {"lastUpdated": "2026-03-01T11:00:00.000Z", "summary": "Places"}},
+        TELL,
+        ASK2,
+        TELL2,
+        {"$rewindTo": "u2"},
+        said("u3", "user", "And in the well?"),
+        said("g4", "gemini", "Water."),
+        {"strange": 1},
+    )
+    report = import_paths(ledger, path)
+    assert report.records["gemini-cli", "metadata", "unmapped"] == 1
+    assert report.records["gemini-cli", "gemini", "derived"] == 5
+    assert ledger.session(label()).title == "Places"
+    assert [t.id for t in ledger.thread(label()).turns] == [f"{SESSION}:u1", f"{SESSION}:u3"]
+    assert ledger.get_turn(f"{SESSION}:u2").parent_turn_id == f"{SESSION}:u1"
+    first = ledger.get_turn(f"{SESSION}:u1")
+    assert first.response is not None
+    assert first.response.content == "A rake."  # the last one of an id counts
+    assert first.total_tokens == 239
+    assert ledger.audit() == ()
+
+
+def test_lines_that_grow_are_read_on(ledger: Ledger, tmp_path: Path) -> None:
+    path = lines(tmp_path, ASK)
+    import_paths(ledger, path)
+    assert ledger.session(label()).thread_id is None
+    with path.open("a") as file:
+        file.write(json.dumps(TELL) + "\n" + json.dumps(ASK2)[:20])
+    report = import_paths(ledger, path)
+    assert "unfinished" in report.faults[0].what
+    assert ledger.session(label()).thread_id == f"{SESSION}:u1"
+    assert ledger.query("SELECT max(generation) FROM source_files")[1] == [(0,)]
+
+
+def test_a_document_that_became_lines_is_one_session(ledger: Ledger, tmp_path: Path) -> None:
+    document(tmp_path, ASK, LOOK, TELL)
+    lines(tmp_path, ASK, LOOK, TELL, ASK2, TELL2)
+    import_paths(ledger, tmp_path)
+    assert len(ledger.sessions()) == 1
+    assert [t.id for t in ledger.thread(label()).turns] == [f"{SESSION}:u1", f"{SESSION}:u2"]
+    assert ledger.query("SELECT count(*) FROM messages")[1] == [(5,)]
+
+
+def test_all_messages_set_anew(ledger: Ledger, tmp_path: Path) -> None:
+    import_paths(
+        ledger, lines(tmp_path, ASK, TELL, {"$set": {"messages": [ASK, TELL, ASK2, TELL2]}})
+    )
+    assert [t.id for t in ledger.thread(label()).turns] == [f"{SESSION}:u1", f"{SESSION}:u2"]
+
+
+@pytest.mark.parametrize("parent_first", [True, False])
+def test_a_subagent(ledger: Ledger, tmp_path: Path, parent_first: bool) -> None:
+    agent = "scout-7"
+    call = {"id": "c1", "name": "scout", "args": {}, "status": "success", "agentId": agent}
+    parent = lines(tmp_path, ASK, {**LOOK, "toolCalls": [call]})
+    child = tmp_path / "chats" / SESSION / f"{agent}.jsonl"
+    child.parent.mkdir(parents=True)
+    meta = {**META, "sessionId": agent, "kind": "subagent"}
+    child.write_text("".join(json.dumps(each) + "\n" for each in (meta, ASK, TELL)))
+    for path in (parent, child) if parent_first else (child, parent):
+        import_paths(ledger, path)
+    found = ledger.session(f"gemini-cli:{agent}")
+    assert found.is_subagent
+    assert (found.parent_session_label, found.spawn_tool_call_id) == (label(), "c1")
+    assert found.parent_turn_id == f"{SESSION}:u1"
+    assert ledger.audit() == ()
+
+
+def test_notices_and_errors(ledger: Ledger, tmp_path: Path) -> None:
+    path = document(
+        tmp_path,
+        said("i1", "info", "An update is there."),
+        ASK,
+        TELL,
+        ASK2,
+        said("e1", "error", "The quota is used up."),
+        said("x1", "poem", "Roses are red"),
+    )
+    report = import_paths(ledger, path)
+    assert report.records["gemini-cli", "poem", "unmapped"] == 1
+    first, second = (ledger.get_turn(f"{SESSION}:{name}") for name in ("u1", "u2"))
+    assert [m.role for m in first.messages] == ["system", "user", "assistant"]
+    assert (second.status, second.error) == ("failed", "The quota is used up.")
+    assert ledger.session(label()).thread_id == first.id
+    assert ledger.audit() == ()
+
+
+def test_prompts_without_an_answer_between_them_are_one_query(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    cancelled = said("i1", "info", "Request cancelled.")
+    import_paths(ledger, document(tmp_path, ASK, cancelled, ASK2, TELL2))
+    (turn,) = ledger.thread(label()).turns
+    assert [m.content for m in turn.query] == ["What is in the shed?", "And in the barn?"]
+
+
+def test_where_it_is_found() -> None:
+    home = Home(Path("/home/ann"), {}, "linux")
+    assert GeminiCli().roots(home) == [Path("/home/ann/.gemini/tmp")]
+    moved = Home(Path("/home/ann"), {"GEMINI_CLI_HOME": "/srv/g"}, "linux")
+    assert GeminiCli().roots(moved) == [Path("/srv/g/.gemini/tmp")]
+    assert GeminiCli().wants(Path("/x/chats/session-1.json"))
+    assert not GeminiCli().wants(Path("/x/logs.json"))
