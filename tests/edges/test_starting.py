@@ -92,10 +92,9 @@ def test_a_reader_that_stops_reading_is_no_error(file: str) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_an_interrupt_ends_with_130_and_no_trace(file: str) -> None:
     Ledger.open(file).close()
-    script = f"print(flush=True); {PROGRAM[2]}"
+    script = "from agents_ledger.cli.main import main; print(flush=True); main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", f"from agents_ledger.cli.main import main; {script}"]
-        + ["--ledger", file, "sql", "-"],
+        [sys.executable, "-c", script, "--ledger", file, "sql", "-"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

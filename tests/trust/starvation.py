@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from agents_ledger import Ledger
+from agents_ledger import Ledger, Locked
 from agents_ledger.ledger import recording
+from agents_ledger.ledger.core import Core
 from agents_ledger.store.database import Transaction
+from agents_ledger.store.sqlite import SqliteDatabase
 from tests.trust import harness, plants
 from tests.trust.harness import Options, Outcome
 
@@ -47,7 +49,9 @@ def one_round(file: Path, importers: int, plant: str, rng: Random) -> tuple[floa
     context = multiprocessing.get_context("fork")
     batches, stop = context.Value("q", 0), context.Event()
     processes = [
-        context.Process(target=import_for_ever, args=(str(file), plant, batches, stop))
+        context.Process(
+            target=import_for_ever, args=(str(file), plant, batches, stop), daemon=True
+        )
         for _ in range(importers)
     ]
     for process in processes:
@@ -56,12 +60,12 @@ def one_round(file: Path, importers: int, plant: str, rng: Random) -> tuple[floa
         time.sleep(0.01)
     longest, meanwhile, turns = 0.0, 0, 0
     end = time.monotonic() + ROUND_SECONDS
-    with Ledger.open(str(file)) as ledger:
-        record = partial(ledger.record, "me", "Hello?", "Yes.")
+    with Ledger(Core(SqliteDatabase(str(file), wait_seconds=3))) as ledger:
         while time.monotonic() < end:
             time.sleep(rng.random() * 0.1)
             before, start = batches.value, time.monotonic()
-            record()
+            with suppress(Locked):  # it gave up waiting
+                ledger.record("me", "Hello?", "Yes.")
             waited = time.monotonic() - start
             turns += 1
             if waited > longest:
