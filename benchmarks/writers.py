@@ -80,7 +80,7 @@ class Writers:
         works = [
             partial(workload.commit_each, connections[name], mine[name]) for name in self.sessions
         ]
-        took = timed(lambda: _at_once(works), WRITERS * ALONE)
+        took = _at_once(works, WRITERS * ALONE)
         for connection in connections.values():
             connection.close()
         return took
@@ -108,7 +108,7 @@ class Writers:
 
             pairs = zip(self.sessions, self.turns, strict=True)
             works = [partial(write, session, turn) for session, turn in pairs]
-            return timed(lambda: _at_once(works), self.count)
+            return _at_once(works, self.count)
 
     def tasks(self) -> Took:
         async def main() -> Took:
@@ -127,12 +127,22 @@ class Writers:
         return asyncio.run(main())
 
 
-def _at_once(works: Sequence[Callable[[], None]]) -> None:
-    threads = [threading.Thread(target=work) for work in works]
+def _at_once(works: Sequence[Callable[[], None]], operations: int) -> Took:
+    """Each in a thread of its own, begun together."""
+    begin = threading.Event()
+
+    def wait_and(work: Callable[[], None]) -> None:
+        begin.wait()
+        work()
+
+    threads = [threading.Thread(target=wait_and, args=(work,)) for work in works]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    with Watch(operations) as watch:
+        begin.set()
+        for thread in threads:
+            thread.join()
+    return watch.took
 
 
 def writers(folder: Path) -> Iterator[Line]:

@@ -27,6 +27,7 @@ from agents_ledger.ledger.core import Core
 from agents_ledger.store.database import Database, Transaction, open_database
 from tests.builders import A_USAGE, a_call, a_full_turn
 from tests.raw import Raw
+from tests.statements import Meddled
 
 Test = Callable[[AsyncLedger], Coroutine[Any, Any, None]]
 # These return something to be awaited or entered.
@@ -283,6 +284,82 @@ def test_cancelling_a_write_that_was_taken_waits_for_its_outcome(db: Database) -
         assert (await ledger.session("main")).title == "written"
 
     on_database(db, test)
+
+
+def test_a_turn_cancelled_while_it_began_does_not_stay_live(db: Database) -> None:
+    async def test(ledger: AsyncLedger) -> None:
+        slow = Slow(db)
+        other = await AsyncLedger(lambda: Core(slow.database))
+        await other.record("main", "q", "r")
+        slow.hold()
+        task = asyncio.create_task(begin(other))
+        await asyncio.to_thread(slow.wait_until_written)
+        task.cancel()
+        await asyncio.sleep(0.05)
+        slow.go_on()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await ledger.live_turns() == ()
+        assert (await ledger.get_turn("cancelled")).error == "CancelledError"
+
+    async def begin(ledger: AsyncLedger) -> None:
+        async with ledger.turn("main", "q", id="cancelled"):
+            raise AssertionError("never entered")
+
+    on_database(db, test)
+
+
+def test_a_turn_cancelled_while_it_responded_is_completed(db: Database) -> None:
+    async def test(ledger: AsyncLedger) -> None:
+        slow = Slow(db)
+        other = await AsyncLedger(lambda: Core(slow.database))
+        turn = await other.turn("main", "q")
+        slow.hold()
+
+        async def respond() -> None:
+            async with turn:
+                await turn.respond("r")
+
+        task = asyncio.create_task(respond())
+        await asyncio.to_thread(slow.wait_until_written)
+        task.cancel()
+        await asyncio.sleep(0.05)
+        slow.go_on()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await ledger.head("main") == turn.id
+
+    on_database(db, test)
+
+
+class Slow:
+    """A database whose next write waits when it is all but committed."""
+
+    def __init__(self, db: Database) -> None:
+        meddled, self.database = Meddled.over(db)
+        meddled.submit = self._submit  # type: ignore[attr-defined]
+        self._db = db
+        self._written, self._go_on = threading.Event(), threading.Event()
+        self._go_on.set()
+
+    def hold(self) -> None:
+        self._go_on.clear()
+
+    def go_on(self) -> None:
+        self._go_on.set()
+
+    def wait_until_written(self) -> None:
+        assert self._written.wait(10)
+
+    def _submit(self, work: Any, answer: Any) -> Any:
+        def slow(tx: Transaction) -> Any:
+            result = work(tx)
+            if not self._go_on.is_set():
+                self._written.set()
+            assert self._go_on.wait(20)
+            return result
+
+        return self._db.submit(slow, answer)
 
 
 def test_closing_lets_no_write_hang(address: str) -> None:

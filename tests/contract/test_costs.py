@@ -115,7 +115,7 @@ def traced(tmp_path: Path) -> Iterator[tuple[list[str], Ledger, Path]]:
     asked: list[str] = []
 
     def connect(*args: Any, **options: Any) -> sqlite3.Connection:
-        connection = sqlite3.connect(*args, **options)
+        connection: sqlite3.Connection = sqlite3.connect(*args, **options)
         connection.set_trace_callback(asked.append)
         return connection
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import pytest
 
@@ -13,11 +14,14 @@ from agents_ledger import (
     Ledger,
     Message,
     NotFound,
+    OutcomeUnknown,
     Refused,
     Session,
     Usage,
     new_id,
 )
+from agents_ledger.ledger.core import Core
+from agents_ledger.store.database import Database, Work
 from tests.builders import A_USAGE, a_detailed_message, a_full_turn, a_message, chain
 from tests.raw import Raw
 
@@ -369,3 +373,93 @@ def test_several_live_turns_on_one_session_make_one_chain_and_branches(ledger: L
 def test_what_was_streamed_by_a_turn_that_is_not_there_is_nothing(ledger: Ledger) -> None:
     with pytest.raises(NotFound):
         ledger.partial_text("no-such-turn")
+
+
+class Forgetful:
+    """A database that stores what it is told and then says that it may not have."""
+
+    def __init__(self, db: Database) -> None:
+        self.forgets = False
+        self._db = db
+
+    def write(self, work: Work[Any]) -> Any:
+        result = self._db.write(work)
+        if self.forgets:
+            self.forgets = False
+            raise OutcomeUnknown("the commit failed")
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+
+@pytest.fixture
+def forgetful(db: Database) -> Iterator[tuple[Forgetful, Ledger]]:
+    """A ledger that loses the outcome of a commit when told to."""
+    database = Forgetful(db)
+    with Ledger(Core(cast(Database, database))) as ledger:
+        ledger.record("main", "q", "r")
+        yield database, ledger
+
+
+def test_a_recording_of_unknown_outcome_is_stored_once(
+    forgetful: tuple[Forgetful, Ledger],
+) -> None:
+    database, ledger = forgetful
+    database.forgets = True
+
+    with pytest.raises(OutcomeUnknown) as caught:
+        ledger.record("main", "paid", "for")
+    turn_id = caught.value.turn_id
+    assert turn_id is not None
+    again = ledger.record("main", "paid", "for", id=turn_id)
+
+    assert again.depth == 2
+    assert ledger.head("main") == turn_id
+
+
+def test_a_begin_of_unknown_outcome_can_be_made_again(
+    forgetful: tuple[Forgetful, Ledger],
+) -> None:
+    database, ledger = forgetful
+    database.forgets = True
+
+    with pytest.raises(OutcomeUnknown) as caught:
+        ledger.turn("main", "q")
+    turn_id = caught.value.turn_id
+    assert turn_id is not None
+    with pytest.raises(Conflict, match="exists already"):
+        ledger.turn("main", "other", id=turn_id)
+    with ledger.turn("main", "q", id=turn_id) as turn:
+        turn.tool_call("Read").complete(1)
+        turn.respond("r")
+
+    assert ledger.head("main") == turn_id
+    assert ledger.live_turns() == ()
+
+
+def test_a_response_of_unknown_outcome_is_not_taken_for_a_conflict(
+    forgetful: tuple[Forgetful, Ledger],
+) -> None:
+    database, ledger = forgetful
+    turn = ledger.turn("main", "q")
+
+    def respond() -> None:
+        with turn, turn.tool_call("Read") as call:
+            database.forgets = True
+            call.complete("1")
+
+    with pytest.raises(OutcomeUnknown):
+        respond()
+    assert ledger.get_turn(turn.id).status == "failed"
+
+    again = ledger.turn("main", "q")
+
+    def respond_again() -> None:
+        with again:
+            database.forgets = True
+            again.respond("r")
+
+    with pytest.raises(OutcomeUnknown):
+        respond_again()
+    assert ledger.head("main") == again.id

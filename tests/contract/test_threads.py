@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -53,7 +54,7 @@ def plant(ledger: Ledger, seed: int, size: int, branching: float) -> Tree:
     labels: list[str] = []
     for number in range(size):
         if not labels or chance.random() < branching:
-            labels.append(f"branch {number}")
+            labels.append(f"tree {seed} branch {number}")
             if sealed and chance.random() > 0.05:
                 ledger.fork(chance.choice(sealed), label=labels[-1])
             else:
@@ -82,10 +83,23 @@ def plant(ledger: Ledger, seed: int, size: int, branching: float) -> Tree:
     return tree
 
 
-@pytest.fixture(params=[(1, 70, 0.05), (2, 70, 0.3), (3, 70, 0.9)], ids=["long", "mixed", "bushy"])
-def tree(request: pytest.FixtureRequest, ledger: Ledger) -> Tree:
-    """A tree recorded in the ledger."""
-    return plant(ledger, *request.param)
+class Planted(NamedTuple):
+    """A tree as it should be, and as it is in a ledger. The tests only read it."""
+
+    tree: Tree
+    ledger: Ledger
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(1, 70, 0.05), (2, 70, 0.3), (3, 70, 0.9)],
+    ids=["long", "mixed", "bushy"],
+)
+def planted(request: pytest.FixtureRequest, shared_address: str) -> Iterator[Planted]:
+    """Trees of three shapes, beside each other in one ledger."""
+    with Ledger.open(shared_address) as ledger:
+        yield Planted(plant(ledger, *request.param), ledger)
+        assert ledger.audit() == ()
 
 
 def expected_total(tree: Tree, turn_id: str, kind: str) -> int:
@@ -95,7 +109,8 @@ def expected_total(tree: Tree, turn_id: str, kind: str) -> int:
     return sum(getattr(usage, kind) or 0 for usage in usages)
 
 
-def test_a_random_tree_answers_like_a_dictionary(tree: Tree, db: Database) -> None:
+def test_a_random_tree_answers_like_a_dictionary(planted: Planted) -> None:
+    tree, ledger = planted
     everyone = list(tree.parents)
     chance = random.Random(4)
 
@@ -108,16 +123,17 @@ def test_a_random_tree_answers_like_a_dictionary(tree: Tree, db: Database) -> No
             assert threads.ancestor_at(tx, turn_id, len(thread) + 1) is None
             children = sorted(tree.children(turn_id))
             assert [turn.id for turn in threads.children(tx, turn_id)] == children
-        for _ in range(600):
+        for _ in range(200):
             first, second = chance.choices(everyone, k=2)
             on_thread = first in tree.thread(second)
             assert threads.is_ancestor(tx, first, second) == on_thread
             assert threads.common_ancestor(tx, first, second) == tree.common(first, second)
 
-    db.read(ask)
+    ledger._read(ask)
 
 
-def test_a_thread_sums_up_every_kind_of_tokens(tree: Tree, ledger: Ledger) -> None:
+def test_a_thread_sums_up_every_kind_of_tokens(planted: Planted) -> None:
+    tree, ledger = planted
     for turn_id in random.Random(5).sample(list(tree.parents), 25):
         thread = ledger.thread(turn_id, last=0)
 
@@ -127,7 +143,8 @@ def test_a_thread_sums_up_every_kind_of_tokens(tree: Tree, ledger: Ledger) -> No
         }
 
 
-def test_any_range_of_a_thread_can_be_read(tree: Tree, ledger: Ledger) -> None:
+def test_any_range_of_a_thread_can_be_read(planted: Planted) -> None:
+    tree, ledger = planted
     deepest = max(tree.parents, key=lambda turn_id: len(tree.thread(turn_id)))
     thread = tree.thread(deepest)
     depth = len(thread)
@@ -147,7 +164,8 @@ def test_any_range_of_a_thread_can_be_read(tree: Tree, ledger: Ledger) -> None:
     assert [turn.depth for turn in ledger.thread(deepest).turns] == list(range(1, depth + 1))
 
 
-def test_a_subtree_is_a_turn_and_all_below_it_shallow_first(tree: Tree, ledger: Ledger) -> None:
+def test_a_subtree_is_a_turn_and_all_below_it_shallow_first(planted: Planted) -> None:
+    tree, ledger = planted
     for turn_id in random.Random(7).sample(list(tree.parents), 12):
         below = [each for each in tree.parents if turn_id in tree.thread(each)]
 
@@ -158,19 +176,22 @@ def test_a_subtree_is_a_turn_and_all_below_it_shallow_first(tree: Tree, ledger: 
         assert [turn.id for turn in ledger.subtree(turn_id, limit=2)] == wanted[:2]
 
 
-def test_siblings_and_roots_are_found(tree: Tree, ledger: Ledger) -> None:
+def test_siblings_and_roots_are_found(planted: Planted) -> None:
+    tree, ledger = planted
     roots = sorted(tree.children(None))
 
-    assert [turn.id for turn in ledger.roots()] == roots
+    assert [turn.id for turn in ledger.roots() if turn.id in tree.parents] == roots
     assert ledger.siblings(roots[0]) == ()
     for turn_id in random.Random(8).sample([t for t in tree.parents if tree.parents[t]], 15):
         siblings = sorted(set(tree.children(tree.parents[turn_id])) - {turn_id})
         assert [turn.id for turn in ledger.siblings(turn_id)] == siblings
 
 
-def test_the_view_of_threads_tells_the_ancestry_too(tree: Tree, ledger: Ledger) -> None:
+def test_the_view_of_threads_tells_the_ancestry_too(planted: Planted) -> None:
+    tree, ledger = planted
     _, rows = ledger.query("SELECT turn_id, ancestry, depth, total_tokens FROM threads")
 
+    rows = [row for row in rows if row[0] in tree.parents]
     assert len(rows) == len(tree.parents)
     for turn_id, ancestry, depth, total in rows:
         thread = tree.thread(turn_id)

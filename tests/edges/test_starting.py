@@ -92,8 +92,17 @@ def test_a_reader_that_stops_reading_is_no_error(file: str) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_an_interrupt_ends_with_130_and_no_trace(file: str) -> None:
     Ledger.open(file).close()
-    process = started("--ledger", file, "sql", "-", stdin=subprocess.PIPE)
-    time.sleep(1.5)
+    script = "from agents_ledger.cli.main import main; print(flush=True); main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, "--ledger", file, "sql", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    process.stdout.readline()
+    time.sleep(0.5)
     process.send_signal(signal.SIGINT)
 
     _, err = process.communicate(timeout=60)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
 import subprocess
 from pathlib import Path
@@ -145,6 +144,8 @@ def test_no_field_reaches_a_terminal_as_it_is(file: str, hostile: str) -> None:
 
 def on_a_terminal(*words: str, columns: str = "80", **environment: str) -> str:
     """What a terminal is sent."""
+    import pty
+
     ours, theirs = pty.openpty()
     env = {**os.environ, "COLUMNS": columns, "TERM": "xterm", **environment}
     process = subprocess.Popen(
@@ -246,3 +247,17 @@ def test_amounts_are_told_as_people_read_them() -> None:
     assert ages == ["now", "30 s ago", "5 min ago", "2 h ago", "2 d ago", "2025-10-09"]
     assert amounts.count(1, "turn") == "1 turn"
     assert amounts.count(2000, "branch", "branches") == "2,000 branches"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="terminals of POSIX")
+def test_a_table_too_wide_becomes_a_line_for_each_value(file: str) -> None:
+    with Ledger.open(file) as ledger:
+        ledger.record("main", "a question " * 20, "an answer")
+
+    wide = on_a_terminal("--ledger", file, "sql", "SELECT * FROM messages", NO_COLOR="1")
+    narrow = on_a_terminal("--ledger", file, "sql", "SELECT role FROM messages", NO_COLOR="1")
+
+    assert "row 2\r\n" in wide
+    assert "  role           assistant\r\n" in wide
+    assert all(terminal.width_of(line) <= 80 for line in wide.split("\r\n"))
+    assert narrow.startswith("role\r\nuser\r\nassistant\r\n")

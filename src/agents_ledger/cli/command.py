@@ -43,8 +43,6 @@ class Invocation:
 def command(function: Function) -> click.Command:
     """A command with --ledger and --json; its function gets an Invocation before its own."""
 
-    @click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
-    @click.option("--ledger", metavar="ADDRESS", help="The ledger, as before the command.")
     @click.pass_context
     @functools.wraps(function)
     def invoke(
@@ -52,7 +50,12 @@ def command(function: Function) -> click.Command:
     ) -> int | None:
         return function(Invocation(ledger or ctx.obj, as_json=as_json), **given)
 
-    return click.command(function.__name__.rstrip("_"))(invoke)
+    made = click.command(function.__name__.rstrip("_"))(invoke)
+    made.params += [
+        click.Option(["--json", "as_json"], is_flag=True, help="Answer in JSON."),
+        click.Option(["--ledger"], metavar="ADDRESS", help="A file, or postgresql://..."),
+    ]
+    return made
 
 
 def complete_target(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -24,7 +24,14 @@ SHOWN = 20
 
 
 @command
-@click.option("--limit", type=click.IntRange(1), default=SHOWN, show_default=True, help="Per rule.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    default=SHOWN,
+    show_default=True,
+    help="Per rule.",
+)
 def audit(run: Invocation, *, limit: int) -> int:
     """Check every rule of the ledger; exit with 1 if one is broken."""
     with run.reading() as ledger:

@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 from msgspec import to_builtins
 
 from agents_ledger.cli import amounts
 from agents_ledger.cli.command import Invocation, command, complete_target
-from agents_ledger.cli.terminal import Span, note
+from agents_ledger.cli.terminal import Span, fit, note
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Session, SessionStatus, Thread
 from agents_ledger.model.trees import Headline
 
 ROOMY = 100  # from this width on there is room for persona and origin
-STATUSES = ("active", "archived", "deleted")
+LABEL_MAX = 40
+STATUSES: tuple[SessionStatus, ...] = ("active", "archived", "deleted")
 
 
 @command
 @click.option(
-    "--status", type=click.Choice([*STATUSES, "all"]), default="active", show_default=True
+    "--status",
+    type=click.Choice([*STATUSES, "all"]),
+    default="active",
+    show_default=True,
+    help="Only these.",
 )
 @click.option("--persona", metavar="ID", help="Only sessions of this persona.")
 @click.option("--origin", metavar="NAME", help="Only sessions that came from there.")
 @click.option(
-    "--limit", type=click.IntRange(1), default=20, show_default=True, help="At most so many."
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    default=20,
+    show_default=True,
+    help="At most so many.",
 )
 def sessions(
     run: Invocation, *, status: str, persona: str | None, origin: str | None, limit: int
 ) -> None:
     """List sessions, latest first."""
     with run.reading() as ledger:
-        wanted: SessionStatus | None = next((word for word in STATUSES if word == status), None)  # type: ignore[misc]
+        wanted = next((word for word in STATUSES if word == status), None)
         found = ledger.sessions(status=wanted, persona_id=persona, origin=origin, limit=limit + 1)
         entries = [Entry(ledger, session) for session in found[:limit]]
     more = len(found) > limit
@@ -93,7 +105,7 @@ def _print(run: Invocation, entries: list[Entry]) -> None:
         }
         rows.append(
             [
-                (session.label, "label"),
+                (fit(session.label, LABEL_MAX if run.out.is_terminal else sys.maxsize), "label"),
                 (entry.headline.short_id if entry.headline else "empty", "id"),
                 str(entry.thread.depth),
                 amounts.tokens(entry.thread.total_tokens),

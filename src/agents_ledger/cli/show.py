@@ -40,7 +40,10 @@ DETAILS = (
 @command
 @click.argument("target", shell_complete=complete_target)
 @click.option(
-    "--last", type=click.IntRange(1), help=f"So many turns.  [{LAST} of a session, 1 of a turn]"
+    "--last",
+    type=click.IntRange(1),
+    metavar="N",
+    help=f"So many turns.  [{LAST} of a session, 1 of a turn]",
 )
 @click.option("--full", is_flag=True, help="Whole texts, parameters and results.")
 def show(run: Invocation, *, target: str, last: int | None, full: bool) -> None:

@@ -29,7 +29,10 @@ def sql(run: Invocation, *, query: str, as_csv: bool) -> None:
         run.out.csv(columns, ([_plain(value) for value in row] for row in rows))
     elif columns:
         shown = [[_cell(value) for value in row] for row in rows]
-        run.out.table(columns, shown, right=_numeric(columns, rows))
+        if run.out.has_room_for(columns, shown):
+            run.out.table(columns, shown, right=_numeric(columns, rows))
+        else:
+            run.out.records(columns, shown)
         note((amounts.count(len(rows), "row"), "dim"))
 
 

@@ -163,26 +163,37 @@ class Output:
     def table(
         self, heads: Sequence[str], rows: Iterable[Sequence[Span]], *, right: Sequence[str] = ()
     ) -> None:
-        """Print aligned columns; the last takes what room is left."""
-        cells = [[_pair(cell) for cell in row] for row in rows]
-        shown = [[(fit(text, 10_000), style) for text, style in row] for row in cells]
-        lines = [[(head, "dim") for head in heads], *shown]
-        widths = [max(width_of(line[at][0]) for line in lines) for at in range(len(heads))]
+        """Print aligned columns; on a terminal the last takes what room is left."""
+        lines = [[(head, "dim") for head in heads], *_cells(rows)]
+        widths = _widths(lines)
         for line in lines:
             spans: list[Span] = []
-            left = self.width
             for at, (text, style) in enumerate(line[:-1]):
                 gap = " " * (widths[at] - width_of(text))
                 spans += [gap, (text, style)] if heads[at] in right else [(text, style), gap]
                 spans.append("  ")
-                left -= widths[at] + 2
             last, style = line[-1]
             if heads[-1] in right:
                 last = " " * (widths[-1] - width_of(last)) + last
             elif self.is_terminal:
-                last = fit(last, max(left, 8))
-            spans.append((last, style))
-            self.line(*spans)
+                last = fit(last, max(8, self.width - sum(widths[:-1]) - 2 * len(widths[:-1])))
+            self.line(*spans, (last, style))
+
+    def records(self, heads: Sequence[str], rows: Iterable[Sequence[Span]]) -> None:
+        """Print rows one below the other, a line for each value."""
+        longest = max(width_of(visible(head)) for head in heads)
+        for number, row in enumerate(_cells(rows), 1):
+            self.line((f"row {number}", "title"))
+            for head, (text, style) in zip(heads, row, strict=True):
+                shown = fit(head, longest)
+                gap = " " * (longest - width_of(shown))
+                room = self.width - longest - 4 if self.is_terminal else sys.maxsize
+                self.line("  ", (shown, "dim"), gap, "  ", (fit(text, room), style))
+
+    def has_room_for(self, heads: Sequence[str], rows: Sequence[Sequence[Span]]) -> bool:
+        """Whether a table of these would not be wider than the terminal."""
+        lines = [[(head, "dim") for head in heads], *_cells(rows)]
+        return not self.is_terminal or sum(_widths(lines)) + 2 * len(heads) - 2 <= self.width
 
     def json(self, **values: Any) -> None:
         """Print one JSON object; control characters stand escaped in it."""
@@ -239,6 +250,15 @@ def _render(spans: Sequence[Span], *, colour: bool) -> str:
         code = _STYLES.get(style) if colour and shown.strip() else None
         parts.append(f"\x1b[{code}m{shown}\x1b[0m" if code else shown)
     return "".join(parts).rstrip()
+
+
+def _cells(rows: Iterable[Sequence[Span]]) -> list[list[tuple[str, str]]]:
+    pairs = [[_pair(cell) for cell in row] for row in rows]
+    return [[(visible(one_line(text)), style) for text, style in row] for row in pairs]
+
+
+def _widths(lines: Sequence[Sequence[tuple[str, str]]]) -> list[int]:
+    return [max(width_of(line[at][0]) for line in lines) for at in range(len(lines[0]))]
 
 
 def _pair(span: Span) -> tuple[str, str]:

@@ -30,7 +30,12 @@ HINT_ROOM = 64  # cells that must be left for how to see a branch too far to the
 @click.option("--all", "unfold", is_flag=True, help="Every turn and every branch, none folded.")
 @click.option("--below", is_flag=True, help="Only what stands at and below TARGET.")
 @click.option(
-    "--limit", type=click.IntRange(1), default=TREES, show_default=True, help="So many trees."
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    default=TREES,
+    show_default=True,
+    help="So many trees.",
 )
 def tree(run: Invocation, *, target: str | None, unfold: bool, below: bool, limit: int) -> None:
     """Draw the tree that TARGET stands in, or all trees, newest first."""

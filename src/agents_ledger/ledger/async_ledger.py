@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
@@ -16,7 +17,7 @@ from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.live import NO_RESPONSE, LiveState
 from agents_ledger.model import config as configs
 from agents_ledger.model.compaction import Compaction
-from agents_ledger.model.errors import OutcomeUnknown, Refused
+from agents_ledger.model.errors import Conflict, LedgerError, OutcomeUnknown, Refused
 from agents_ledger.model.sessions import (
     Alias,
     AliasReason,
@@ -433,7 +434,14 @@ class AsyncLiveTurn:
         writer = await asyncio.to_thread(self._ledger._core.db.writer)
         if self._state is None:
             state = LiveState(self._prepared, writer.id)
-            await self._ledger._write(state.begin())
+            try:
+                await self._ledger._write(state.begin())
+            except asyncio.CancelledError:  # perhaps it was begun: nobody will enter its block
+                with suppress(LedgerError):
+                    await asyncio.shield(self._ledger._write(state.fail("CancelledError", Usage())))
+                raise
+            except OutcomeUnknown as unknown:
+                raise OutcomeUnknown(str(unknown), self.id) from unknown
             self._state = state
         return self
 
@@ -500,8 +508,13 @@ class AsyncLiveTurn:
     ) -> None:
         import asyncio
 
-        if not self.state.sealed:
+        if self.state.sealed:
+            return
+        try:
             await asyncio.shield(self.fail(live.reason_of(error) if error else NO_RESPONSE))
+        except Conflict:  # sealed all the same, and the error came after: it tells more
+            if error is None:
+                raise
 
 
 class AsyncLiveCall:
@@ -559,4 +572,5 @@ class AsyncLiveCall:
         traceback: TracebackType | None,
     ) -> None:
         if error is not None and not self._finished:
-            await self.fail(live.reason_of(error))
+            with suppress(Conflict):  # it ended all the same
+                await self.fail(live.reason_of(error))

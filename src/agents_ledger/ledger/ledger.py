@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack
@@ -12,7 +13,7 @@ from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.live import NO_RESPONSE, LiveState
 from agents_ledger.model import config as configs
 from agents_ledger.model.compaction import Compaction
-from agents_ledger.model.errors import OutcomeUnknown
+from agents_ledger.model.errors import Conflict, OutcomeUnknown
 from agents_ledger.model.sessions import (
     Alias,
     AliasReason,
@@ -111,7 +112,10 @@ class Ledger:
         self._core.recover_once()
         prepared = recording.recording(session, query, None, {**fields}, live=True)
         turn = LiveTurn(self, LiveState(prepared, self._core.db.writer().id))
-        self._write(turn.state.begin())
+        try:
+            self._write(turn.state.begin())
+        except OutcomeUnknown as unknown:
+            raise OutcomeUnknown(str(unknown), turn.id) from unknown
         return turn
 
     def get_turn(self, target: str) -> Turn:
@@ -391,8 +395,13 @@ class LiveTurn:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if not self.state.sealed:
+        if self.state.sealed:
+            return
+        try:
             self.fail(live.reason_of(error) if error else NO_RESPONSE)
+        except Conflict:  # sealed all the same, and the error came after: it tells more
+            if error is None:
+                raise
 
 
 class LiveCall:
@@ -440,4 +449,5 @@ class LiveCall:
         traceback: TracebackType | None,
     ) -> None:
         if error is not None and not self._finished:
-            self.fail(live.reason_of(error))
+            with suppress(Conflict):  # it ended all the same
+                self.fail(live.reason_of(error))

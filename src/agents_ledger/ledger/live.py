@@ -137,8 +137,8 @@ class LiveState:
 def begin(tx: Transaction, prepared: Prepared, writer_id: str) -> None:
     """Make the turn, pending. Nobody may hang a child on it before it is sealed."""
     new = prepared.new
-    if prepared.chosen and tx.run("turn_request", id=prepared.id):
-        raise Conflict(f"turn {prepared.id} exists already", "Use a new id for a live turn.")
+    if prepared.chosen and _begun(tx, prepared, writer_id):
+        return
     session = sessions.writable(tx, new.session, persona_id=new.persona_id or "main")
     parent_id = recording.expected_parent(session, new)
     place = recording.write_turn(tx, prepared, session, parent_id)
@@ -150,6 +150,17 @@ def begin(tx: Transaction, prepared: Prepared, writer_id: str) -> None:
         writer_id=writer_id,
         session_label=session.label,
     )
+
+
+def _begun(tx: Transaction, prepared: Prepared, writer_id: str) -> bool:
+    """Whether the same call began the turn already, its outcome unknown to its caller."""
+    known = tx.run("turn_request", id=prepared.id)
+    if not known:
+        return False
+    same = bytes(known[0][0] or b"") == prepared.row["request_hash"]
+    if same and tx.run("live_turn", turn_id=prepared.id, writer_id=writer_id):
+        return True
+    raise Conflict(f"turn {prepared.id} exists already", "Use a new id for a live turn.")
 
 
 def _mine(tx: Transaction, live: Live) -> str:

@@ -36,8 +36,13 @@ class Pointer(NamedTuple):
 
 def find(tx: Transaction, key: str, *, exact: bool = False) -> Pointer | None:
     """The session a key leads to, ours until we commit."""
-    rows = tx.run("find_session_exactly" if exact else "find_session", key=key)
-    return Pointer(*rows[0]) if rows else None
+    name = "find_session_exactly" if exact else "find_session"
+    found, before = tx.run(name, key=key), None
+    # On a server it may have been merged away while we waited for it: then look where its key
+    # leads now. A session that was merged away is never active.
+    while found and found != before and found[0][-1] != "active":
+        found, before = tx.run(name, key=key), found
+    return Pointer(*found[0]) if found else None
 
 
 def existing(tx: Transaction, key: str, *, exact: bool = False) -> Pointer:
@@ -56,6 +61,8 @@ def writable(tx: Transaction, key: str, **details: Any) -> Pointer:
             return _create(tx, Session(key, **details))
         except NameTaken:  # by another writer of a server, just now
             found = existing(tx, key)
+            if found.label != key:  # as an alias; the session we made must not stay
+                raise
     if found.status != "active":
         raise Refused(
             f"session {found.label!r} is {found.status}", "Make it active again, or fork from it."

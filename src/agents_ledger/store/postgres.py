@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg import errors as pg
@@ -361,7 +360,11 @@ class PostgresDatabase:
 
         self._check_usable()
         with self._errors():
-            return self._transact(_SNAPSHOT, run)
+            connection = self.connect()  # a SET would stay with one of the pool
+            try:
+                return self._attempt(connection, _SNAPSHOT, run)
+            finally:
+                connection.close()
 
     def save_to(self, file: Path) -> bool:
         return False
@@ -406,6 +409,11 @@ class PostgresDatabase:
                 f"{self.address} refuses the user or password: {text}",
                 "Check the user and password in the address.",
             )
+        if isinstance(error, pg.InsufficientPrivilege):
+            return ReadOnly(
+                f"{self.address} forbids this: {text}",
+                "Ask the server's administrator for rights on the schema.",
+            )
         kind, said = next(
             ((kind, said) for kinds, kind, said in _FAMILIES if isinstance(error, kinds)),
             (StoreUnavailable, "{address}: {text}"),
@@ -419,7 +427,6 @@ def _first_line(error: Exception) -> str:
 
 _FAMILIES: tuple[tuple[tuple[type[Exception], ...], type[LedgerError], str], ...] = (
     ((pg.ReadOnlySqlTransaction,), ReadOnly, "{address} cannot be written: {text}"),
-    ((pg.InsufficientPrivilege,), ReadOnly, "{address} forbids this: {text}"),
     ((pg.DiskFull,), DiskFull, "there is no room left for {address}"),
     ((psycopg.OperationalError, PoolTimeout), Unreachable, "{address} cannot be reached: {text}"),
     ((psycopg.DataError,), Refused, "a value cannot be stored: {text}"),
@@ -440,24 +447,31 @@ def _continue_numbers(tx: Transaction) -> None:
         )
 
 
+def _options(address: str) -> tuple[str, list[str]]:
+    """An address up to its options, and those, as they are: libpq decodes them by its own rules."""
+    start, _, options = address.partition("?")
+    return start, [option for option in options.split("&") if option]
+
+
+def _joined(start: str, options: Sequence[str]) -> str:
+    return f"{start}?{'&'.join(options)}" if options else start
+
+
 def _split_address(address: str) -> tuple[str, str]:
     """The address without our own part, and the schema it names."""
-    parts = urlsplit(address)
-    options = parse_qsl(parts.query, keep_blank_values=True)
-    schema = next((value for name, value in options if name == "schema"), "agents_ledger")
+    start, options = _options(address)
+    ours = [option for option in options if option.startswith("schema=")]
+    schema = ours[-1].removeprefix("schema=") if ours else "agents_ledger"
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
         raise Refused(
             f"{schema!r} cannot name a PostgreSQL schema",
             "Use small letters, digits and underscores.",
         )
-    rest = urlencode([(name, value) for name, value in options if name != "schema"])
-    return urlunsplit(parts._replace(query=rest)), schema
+    return _joined(start, [option for option in options if option not in ours]), schema
 
 
 def _without_password(address: str) -> str:
     """The address as it may be shown."""
-    parts = urlsplit(address)
-    if parts.password is None:
-        return address
-    login, _, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{login.partition(':')[0]}@{host}"))
+    start, options = _options(address)
+    shown = re.sub(r"^(\w+://[^:@/]*):.*@", r"\1@", start)
+    return _joined(shown, [o for o in options if not o.startswith(("password=", "sslpassword="))])

@@ -98,10 +98,6 @@ JOIN places p ON p.segment_id = tail.segment_id AND p.depth >= tail.from_depth
 JOIN session_history h ON h.thread_id = p.turn_id
 ORDER BY h.session_label;
 
--- sessions_at --
--- The sessions whose head is this turn now.
-SELECT label FROM sessions WHERE thread_id = :turn_id ORDER BY label;
-
 -- aliases --
 SELECT alias, session_label, created_at, reason FROM session_aliases
 WHERE CAST(:label AS TEXT) IS NULL OR session_label = :label

@@ -1,0 +1,90 @@
+"""SQL is written as SQL: every named statement is used, and none is missing."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import agents_ledger
+from agents_ledger.ledger import audit
+from agents_ledger.store import queries
+from agents_ledger.store.postgres import WORDS as POSTGRES_WORDS
+from agents_ledger.store.sqlite import WORDS as SQLITE_WORDS
+
+PACKAGE = Path(agents_ledger.__file__).parent
+SQL = PACKAGE / "store" / "sql"
+
+
+def used() -> set[str]:
+    """The names passed to run() and run_many()."""
+    return {
+        name
+        for path in PACKAGE.rglob("*.py")
+        for name in names_in(ast.parse(path.read_text(encoding="utf-8")))
+    }
+
+
+def names_in(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("run", "run_many")
+            and node.args
+        ):
+            for part in ast.walk(node.args[0]):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield part.value
+
+
+def test_every_statement_is_used_and_none_is_missing() -> None:
+    stated = {name for name in queries.names() if not name.startswith(audit.PREFIX)}
+
+    assert used() == stated
+
+
+def test_every_fragment_and_every_word_is_used() -> None:
+    pieces = set(re.findall(r"^-- (\w+) --$", queries.read("fragments.sql"), re.MULTILINE))
+    texts = [
+        path.read_text(encoding="utf-8")
+        for path in SQL.rglob("*.sql")
+        if path.name != "fragments.sql"
+    ]
+    named = {word for text in texts for word in re.findall(r"<(\w+)>", text)}
+
+    assert pieces <= named
+    assert named <= pieces | set(SQLITE_WORDS)
+    assert set(SQLITE_WORDS) == set(POSTGRES_WORDS)
+    assert set(SQLITE_WORDS) <= named
+
+
+def test_both_engines_have_the_same_views_and_guard_the_same_tables() -> None:
+    made = []
+    for engine in ("sqlite", "postgres"):
+        views = re.findall(r"^CREATE VIEW (\w+)", queries.read(f"views.{engine}.sql"), re.M)
+        guards = queries.read(f"guards.{engine}.sql")
+        guarded = set()
+        for words, table in re.findall(
+            r"^CREATE TRIGGER \w+ BEFORE ([^;]*?)\s+ON (\w+)", guards, re.M
+        ):
+            for verb in re.findall(r"INSERT|UPDATE|DELETE", words):
+                columns = re.sub(r"\s+", " ", words.partition(" OF")[2]).strip()
+                guarded.add((table, verb, columns))
+        made.append((views, guarded))
+
+    assert made[0] == made[1]
+
+
+def test_sql_is_found_only_in_the_store() -> None:
+    sql = re.compile(r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM)\b .*\b(FROM|SET|VALUES|WHERE)\b")
+    elsewhere = [
+        f"{path.relative_to(PACKAGE)}: {node.value!r}"
+        for path in PACKAGE.rglob("*.py")
+        if "store" not in path.relative_to(PACKAGE).parts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and sql.search(node.value)
+    ]
+
+    assert elsewhere == []

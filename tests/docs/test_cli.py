@@ -1,0 +1,84 @@
+"""docs/cli.md is true: every command, option, exit code and JSON key is there, and no other."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from agents_ledger.cli.errors import EXIT_CODES
+from agents_ledger.cli.main import COMMANDS, INTERRUPTED, PIPE_CLOSED, main
+from tests.docs.console import ROOT, blocks, commands, masked, printed
+
+PAGE = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+SECTIONS = {
+    title: body for title, body in re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
+}
+SHARED = {"--ledger", "--json", "--help", "-h"}
+
+
+def options(command: click.Command) -> set[str]:
+    return {name for option in command.params for name in option.opts if name.startswith("-")}
+
+
+def test_every_command_has_its_section_and_every_section_its_command() -> None:
+    assert [title for title in SECTIONS if title in COMMANDS] == list(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_told_and_no_other(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+
+    told = set(re.findall(r"--[a-z][a-z-]+", SECTIONS[name]))
+
+    assert told == options(command) - SHARED
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+
+    assert command.name == name
+    assert command.help
+
+
+def test_every_exit_code_is_told() -> None:
+    table = {int(code) for code in re.findall(r"^\| (\d+) \|", PAGE, re.M)}
+
+    assert table == {0, 1, 2, *EXIT_CODES.values(), INTERRUPTED, PIPE_CLOSED}
+
+
+def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
+    ledger = str(tmp_path / "ledger.db")
+    answers = {
+        "up": "up",
+        "sessions": "sessions",
+        "show": "show demo",
+        "tree": "tree",
+        "fork": "fork demo",
+        "audit": "audit",
+        "recover": "recover",
+        "doctor": "doctor",
+        "sql": "sql 'SELECT 1'",
+        "copy": f"copy {ledger} {tmp_path / 'copy.db'}",
+        "backup": f"backup {tmp_path / 'saved.db'}",
+        "restore": f"restore {tmp_path / 'saved.db'} {tmp_path / 'back.db'}",
+    }
+    assert set(answers) == set(COMMANDS)
+    for name, words in answers.items():
+        answer = json.loads(printed(f"agents-ledger {words} --json", ledger))
+        told = re.search(r"^JSON: (.*?)(?=\n\n|\Z)", SECTIONS[name], re.M | re.S)
+        assert told, name
+        keys = re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", told[1]))
+        assert set(keys) == set(answer) - {"schema_version"}, name
+
+
+def test_what_is_shown_is_what_is_printed(tmp_path: Path) -> None:
+    for block in blocks("docs/cli.md", "console"):
+        for command, output in commands(block):
+            assert masked(output) == masked(printed(command, str(tmp_path / "ledger.db")))
