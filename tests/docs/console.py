@@ -44,7 +44,18 @@ def printed(command: str, ledger: str) -> str:
     """What a command prints, on stdout."""
     program, *words = shlex.split(command)
     assert program == "agents-ledger"
-    runner = CliRunner(env={"AGENTS_LEDGER": ledger, "COLUMNS": "80"})
+    home = str(Path(ledger).parent / "home")
+    runner = CliRunner(
+        env={
+            "AGENTS_LEDGER": ledger,
+            "COLUMNS": "80",
+            "HOME": home,
+            "XDG_CONFIG_HOME": home,
+            "XDG_DATA_HOME": home,
+            "CLAUDE_CONFIG_DIR": None,
+            "CODEX_HOME": None,
+        }
+    )
     result = runner.invoke(main, words, prog_name="agents-ledger")
     assert result.exit_code == 0, result.output
     return result.stdout

@@ -12,6 +12,7 @@ import pytest
 from agents_ledger.cli.errors import EXIT_CODES
 from agents_ledger.cli.main import COMMANDS, INTERRUPTED, PIPE_CLOSED, main
 from tests.docs.console import ROOT, blocks, commands, masked, printed
+from tests.importers.claude_log import SESSION, Log
 
 PAGE = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
 SECTIONS = {
@@ -55,8 +56,13 @@ def test_every_exit_code_is_told() -> None:
 
 def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
     ledger = str(tmp_path / "ledger.db")
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
     answers = {
         "up": "up",
+        "import": f"import {log.save()}",
+        "export": f"export claude-code:{SESSION} --output {tmp_path / 'given'}",
+        "rederive": "rederive",
         "sessions": "sessions",
         "show": "show demo",
         "tree": "tree",
@@ -69,7 +75,7 @@ def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
         "backup": f"backup {tmp_path / 'saved.db'}",
         "restore": f"restore {tmp_path / 'saved.db'} {tmp_path / 'back.db'}",
     }
-    assert set(answers) == set(COMMANDS)
+    assert set(answers) == set(COMMANDS) - {"watch"}  # which never ends
     for name, words in answers.items():
         answer = json.loads(printed(f"agents-ledger {words} --json", ledger))
         told = re.search(r"^JSON: (.*?)(?=\n\n|\Z)", SECTIONS[name], re.M | re.S)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents_ledger.importers.chatgpt import ChatGpt
+from agents_ledger.importers.claude_ai import ClaudeAi
 from agents_ledger.importers.cline import Cline
 from agents_ledger.importers.gemini import GeminiCli
 from agents_ledger.importers.pieces import objects
@@ -71,6 +72,28 @@ CHATS = st.fixed_dictionaries(
         ),
     }
 )
+TALKS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "uuid": st.sampled_from("xy"),
+            "chat_messages": st.lists(
+                st.fixed_dictionaries(
+                    {
+                        "uuid": st.sampled_from("abcd"),
+                        "sender": st.sampled_from(["human", "assistant", "other"]),
+                        "content": VALUES,
+                    },
+                    optional={"parent_message_uuid": st.sampled_from("abcd") | VALUES},
+                )
+                | VALUES,
+                max_size=6,
+            ),
+        },
+        optional={"name": VALUES, "summary": VALUES},
+    )
+    | VALUES,
+    max_size=3,
+)
 ENTRIES = st.lists(
     st.fixed_dictionaries({"ts": st.integers(0, 9), "say": WORDS, "text": VALUES | WORDS})
     | st.fixed_dictionaries({"role": WORDS, "content": VALUES})
@@ -117,6 +140,7 @@ READERS = {
     "gemini": partial(derive, GeminiCli(), "/x/chats/s.json", "document"),
     "gemini lines": partial(derive, GeminiCli(), "/x/chats/s.jsonl", "lines"),
     "chatgpt": partial(derive, ChatGpt(), "/x/conversations.json", "document"),
+    "claude.ai": partial(derive, ClaudeAi(), "/x/conversations.json", "document"),
     "cline": partial(derive, Cline(), "/x/1/ui_messages.json", "document"),
     "cline history": partial(derive, Cline(), "/x/1/api_conversation_history.json", "document"),
 }
@@ -137,6 +161,12 @@ def test_anything(name: str, first: bytes, value: Any) -> None:
 @settings(deadline=None, max_examples=50)
 def test_conversations(exports: list[Any]) -> None:
     READERS["chatgpt"](*map(written, exports))
+
+
+@given(st.lists(TALKS, min_size=1, max_size=3))
+@settings(deadline=None, max_examples=50)
+def test_talks(exports: list[Any]) -> None:
+    READERS["claude.ai"](*map(written, exports))
 
 
 @given(st.lists(CHATS, min_size=1, max_size=3))

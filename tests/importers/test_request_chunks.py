@@ -148,9 +148,9 @@ def encoded(data: bytes) -> str:
     [
         ("no base64!", "chunk_payload_decode_failed"),
         (encoded(b"no gzip"), "chunk_payload_decode_failed"),
-        (encoded(gzip.compress(b"{}")[:-4]), "chunk_payload_decode_failed"),
-        (encoded(gzip.compress(b"{")), "chunk_payload_json_invalid"),
-        (encoded(gzip.compress(b"[]")), "chunk_payload_json_invalid"),
+        (encoded(gzip.compress(b"{}", mtime=0)[:-4]), "chunk_payload_decode_failed"),
+        (encoded(gzip.compress(b"{", mtime=0)), "chunk_payload_json_invalid"),
+        (encoded(gzip.compress(b"[]", mtime=0)), "chunk_payload_json_invalid"),
         (packed(item(sourceProvider="codex")), "chunk_item_source_provider_mismatch"),
         (packed(item("s2")), "chunk_item_source_session_id_mismatch"),
         (packed(item(fingerprint="f2")), "chunk_item_source_session_fingerprint_mismatch"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -552,3 +554,15 @@ def test_many_providers_and_any_order_end_in_the_same_rows(
     assert sorted(origins.values(), key=str) == ["aix:clawdbot", "aix:codex", "aix:cursor"]
     assert len(ledger.query("SELECT id FROM turns")[1]) == 6
     assert ledger.audit() == ()
+
+
+def test_the_same_request_from_many_at_once(
+    ledger: Ledger, open_ledger: Callable[[], Ledger]
+) -> None:
+    handles = [open_ledger() for _ in range(4)]
+    said = request(*family())
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda handle: import_sessions(handle, said), handles))
+    assert all(answer == answers[0] for answer in answers)
+    check_family(ledger)
+    assert import_sessions(ledger, said) == answers[0]

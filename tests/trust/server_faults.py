@@ -140,7 +140,9 @@ def _strike_a_crew(
     server: OwnServer, address: str, rng: Random, count: int, options: Options, outcome: Outcome
 ) -> None:
     crew = Crew()
-    lazy = "&options=-csynchronous_commit%3Doff" if options.plant == "synchronous_commit=off" else ""
+    lazy = (
+        "&options=-csynchronous_commit%3Doff" if options.plant == "synchronous_commit=off" else ""
+    )
     with contextlib.ExitStack() as stack:
         ledgers = [stack.enter_context(Ledger.open(address + lazy)) for _ in range(HANDLES)]
         crew.writers = [

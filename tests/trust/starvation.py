@@ -49,9 +49,7 @@ def one_round(file: Path, importers: int, plant: str, rng: Random) -> tuple[floa
     context = multiprocessing.get_context("fork")
     batches, stop = context.Value("q", 0), context.Event()
     processes = [
-        context.Process(
-            target=import_for_ever, args=(str(file), plant, batches, stop), daemon=True
-        )
+        context.Process(target=import_for_ever, args=(str(file), plant, batches, stop), daemon=True)
         for _ in range(importers)
     ]
     for process in processes:

@@ -292,7 +292,7 @@ def rederive(run: Invocation) -> None:
 @command
 @click.argument("target", shell_complete=complete_target)
 @click.option("--format", "form", type=click.Choice(["source"]), default="source")
-@click.option("--output", "-o", type=click.Path(), help="Where to write; else a file is printed.")
+@click.option("--output", type=click.Path(), help="Where to write; else a file is printed.")
 def export(run: Invocation, *, target: str, form: str, output: str | None) -> None:
     """Give back a session's records in its source's own format."""
     from agents_ledger.exporters.source import export_source, print_source

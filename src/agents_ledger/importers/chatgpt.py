@@ -1,25 +1,24 @@
 """ChatGPT's data export: conversations.json, whole, in shards, or one conversation.
 
 A conversation is a tree: answers generated again and prompts edited are branches. An export may
-have hundreds of megabytes, so only one conversation is in memory at a time.
+have hundreds of megabytes: exports.py reads one conversation at a time.
 docs/sources/chatgpt.md tells where each rule was learned.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 import zlib
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct, field
 
-from agents_ledger.importers.branches import Kind, Node, Plan, Planner
+from agents_ledger.importers.branches import Kind, Node
 from agents_ledger.importers.building import TurnBuilder, milliseconds
+from agents_ledger.importers.exports import Count, Service, Told, derive
 from agents_ledger.importers.outlines import (
     BROKEN,
     UUID,
@@ -28,9 +27,8 @@ from agents_ledger.importers.outlines import (
     as_text,
     parsed,
 )
-from agents_ledger.importers.pieces import objects_of
-from agents_ledger.importers.reader import Home, Line, Material, fingerprint
-from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, SourceKind
+from agents_ledger.importers.reader import Home, Material
+from agents_ledger.model.sources import Derivation, SourceKind
 from agents_ledger.model.turns import CallStatus, Turn
 
 NAME = "chatgpt"
@@ -90,6 +88,14 @@ class _Conversation(Struct):
     current_node: Any = None
     conversation_id: Any = None
     id: Any = None
+    default_model_slug: Any = None
+    gizmo_id: Any = None
+    gizmo_type: Any = None
+    is_archived: Any = None
+    is_starred: Any = None
+    conversation_origin: Any = None
+    plugin_ids: Any = None
+    voice: Any = None
 
 
 _decode = msgspec.json.Decoder(_Conversation).decode
@@ -124,7 +130,7 @@ class ChatGpt:
 
     def derive(self, material: Material) -> Derivation:
         """What the conversations say."""
-        return _Outline(material).derivation()
+        return derive(SERVICE, material)
 
 
 class _Tree:
@@ -134,11 +140,17 @@ class _Tree:
         self.id = conversation_id
         self.nodes: dict[str, Node] = {}
         self.current: str | None = None
-        self.latest = _Conversation()
-        self.prints = hashlib.sha256(b"%d;" % ChatGpt.version)
+        self.told = Told()
 
-    def add(self, said: _Conversation, file_id: int, count: Any) -> None:
+    def add(self, data: bytes, file_id: int, count: Count) -> None:
         """Take what a further export says; it wins, and takes nothing away."""
+        said = _decode(data)
+        self.told = Told(
+            as_text(said.title),
+            milliseconds(said.create_time),
+            milliseconds(said.update_time),
+            {name: value for name in SAID if (value := getattr(said, name))},
+        )
         empty: set[str] = set()
         mapping = {name: _node_of(raw) for name, raw in said.mapping.items()}
         for name in _in_order(mapping):
@@ -149,7 +161,6 @@ class _Tree:
                 continue
             raw = bytes(node.message)
             print_ = b"%d:%d;" % (len(raw), zlib.crc32(raw))
-            self.prints.update(print_)
             parent = self._parent(mapping, name, empty)
             known = self.nodes.get(self._scoped(name))
             if known is None:
@@ -165,10 +176,9 @@ class _Tree:
             self.current = self._parent(mapping, current, empty) or self.current
         elif current is not None:
             self.current = self._scoped(current)
-        self.latest = said
 
     @staticmethod
-    def _kind(message: Raw, count: Any) -> Kind | None:
+    def _kind(message: Raw, count: Count) -> Kind | None:
         """What a node is; None: it only holds the tree together."""
         try:
             brief = _brief(message)
@@ -202,8 +212,12 @@ class _Tree:
     def _scoped(self, name: str) -> str:
         return name if UUID.fullmatch(name) else f"{self.id}:{name}"
 
-    def plan(self) -> Plan:
-        return Planner(self.nodes).plan
+    def build(self, builder: TurnBuilder, members: list[tuple[str, Kind, dict[str, Any]]]) -> Turn:
+        """The turn these messages make."""
+        contents = _Contents(builder)
+        for member in members:
+            contents.add(*member)
+        return builder.build()
 
 
 def _node_of(raw: Raw) -> _Node:
@@ -230,111 +244,12 @@ def _in_order(mapping: dict[str, _Node]) -> list[str]:
     return [*found, *(name for name in mapping if name not in found)]
 
 
-class _Outline:
-    """Where each conversation stands. Their nodes are made again when a turn is built."""
-
-    def __init__(self, material: Material) -> None:
-        self.material = material
-        self.places: dict[str, list[Line]] = {}
-        self.faulty: set[tuple[int, int]] = set()
-        self.held: tuple[str, _Tree, Plan] | None = None
-        for file in material.files:
-            for where, data in objects_of(material, file):
-                self._find(where, data)
-
-    def _find(self, where: Line, data: bytes) -> None:
-        try:
-            said = _decode(data)
-        except BROKEN as error:
-            self.material.fault(where, f"not a conversation: {error}")
-            self.material.count("(malformed)", "malformed")
-            return
-        named = as_text(said.conversation_id) or as_text(said.id) or next(iter(said.mapping), "")
-        if not named:
-            self.material.count("(no conversation)", "unmapped")
-            return
-        self.material.count("conversation", "derived")
-        self.places.setdefault(named, []).append(where)
-
-    def _tree(self, name: str, count: Any) -> tuple[_Tree, Plan]:
-        if self.held is not None and self.held[0] == name:
-            return self.held[1], self.held[2]
-        tree = _Tree(name)
-        for where in self.places[name]:
-            tree.add(_decode(self.material.bytes_of(where)), where.file.id, count)
-        plan = tree.plan()
-        self.held = (name, tree, plan)
-        return tree, plan
-
-    def derivation(self) -> Derivation:
-        turns: dict[str, DerivedTurn] = {}
-        sessions: list[DerivedSession] = []
-        for name in self.places:
-            tree, plan = self._tree(name, self.material.count)
-            file_ids = frozenset(where.file.id for where in self.places[name])
-            for turn in plan.turns.values():
-                if turn.id not in turns:  # else shared with a conversation it was copied from
-                    turns[turn.id] = DerivedTurn(
-                        turn.id,
-                        turn.parent,
-                        fingerprint(ChatGpt.version, turn.prints(tree.nodes)),
-                        file_ids,
-                        tuple(message_id for message_id, _ in turn.members),
-                        partial(self._build, name, turn.id),
-                    )
-            sessions.append(self._session(tree, plan, file_ids))
-        return Derivation(
-            turns=tuple(turns.values()),
-            sessions=tuple(sessions),
-            faults=tuple(self.material.faults),
-            counts=self.material.counts,
-        )
-
-    def _session(self, tree: _Tree, plan: Plan, file_ids: frozenset[int]) -> DerivedSession:
-        latest = tree.latest
-        more = self._said(tree.id)
-        head = plan.head(tree.current)
-        told = [latest.title, latest.update_time, head, more]
-        tree.prints.update(msgspec.json.encode(told))
-        return DerivedSession(
-            session_id=tree.id,
-            label=f"{NAME}:{tree.id}",
-            head=head,
-            fingerprint=tree.prints.hexdigest(),
-            file_ids=file_ids,
-            title=as_text(latest.title),
-            created_at=milliseconds(latest.create_time),
-            updated_at=milliseconds(latest.update_time),
-            metadata=more,
-        )
-
-    def _said(self, name: str) -> dict[str, Any]:
-        said = _more(self.material.bytes_of(self.places[name][-1]))
-        return {key: value for key in SAID if (value := getattr(said, key))}
-
-    def _build(self, name: str, turn_id: str) -> Turn:
-        tree, plan = self._tree(name, lambda *_: None)
-        turn = plan.turns[turn_id]
-        builder = TurnBuilder(turn.id, turn.parent)
-        content = _Contents(builder)
-        for message_id, node_id in turn.members:
-            node = tree.nodes[node_id]
-            content.add(message_id, node.kind, as_dict(parsed(node.record)))
-        return builder.build()
+def _identify(data: bytes) -> str | None:
+    said = _decode(data)
+    return as_text(said.conversation_id) or as_text(said.id) or next(iter(said.mapping), None)
 
 
-class _More(Struct):
-    default_model_slug: Any = None
-    gizmo_id: Any = None
-    gizmo_type: Any = None
-    is_archived: Any = None
-    is_starred: Any = None
-    conversation_origin: Any = None
-    plugin_ids: Any = None
-    voice: Any = None
-
-
-_more = msgspec.json.Decoder(_More).decode
+SERVICE = Service(NAME, ChatGpt.version, _identify, _Tree)
 
 
 # -- content ----------------------------------------------------------------------------------

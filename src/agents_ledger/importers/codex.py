@@ -210,7 +210,7 @@ def _own_session(thread: str, files: list[Rollout], head: str | None) -> Derived
         head=head,
         title=titles[-1] if titles else None,
         file_ids=frozenset(rollout.file.id for rollout in files),
-        created_at=milliseconds(meta.timestamp) or last.first_at,
+        created_at=milliseconds(meta.timestamp) or uuid7_ms(thread) or last.first_at,
         updated_at=last.last_at or milliseconds(meta.timestamp),
     )
 

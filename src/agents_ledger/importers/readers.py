@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agents_ledger.importers.aix import Aix
 from agents_ledger.importers.chatgpt import ChatGpt
+from agents_ledger.importers.claude_ai import ClaudeAi
 from agents_ledger.importers.claude_code import ClaudeCode
 from agents_ledger.importers.cline import Cline
 from agents_ledger.importers.codex import Codex
@@ -26,6 +27,7 @@ READERS: dict[str, Reader] = {
         Pi(),
         GeminiCli(),
         ChatGpt(),
+        ClaudeAi(),
         Cline(),
         OpenCode(),
         Aix(),

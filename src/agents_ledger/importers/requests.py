@@ -272,11 +272,17 @@ class _Run:
             return note.outcome if note is not None else outcome
         path = key.path()
         cursor = encoded(_Note(self.asked.key, outcome)).decode()
-        file = sources.begin(
-            source=READER.name, path=path, family=path, kind="document", previous=latest
-        )
+        try:
+            file = self._begin(path, latest)
+        except Refused:  # another request keeps an item of this session just now
+            file = self._begin(path, sources.file(path))
         sources.append(file, data, size=len(data), mtime_ns=0, cursor=cursor, base=latest)
         return outcome
+
+    def _begin(self, path: str, latest: SourceFile | None) -> SourceFile:
+        return self.importer.sources.begin(
+            source=READER.name, path=path, family=path, kind="document", previous=latest
+        )
 
     # -- deriving -----------------------------------------------------------------------------
 

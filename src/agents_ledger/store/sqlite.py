@@ -49,7 +49,6 @@ WORDS = {
     "serial_key": "INTEGER PRIMARY KEY",
     "bytes": "BLOB",
     "clustered": "WITHOUT ROWID",
-    "computed": "VIRTUAL",
     "lock_sessions": "",
     "lock_live": "",
     "lock_projection": "SELECT 1",

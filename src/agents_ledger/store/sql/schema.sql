@@ -1,8 +1,8 @@
 -- The whole schema of a ledger today: one text for SQLite and PostgreSQL.
 --
 -- Ledgers are made by the numbered files in migrations/; a test compares their sum with this page.
--- Four words stand for what the engines spell differently (store/migrations.py): <serial_key>,
--- <bytes>, <computed>, and <clustered>, which keeps a table in the order of its primary key where that exists.
+-- Three words stand for what the engines spell differently (store/migrations.py): <serial_key>,
+-- <bytes>, and <clustered>, which keeps a table in the order of its primary key where that exists.
 --
 -- Times are Unix milliseconds, flags are 0 or 1. JSON is text, kept as it came. Foreign keys can be deferred, so that
 -- `copy` may write a tree in any order; nothing else defers them, because a group commit has to
@@ -127,11 +127,10 @@ CREATE TABLE sessions (
     status TEXT NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'archived', 'deleted')),
     source_title TEXT,                -- what the source calls it; people's own title is an annotation
     metadata_json TEXT,               -- what else the source says of it
-    source_has_more BIGINT NOT NULL DEFAULT 0, -- the source went on after the session was continued here
-    known_as TEXT                     -- its id in the views agent_*
-        GENERATED ALWAYS AS (COALESCE(origin_session_id, label)) <computed>
+    source_has_more BIGINT NOT NULL DEFAULT 0 -- the source went on after it was continued here
 );
-CREATE INDEX idx_sessions_known_as ON sessions (known_as);
+-- Its id in the views agent_*.
+CREATE INDEX idx_sessions_known_as ON sessions (COALESCE(origin_session_id, label));
 CREATE INDEX idx_sessions_persona ON sessions (persona_id);
 CREATE INDEX idx_sessions_routing ON sessions (routing_key) WHERE routing_key IS NOT NULL;
 CREATE INDEX idx_sessions_updated ON sessions (updated_at);

@@ -45,7 +45,7 @@ SELECT name AS alias, session_label, created_at, reason FROM names WHERE name <>
 -- A session is known by the id its source gave it, else by its label.
 CREATE VIEW agent_sessions AS
 SELECT
-    s.known_as AS id, s.origin AS source, p.model,
+    COALESCE(s.origin_session_id, s.label) AS id, s.origin AS source, p.model,
     json_word(s.metadata_json, 'project') AS project,
     s.created_at,
     (
@@ -54,7 +54,7 @@ SELECT
 ) WITH ORDINALITY AS a (value, key)
         JOIN messages m ON m.turn_id = a.value
     ) AS message_count,
-    parent.known_as AS parent_session_id,
+    COALESCE(parent.origin_session_id, parent.label) AS parent_session_id,
     c.message_id AS parent_message_id,
     s.spawn_tool_call_id AS tool_call_id,
     s.task_description, s.task_status, s.is_subagent,
@@ -78,8 +78,8 @@ LEFT JOIN tool_calls c ON c.turn_id = s.parent_turn_id AND c.id = s.spawn_tool_c
 -- A message stands once in every session whose thread holds it.
 CREATE VIEW agent_messages AS
 SELECT
-    m.id, s.known_as AS session_id, m.role, m.content,
-    row_number() OVER (PARTITION BY s.known_as, s.label ORDER BY a.key, m.sequence) - 1 AS sequence,
+    m.id, COALESCE(s.origin_session_id, s.label) AS session_id, m.role, m.content,
+    row_number() OVER (PARTITION BY COALESCE(s.origin_session_id, s.label), s.label ORDER BY a.key, m.sequence) - 1 AS sequence,
     m.created_at AS timestamp,
     json_word(m.metadata_json, 'checkpointId') AS checkpoint_id,
     CASE json_word(m.metadata_json, 'isAgentic') WHEN 'true' THEN 1 WHEN 'false' THEN 0 END AS is_agentic,
@@ -101,7 +101,7 @@ SELECT
     t.id,
     COALESCE(
         (
-            SELECT s.known_as
+            SELECT COALESCE(s.origin_session_id, s.label)
             FROM session_history h JOIN sessions s ON s.label = h.session_label
             WHERE h.thread_id = t.id ORDER BY h.id LIMIT 1
         ),
@@ -113,7 +113,7 @@ SELECT
                 JOIN segments g ON g.parent_id = tail.segment_id
                 AND g.fork_depth >= tail.from_depth
             )
-            SELECT s.known_as
+            SELECT COALESCE(s.origin_session_id, s.label)
             FROM tail
             JOIN places x ON x.segment_id = tail.segment_id AND x.depth >= tail.from_depth
             JOIN sessions s ON s.thread_id = x.turn_id
@@ -127,9 +127,9 @@ FROM turns t;
 
 CREATE VIEW agent_tool_calls AS
 SELECT
-    c.id, c.message_id, s.known_as AS session_id, c.tool_name,
+    c.id, c.message_id, COALESCE(s.origin_session_id, s.label) AS session_id, c.tool_name,
     c.tool_number, c.params_json, c.result_json, c.status,
-    (SELECT x.known_as FROM sessions x WHERE x.label = c.spawned_session_label) AS child_session_id,
+    (SELECT COALESCE(x.origin_session_id, x.label) FROM sessions x WHERE x.label = c.spawned_session_label) AS child_session_id,
     c.started_at, c.completed_at, c.turn_id
 FROM sessions s
 CROSS JOIN LATERAL json_array_elements_text(

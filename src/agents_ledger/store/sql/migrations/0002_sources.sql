@@ -3,10 +3,8 @@
 ALTER TABLE sessions ADD COLUMN source_title TEXT;
 ALTER TABLE sessions ADD COLUMN metadata_json TEXT;
 ALTER TABLE sessions ADD COLUMN source_has_more BIGINT NOT NULL DEFAULT 0;
-ALTER TABLE sessions ADD COLUMN known_as TEXT
-    GENERATED ALWAYS AS (COALESCE(origin_session_id, label)) <computed>;
 
-CREATE INDEX idx_sessions_known_as ON sessions (known_as);
+CREATE INDEX idx_sessions_known_as ON sessions (COALESCE(origin_session_id, label));
 
 CREATE INDEX idx_sessions_parent_turn ON sessions (parent_turn_id)
     WHERE parent_turn_id IS NOT NULL;

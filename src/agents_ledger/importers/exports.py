@@ -1,0 +1,147 @@
+"""Exports of chat services: one document with all conversations, which may have any size.
+
+Only one conversation is in memory at a time: the outline knows where each stands, and reads it
+again when its turns are built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct, field
+
+from agents_ledger.importers.branches import Kind, Node, Plan, Planner
+from agents_ledger.importers.building import TurnBuilder
+from agents_ledger.importers.outlines import BROKEN, as_dict, parsed
+from agents_ledger.importers.pieces import objects_of
+from agents_ledger.importers.reader import Line, Material, fingerprint
+from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Fate
+from agents_ledger.model.turns import Turn
+
+Count = Callable[[str, Fate], None]
+
+
+class Told(Struct):
+    """What an export says of a conversation beside its messages."""
+
+    title: str | None = None
+    created_at: int = 0
+    updated_at: int = 0
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+class Tree(Protocol):
+    """A conversation, out of all exports that hold it."""
+
+    id: str
+    nodes: dict[str, Node]
+    current: str | None  # the last node of the live path
+    told: Told
+
+    def add(self, data: bytes, file_id: int, count: Count) -> None:
+        """Take what a further export says; it wins, and takes nothing away."""
+
+    def build(self, builder: TurnBuilder, members: list[tuple[str, Kind, dict[str, Any]]]) -> Turn:
+        """The turn these messages make."""
+
+
+class Service(Struct, frozen=True):
+    """A service, its conversations, and how to tell them apart."""
+
+    name: str
+    version: int
+    identify: Callable[[bytes], str | None]
+    tree: Callable[[str], Tree]
+
+
+def derive(service: Service, material: Material) -> Derivation:
+    """What the conversations of all exports say."""
+    return _Outline(service, material).derivation()
+
+
+class _Outline:
+    def __init__(self, service: Service, material: Material) -> None:
+        self.service = service
+        self.material = material
+        self.places: dict[str, list[Line]] = {}
+        self.held: tuple[str, Tree, Plan] | None = None
+        for file in material.files:
+            for where, data in objects_of(material, file):
+                self._find(where, data)
+
+    def _find(self, where: Line, data: bytes) -> None:
+        try:
+            named = self.service.identify(data)
+        except BROKEN as error:
+            self.material.fault(where, f"not a conversation: {error}")
+            self.material.count("(malformed)", "malformed")
+            return
+        if named is None:
+            self.material.count("(no conversation)", "unmapped")
+            return
+        self.material.count("conversation", "derived")
+        self.places.setdefault(named, []).append(where)
+
+    def _tree(self, name: str, count: Count) -> tuple[Tree, Plan]:
+        if self.held is not None and self.held[0] == name:
+            return self.held[1], self.held[2]
+        tree = self.service.tree(name)
+        for where in self.places[name]:
+            tree.add(self.material.bytes_of(where), where.file.id, count)
+        plan = Planner(tree.nodes).plan
+        self.held = (name, tree, plan)
+        return tree, plan
+
+    def derivation(self) -> Derivation:
+        turns: dict[str, DerivedTurn] = {}
+        sessions: list[DerivedSession] = []
+        for name in self.places:
+            tree, plan = self._tree(name, self.material.count)
+            file_ids = frozenset(where.file.id for where in self.places[name])
+            for turn in plan.turns.values():
+                if turn.id not in turns:  # else shared with a conversation it was copied from
+                    turns[turn.id] = DerivedTurn(
+                        turn.id,
+                        turn.parent,
+                        fingerprint(self.service.version, turn.prints(tree.nodes)),
+                        file_ids,
+                        tuple(message_id for message_id, _ in turn.members),
+                        partial(self._build, name, turn.id),
+                    )
+            sessions.append(self._session(tree, plan, file_ids))
+        return Derivation(
+            turns=tuple(turns.values()),
+            sessions=tuple(sessions),
+            faults=tuple(self.material.faults),
+            counts=self.material.counts,
+        )
+
+    def _session(self, tree: Tree, plan: Plan, file_ids: frozenset[int]) -> DerivedSession:
+        head = plan.head(tree.current)
+        prints = hashlib.sha256(msgspec.json.encode([self.service.version, head, tree.told]))
+        for node in tree.nodes.values():
+            prints.update(node.print)
+        return DerivedSession(
+            session_id=tree.id,
+            label=f"{self.service.name}:{tree.id}",
+            head=head,
+            fingerprint=prints.hexdigest(),
+            file_ids=file_ids,
+            title=tree.told.title,
+            created_at=tree.told.created_at,
+            updated_at=tree.told.updated_at,
+            metadata=tree.told.metadata,
+        )
+
+    def _build(self, name: str, turn_id: str) -> Turn:
+        tree, plan = self._tree(name, lambda *_: None)
+        turn = plan.turns[turn_id]
+        members = [
+            (message_id, tree.nodes[node_id].kind, as_dict(parsed(tree.nodes[node_id].record)))
+            for message_id, node_id in turn.members
+        ]
+        return tree.build(TurnBuilder(turn.id, turn.parent), members)

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from agents_ledger import Ledger
+from tests.importers.cursor_made import bubble, chat, state_db
+from tests.importers.helping import import_paths
+
+SESSION = "0e3f6a52-0000-4000-8000-000000000001"
+PROJECT = Path(".cursor/projects/home-someone-app/agent-transcripts")
+
+
+def said(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"role": role, "message": {"content": list(blocks)}}
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def transcript(path: Path, *lines: dict[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    return path
+
+
+TALK = (
+    said("user", text("<user_query>\nList files\n</user_query>")),
+    said(
+        "assistant",
+        {"type": "thinking", "thinking": "I will list."},
+        {"type": "tool_use", "name": "Shell", "input": {"command": "ls"}},
+    ),
+    said("user", {"type": "tool_result", "tool_use_id": "t1", "content": [text("a.py")]}),
+    said("assistant", text("One file.")),
+    said("user", text("Thanks")),
+)
+
+
+def test_a_transcript_is_a_session_where_nothing_else_is(ledger: Ledger, tmp_path: Path) -> None:
+    import_paths(ledger, transcript(tmp_path / PROJECT / SESSION / f"{SESSION}.jsonl", *TALK))
+
+    (turn,) = ledger.thread(f"cursor:{SESSION}").turns
+
+    assert [(m.role, m.content) for m in turn.messages] == [
+        ("user", "List files"),
+        ("assistant", ""),
+        ("assistant", "One file."),
+    ]
+    assert turn.messages[1].thinking == "I will list."
+    (call,) = turn.tool_calls
+    assert (call.tool_name, call.status, call.params_json) == (
+        "Shell",
+        "completed",
+        '{"command":"ls"}',
+    )
+    assert json.loads(call.result_json or "")[0]["text"] == "a.py"
+    assert ledger.query("SELECT status FROM turns WHERE parent_turn_id IS NOT NULL")[1] == [
+        ("pending",)
+    ]
+    assert ledger.audit() == ()
+
+
+def test_the_database_is_preferred_to_the_transcript(ledger: Ledger, tmp_path: Path) -> None:
+    transcript(tmp_path / PROJECT / SESSION / f"{SESSION}.jsonl", *TALK)
+    rows = chat(SESSION, bubble("q1", 1, "List files", 1), bubble("a1", 2, "One file.", 2))
+    state_db(tmp_path / ".config/Cursor/User/globalStorage/state.vscdb", rows)
+
+    import_paths(ledger, tmp_path / ".cursor", tmp_path / ".config")
+
+    assert ledger.query("SELECT id FROM turns")[1] == [("q1",)]
+
+
+def test_a_subagent_s_transcript_hangs_on_its_parent(ledger: Ledger, tmp_path: Path) -> None:
+    folder = tmp_path / PROJECT / SESSION
+    transcript(folder / f"{SESSION}.jsonl", *TALK)
+    transcript(folder / "subagents" / "child.jsonl", said("user", text("Go")), said("assistant"))
+
+    import_paths(ledger, tmp_path / ".cursor")
+
+    session = ledger.session("cursor:child")
+    assert (session.is_subagent, session.parent_session_label) == (True, f"cursor:{SESSION}")
+
+
+def test_an_error_ends_a_turn(ledger: Ledger, tmp_path: Path) -> None:
+    lines = (said("user", text("hi")), {"type": "error", "error": "upstream timeout"})
+    import_paths(ledger, transcript(tmp_path / PROJECT / "s.jsonl", *lines))
+
+    assert ledger.query("SELECT status, error FROM turns")[1] == [("failed", "upstream timeout")]
+
+
+def store(path: Path, messages: list[dict[str, Any]], *, rooted: bool = True) -> Path:
+    """Messages as blobs under a root: the first as it is, the others wrapped in nodes."""
+    blobs: dict[str, bytes] = {}
+
+    def put(data: bytes) -> bytes:
+        name = hashlib.sha256(data)
+        blobs[name.hexdigest()] = data
+        return name.digest()
+
+    root = b""
+    for at, message in enumerate(messages):
+        data = json.dumps(message).encode()
+        assert len(data) < 16384
+        size = bytes([len(data) & 0x7F | 0x80, len(data) >> 7])
+        leaf = put(data if at == 0 else b"\x08\x01\x22" + size + data)
+        root += b"\x0a\x20" + leaf
+    top = put(b"\x12\x20" + put(root))
+    put(json.dumps({"role": "user", "content": "abandoned"}).encode())
+    meta = {"agentId": SESSION, "name": "Listing", "createdAt": 1775522590321}
+    meta |= {"lastUsedModel": "model-x", "latestRootBlobId": top.hex() if rooted else "none"}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE blobs (id TEXT PRIMARY KEY, data BLOB)")
+        made.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT)")
+        made.execute("INSERT INTO meta VALUES ('0', ?)", (json.dumps(meta).encode().hex(),))
+        made.executemany("INSERT INTO blobs VALUES (?, ?)", blobs.items())
+        made.commit()
+    return path
+
+
+AGENT = [
+    {"role": "system", "content": "You are an agent."},
+    {"role": "user", "content": [{"type": "text", "text": "List files"}]},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "reasoning", "text": "I will list."},
+            {"type": "tool-call", "toolCallId": "k", "toolName": "Shell", "args": {"c": "ls"}},
+        ],
+    },
+    {"role": "tool", "content": [{"type": "tool-result", "toolCallId": "k", "result": "a.py"}]},
+    {"role": "assistant", "content": [{"type": "text", "text": "One file."}]},
+]
+
+
+def test_a_store_is_walked_from_its_newest_root(ledger: Ledger, tmp_path: Path) -> None:
+    path = tmp_path / ".cursor" / "chats" / "0a" / SESSION / "store.db"
+    report = import_paths(ledger, store(path, AGENT))
+
+    (turn,) = ledger.thread(f"cursor:{SESSION}").turns
+
+    assert [m.role for m in turn.messages] == ["system", "user", "assistant", "assistant"]
+    assert [m.content for m in turn.query] == ["List files"]
+    assert (turn.model, turn.tool_calls[0].result_json) == ("model-x", '"a.py"')
+    assert ledger.session(f"cursor:{SESSION}").title == "Listing"
+    assert report.records["cursor", "blobs", "derived"] == 5
+    assert report.records["cursor", "blobs", "unmapped"] == 3
+    assert ledger.audit() == ()
+
+
+def test_a_store_without_its_root_gives_all_messages(ledger: Ledger, tmp_path: Path) -> None:
+    import_paths(ledger, store(tmp_path / "chats" / SESSION / "store.db", AGENT, rooted=False))
+
+    assert len(ledger.query("SELECT id FROM messages")[1]) == 5
+
+
+def test_nonsense_in_a_store_is_no_error(ledger: Ledger, tmp_path: Path) -> None:
+    path = store(tmp_path / "chats" / SESSION / "store.db", AGENT)
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("UPDATE blobs SET data = CAST('x' || substr(data, 2) AS BLOB) WHERE rowid % 2")
+        made.execute("UPDATE meta SET value = 'zz'")
+        made.commit()
+
+    report = import_paths(ledger, path)
+
+    assert report.counts.failed == 0

@@ -1,0 +1,63 @@
+"""A document imported at every state of it ends in the same rows as its last state alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agents_ledger import Ledger
+from tests.importers import test_chatgpt as chatgpt
+from tests.importers import test_cline as cline
+from tests.importers import test_gemini as gemini
+from tests.importers.helping import import_paths, result
+
+CHAT = (gemini.ASK, gemini.LOOK, gemini.TELL, gemini.ASK2, gemini.TELL2)
+AGAIN = (
+    *chatgpt.LINE,
+    chatgpt.node("a2", "u1", "assistant", "With stock."),
+    chatgpt.node("u2", "a2", "user", "And salt?"),
+    chatgpt.node("a3", "u2", "assistant", "A little."),
+)
+TASK = cline.FIRST + cline.SECOND
+
+
+def chat(folder: Path, number: int) -> Path:
+    return gemini.document(folder, *CHAT[:number])
+
+
+def lines(folder: Path, number: int) -> Path:
+    return gemini.lines(folder, *CHAT[: number - 1], {"$rewindTo": "u2"}, *CHAT[number - 1 :][:1])
+
+
+def export(folder: Path, number: int) -> Path:
+    return chatgpt.export(folder, chatgpt.conversation(*AGAIN[: number + 2]))
+
+
+def task(folder: Path, number: int) -> Path:
+    return cline.write(folder, TASK[: number * 3], cline.HISTORY[: number * 2])
+
+
+@pytest.mark.parametrize("write", [chat, export, task])
+def test_grown_is_the_same_as_whole(
+    ledger: Ledger,
+    new_address: Callable[[], str],
+    tmp_path: Path,
+    write: Callable[[Path, int], Path],
+) -> None:
+    grown, whole = tmp_path / "a", tmp_path / "b"
+    for each in (grown, whole):
+        each.mkdir()
+    for number in range(1, 6):
+        import_paths(ledger, write(grown, number))
+    with Ledger.open(new_address()) as other:
+        import_paths(other, write(whole, 5))
+        assert result(ledger) == result(other)
+    assert ledger.audit() == ()
+
+
+def test_lines_rewound_again_and_again(ledger: Ledger, tmp_path: Path) -> None:
+    for number in range(1, 6):
+        import_paths(ledger, lines(tmp_path, number))
+    assert ledger.audit() == ()

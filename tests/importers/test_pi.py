@@ -1,0 +1,376 @@
+"""pi's transcripts and OpenClaw's, one oddity at a time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from agents_ledger import Ledger
+from agents_ledger.importers.pi import OpenClaw, Pi
+from agents_ledger.importers.reader import Home
+from tests.importers.helping import import_paths, result
+
+ONE = "aaaaaaaa-0000-4000-8000-000000000001"
+TWO = "aaaaaaaa-0000-4000-8000-000000000002"
+USAGE = {"input": 1, "output": 2, "cacheRead": 3, "cacheWrite": 4, "cost": {"total": 0.5}}
+
+
+class Transcript:
+    """Writes entries as pi does, each hung on the one before unless it says otherwise."""
+
+    def __init__(self, folder: Path, session: str = ONE, **header: Any) -> None:
+        self.path = folder / f"{session}.jsonl"
+        self.lines: list[str] = []
+        self.clock = 0
+        self.last: str | None = None
+        said = {"type": "session", "version": 3, "id": session, "cwd": "/home/dev/shop"}
+        self.write({**said, "timestamp": self.now(), **header})
+
+    def now(self) -> str:
+        self.clock += 1
+        return f"2026-03-01T10:{self.clock // 60:02}:{self.clock % 60:02}.000Z"
+
+    def write(self, entry: dict[str, Any]) -> None:
+        self.lines.append(json.dumps(entry))
+
+    def add(self, kind: str, **fields: Any) -> str:
+        entry = {"type": kind, "id": f"{len(self.lines):08x}", "parentId": self.last}
+        entry |= {"timestamp": self.now(), **fields}
+        self.write(entry)
+        self.last = str(entry["id"])
+        return self.last
+
+    def user(self, text: str, **fields: Any) -> str:
+        content = [{"type": "text", "text": text}]
+        return self.add("message", message={"role": "user", "content": content}, **fields)
+
+    def say(self, text: str, *blocks: dict[str, Any], **fields: Any) -> str:
+        message = {
+            "role": "assistant",
+            "content": [{"type": "text", "text": text}, *blocks],
+            "provider": "anthropic",
+            "model": "claude-opus-5",
+            "usage": USAGE,
+            "stopReason": "stop",
+            **fields.pop("message", {}),
+        }
+        return self.add("message", message=message, **fields)
+
+    def result(self, call: str, text: str, tool: str = "bash", **message: Any) -> str:
+        said = {"role": "toolResult", "toolCallId": call, "toolName": tool, "isError": False}
+        content = [{"type": "text", "text": text}]
+        return self.add("message", message={**said, "content": content, **message})
+
+    def save(self) -> Path:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text("".join(line + "\n" for line in self.lines))
+        return self.path
+
+
+def call(call_id: str, name: str, **arguments: Any) -> dict[str, Any]:
+    return {"type": "toolCall", "id": call_id, "name": name, "arguments": arguments}
+
+
+def test_a_prompt_and_all_that_follows_it_is_a_turn(ledger: Ledger, tmp_path: Path) -> None:
+    log = Transcript(tmp_path)
+    log.add("model_change", provider="anthropic", modelId="claude-opus-5")
+    log.user("What does the cart do?")
+    thought = {"type": "thinking", "thinking": "Look first.", "thinkingSignature": "x"}
+    log.say("Reading.", thought, call("t1", "read", path="cart.py"))
+    log.result("t1", "class Cart: ...", "read")
+    log.say("It adds things up.")
+    log.user("Thanks.")
+    log.say("Welcome.", message={"usage": {**USAGE, "totalTokens": 50}})
+    log.add("session_info", name="The cart")
+
+    report = import_paths(ledger, log.save())
+
+    first, second = ledger.thread(f"pi:{ONE}").turns
+    assert first.response is not None
+    assert first.response.content == "It adds things up."
+    assert first.messages[1].thinking == "Look first."
+    assert [(f.kind, f.file_path) for f in first.messages[1].files] == [("read", "cart.py")]
+    assert [c.status for c in first.tool_calls] == ["completed"]
+    assert (first.total_tokens, second.total_tokens) == (20, 50)
+    assert (first.input_tokens, first.cached_input_tokens) == (2, 6)
+    assert (first.model, first.workspace_path) == ("claude-opus-5", "/home/dev/shop")
+    assert '"cost":0.5' in (first.response.metadata_json or "")
+    assert ledger.query("SELECT source_title, origin FROM sessions")[1] == [("The cart", "pi")]
+    assert sum(report.records.values()) == len(log.lines)
+    assert not ledger.audit()
+
+
+def test_a_fork_copies_entries_and_shares_turns(ledger: Ledger, tmp_path: Path) -> None:
+    log = Transcript(tmp_path)
+    log.user("One.")
+    log.say("First.")
+    fork = Transcript(tmp_path, TWO, parentSession=f"/old/2026_{ONE}.jsonl")
+    fork.lines += log.lines[1:]
+    fork.last, fork.clock = log.last, 40
+    log.user("Two.")
+    log.say("Second.")
+    fork.user("Other.")
+    fork.say("Another.")
+
+    import_paths(ledger, fork.save(), log.save())
+
+    main, other = ledger.thread(f"pi:{ONE}").turns, ledger.thread(f"pi:{TWO}").turns
+    assert main[0].id == other[0].id
+    assert len(ledger.query("SELECT id FROM turns")[1]) == 3
+    assert f'"forked_from":"{ONE}"' in (ledger.session(f"pi:{TWO}").metadata_json or "")
+
+
+def test_a_file_without_ids_keeps_its_turns_when_it_gets_some(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Transcript(tmp_path)
+    log.user("One.")
+    log.say("First.")
+    new = log.save().read_text()
+    old = []
+    for line in new.splitlines():
+        entry = json.loads(line)
+        for name in ("version", "parentId", *(("id",) if entry["type"] != "session" else ())):
+            entry.pop(name, None)
+        old.append(json.dumps(entry))
+    log.path.write_text("\n".join(old) + "\n")
+    import_paths(ledger, log.path)
+    before = [turn.id for turn in ledger.thread(f"pi:{ONE}").turns]
+    log.path.write_text(new)
+
+    import_paths(ledger, log.path)
+
+    assert [turn.id for turn in ledger.thread(f"pi:{ONE}").turns] == before
+    assert len(ledger.query("SELECT id FROM turns")[1]) == 1
+
+
+def test_branches_are_prompts_not_copies_of_what_was_sent(ledger: Ledger, tmp_path: Path) -> None:
+    log = Transcript(tmp_path)
+    log.user("One.")
+    said = log.say("Sending.", call("t1", "message", text="Hi."))
+    log.say("Hi.", message={"model": "delivery-mirror", "usage": {}})
+    log.last = said
+    log.result("t1", "sent", "message")
+    answer = log.say("Sent.")
+    log.user("Two.")
+    log.say("Second.")
+    log.last = answer
+    log.add("branch_summary", fromId="x", summary="The other way.")
+    log.user("Two, differently.")
+    log.say("Third.")
+
+    import_paths(ledger, log.save())
+
+    first, last = ledger.thread(f"openclaw:{ONE}").turns
+    assert len(ledger.query("SELECT id FROM turns")[1]) == 3
+    assert [m.content for m in first.messages] == ["One.", "Sending.", "Hi.", "Sent."]
+    assert '"injected":"delivery-mirror"' in (first.messages[2].metadata_json or "")
+    assert first.total_tokens == 20
+    assert [m.content for m in last.query] == ["The other way.", "Two, differently."]
+    assert [m.source for m in last.query] == ["event", "human"]
+
+
+def test_a_compaction_says_what_it_kept(ledger: Ledger, tmp_path: Path) -> None:
+    log = Transcript(tmp_path)
+    log.user("One.")
+    log.say("First.")
+    kept = log.user("Two.")
+    log.say("Second.")
+    log.add(
+        "compaction",
+        summary="It began.",
+        firstKeptEntryId=kept,
+        tokensBefore=900,
+        details={"readFiles": ["a.py"], "modifiedFiles": ["b.py"]},
+    )
+    log.say("Going on.")
+    log.user("Three.")
+    log.say("Third.")
+
+    import_paths(ledger, log.save())
+
+    one, two, compaction, on, _ = ledger.thread(f"pi:{ONE}").turns
+    record = compaction.compaction
+    assert record is not None
+    assert (record.summarized_through_turn_id, record.first_kept_turn_id) == (one.id, two.id)
+    assert (record.summary, record.tokens_before) == ("It began.", 900)
+    assert [f.file_path for f in compaction.messages[0].files] == ["a.py", "b.py"]
+    assert [m.content for m in on.messages] == ["Going on."]
+    assert not ledger.audit()
+
+
+def test_a_transcript_cut_at_its_compaction_begins_with_the_summary(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Transcript(tmp_path)
+    log.add("compaction", summary="It began.", firstKeptEntryId="lost", parentId="lost")
+    log.user("Go on.")
+    log.say("On.")
+
+    import_paths(ledger, log.save())
+
+    (turn,) = ledger.thread(f"pi:{ONE}").turns
+    assert [m.content for m in turn.query] == ["It began.", "Go on."]
+    assert not ledger.audit()
+
+
+def test_errors_orphans_and_what_nobody_knows(ledger: Ledger, tmp_path: Path) -> None:
+    log = Transcript(tmp_path)
+    log.user("One.")
+    log.say("", message={"stopReason": "error", "errorMessage": "overloaded"})
+    log.add("unknown_future_entry_type", anything=[1])
+    log.user("Two.", parentId="lost")
+    log.say("Trying.", call("t1", "bash", command="false"))
+    log.result("t1", "exit 1", isError=True)
+    log.add("message", message={"role": "bashExecution", "command": "ls", "output": "a"})
+    log.add("custom_message", customType="hook", content="Injected.", display=False)
+    log.lines += ["oops", "[]", '{"type":"message","message":[]}']
+
+    report = import_paths(ledger, log.save())
+
+    one, two = ledger.thread(f"pi:{ONE}").turns
+    assert (one.status, one.error) == ("failed", "overloaded")
+    assert two.parent_turn_id == one.id
+    assert (two.tool_calls[0].status, two.tool_calls[0].error) == ("failed", "exit 1")
+    assert [(m.role, m.source) for m in two.messages[-2:]] == [("user", "human"), ("user", "event")]
+    assert sum(report.records.values()) == len(log.lines)
+    assert len(report.faults) == 2
+
+
+# -- OpenClaw ---------------------------------------------------------------------------------
+
+
+def openclaw(tmp_path: Path) -> Path:
+    return tmp_path / ".openclaw" / "agents" / "main" / "sessions"
+
+
+def store(folder: Path, **entries: dict[str, Any]) -> Path:
+    path = folder / "sessions.json"
+    path.write_text(json.dumps({key.replace("_", ":"): said for key, said in entries.items()}))
+    return path
+
+
+def test_keys_lead_to_sessions_and_subagents_to_their_parents(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    folder = openclaw(tmp_path)
+    parent = Transcript(folder)
+    parent.user("[Telegram Ann id:7 2026-03-01] Let somebody look. [message_id: 12]")
+    parent.say("Asking.", call("s1", "sessions_spawn", task="Look."))
+    details = {"status": "accepted", "childSessionKey": "agent:main:subagent:u1"}
+    parent.result("s1", "", "sessions_spawn", details=details)
+    parent.say("NO_REPLY")
+    child = Transcript(folder, TWO)
+    child.user("Look.")
+    child.say("Seen.")
+    paths = [parent.save(), child.save()]
+    map_ = store(
+        folder,
+        agent_main_main={"sessionId": ONE, "updatedAt": 5, "displayName": "Ann", "totalTokens": 9},
+        agent_main_subagent_u1={
+            "sessionId": TWO,
+            "updatedAt": 6,
+            "spawnedBy": "agent:main:main",
+            "label": "looker",
+        },
+    )
+
+    report = import_paths(ledger, *paths, map_)
+
+    session = ledger.session("agent:main:subagent:u1")
+    assert session.label == f"openclaw:{TWO}"
+    assert (session.is_subagent, session.parent_session_label) == (True, f"openclaw:{ONE}")
+    assert session.spawn_tool_call_id == "s1"
+    assert ledger.thread(session.label).turns[0].query[0].source == "agent"
+    (turn,) = ledger.thread("agent:main:main").turns
+    assert turn.query[0].source == "human"
+    assert '"channel":"Telegram"' in (turn.query[0].metadata_json or "")
+    assert turn.response is not None
+    assert '"silent":true' in (turn.response.metadata_json or "")
+    assert turn.total_tokens == 20
+    assert report.records["openclaw", "sessions.json", "derived"] == 2
+    assert ledger.session("agent:main:main").origin_session_id == ONE
+
+
+def test_a_key_moves_on_and_the_earlier_session_keeps_what_was_seen(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    folder = openclaw(tmp_path)
+    for number, session in enumerate((ONE, TWO)):
+        log = Transcript(folder, session)
+        log.user(f"Day {number}.")
+        log.say("Good day.")
+        log.save()
+        store(folder, agent_main_main={"sessionId": session, "updatedAt": 100 + number})
+        import_paths(ledger, folder)
+
+    assert ledger.session("agent:main:main").label == f"openclaw:{TWO}"
+    first = json.loads(ledger.session(f"openclaw:{ONE}").metadata_json or "{}")
+    assert (first["session_key"], first["observed_at"]) == ("agent:main:main", [100, 100])
+
+
+def test_deleted_and_reset_transcripts_are_the_same_sessions(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    folder = openclaw(tmp_path)
+    log = Transcript(folder)
+    log.user("One.")
+    log.say("First.")
+    path = log.save()
+    import_paths(ledger, path)
+    before = result(ledger)
+    gone = path.with_name(path.name + ".deleted.2026-03-02T00-00-00.000Z")
+    path.rename(gone)
+
+    import_paths(ledger, gone)
+
+    assert result(ledger) == before
+    assert OpenClaw().wants(gone)
+
+
+def test_who_speaks_is_told_by_key_and_text(ledger: Ledger, tmp_path: Path) -> None:
+    folder = openclaw(tmp_path)
+    log = Transcript(folder)
+    for text in ("[cron:job1 daily] Report.", "Read HEARTBEAT.md if it exists.", "System: up"):
+        log.user(text)
+        log.say("HEARTBEAT_OK")
+    log.save()
+    hook = Transcript(folder, TWO)
+    hook.user("A push came.")
+    hook.say("Seen.")
+    hook.save()
+    store(folder, hook_abc={"sessionId": TWO, "updatedAt": 1})
+
+    import_paths(ledger, folder)
+
+    turns = ledger.thread(f"openclaw:{ONE}").turns
+    assert [turn.query[0].source for turn in turns] == ["cron", "trigger", "event"]
+    assert ledger.thread("hook:abc").turns[0].query[0].source == "webhook"
+
+
+def test_a_map_that_is_broken_is_a_fault(ledger: Ledger, tmp_path: Path) -> None:
+    folder = openclaw(tmp_path)
+    folder.mkdir(parents=True)
+    path = folder / "sessions.json"
+    path.write_text('{"agent:main:main":{"sessionId":"x","updatedAt":1}')
+    odd = folder.parent / "odd" / "sessions.json"
+    odd.parent.mkdir()
+    odd.write_text('{"a":{"sessionId":"x","updatedAt":[]},"b":3,"c":{"sessionId":null}}')
+
+    report = import_paths(ledger, path, odd)
+
+    assert [fault.what for fault in report.faults] == ["not a map of sessions"]
+    assert report.counts.failed == 0
+
+
+def test_where_they_look(tmp_path: Path) -> None:
+    home = Home(tmp_path, {}, "darwin")
+    chosen = {"PI_CODING_AGENT_DIR": "/data/pi", "OPENCLAW_STATE_DIR": "/data/claw"}
+
+    assert Pi().roots(home) == [tmp_path / ".pi/agent/sessions"]
+    names = [path.parent.name for path in OpenClaw().roots(home)]
+    assert names == [".openclaw", ".clawdbot", ".moltbot"]
+    assert Pi().roots(home._replace(environment=chosen)) == [Path("/data/pi/sessions")]
+    assert OpenClaw().roots(home._replace(environment=chosen)) == [Path("/data/claw/agents")]
+    assert not OpenClaw().wants(Path("agents/main/sessions/x.jsonl.lock"))

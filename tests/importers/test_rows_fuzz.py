@@ -1,0 +1,126 @@
+"""Whatever stands in the tables and files, the readers make something of it or report it."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agents_ledger import Ledger
+from agents_ledger.importers.aix import TABLES as AIX
+from agents_ledger.importers.opencode import TABLES as OPENCODE
+from tests.importers.cursor_made import state_db
+from tests.importers.helping import import_paths
+
+IDS = st.sampled_from(["a", "b", "task-a", "c", ""])
+CURSOR_NAMES = (
+    "type bubbleId id text rawText createdAt timingInfo toolFormerData tool name toolCallId status"
+    " params rawArgs result additionalData composerData conversation conversationMap tabs tabId"
+    " bubbles allComposers composerId fullConversationHeadersOnly latestConversationSummary"
+    " summary truncationLastBubbleIdInclusive subComposerIds subagentInfo parentComposerId"
+    " thinking context codeBlocks content multiFileLinterErrors errors range checkpointId"
+    " workspaceIdentifier uri fsPath modelConfig modelName lastUpdatedAt role message"
+)
+OPENCODE_NAMES = (
+    "id type role sessionID messageID parentID time created text tool callID state status input"
+    " output metadata sessionId summary revert messageID files url error data name tokens cache"
+)
+PLAIN = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 3),
+    st.floats(),
+    IDS,
+    st.just("task"),
+    st.just(48),
+    st.text(max_size=5),
+)
+
+
+def values(names: str) -> st.SearchStrategy[Any]:
+    keys = st.sampled_from(names.split())
+    return st.recursive(
+        PLAIN,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=6),
+        max_leaves=25,
+    )
+
+
+def cell(names: str) -> st.SearchStrategy[Any]:
+    import json
+
+    return st.one_of(
+        values(names).map(lambda value: json.dumps(value)),
+        st.none(),
+        st.binary(max_size=6),
+        st.integers(),
+    )
+
+
+CURSOR_KEYS = st.one_of(
+    st.builds("composerData:{}".format, IDS),
+    st.builds("bubbleId:{}:{}".format, IDS, IDS),
+    st.builds("checkpointId:{}:{}".format, IDS, IDS),
+    st.builds("messageRequestContext:{}:{}".format, IDS, IDS),
+)
+ITEM_KEYS = st.sampled_from(
+    [
+        "composer.composerData",
+        "composer.composerHeaders",
+        "workbench.panel.aichat.view.aichat.chatdata",
+    ]
+)
+QUIET = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+)
+
+
+def imported(folder: Path, path: Path) -> None:
+    with Ledger.open(str(folder / "ledger.db")) as ledger:
+        report = import_paths(ledger, path)
+        assert report.counts.failed == 0, report.faults
+        assert ledger.audit() == ()
+        again = import_paths(ledger, path)
+        assert (again.read_bytes, again.written_turns) == (0, 0)
+
+
+@QUIET
+@given(
+    st.dictionaries(CURSOR_KEYS, cell(CURSOR_NAMES), max_size=8),
+    st.dictionaries(ITEM_KEYS, cell(CURSOR_NAMES), max_size=2),
+)
+def test_any_rows_of_cursor(disk: dict[str, Any], items: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        imported(Path(folder), state_db(Path(folder) / "state.vscdb", disk, items))
+
+
+@pytest.mark.parametrize("name", ["opencode.db", "aix.db"])
+@QUIET
+@given(st.data())
+def test_any_rows_of_other_databases(name: str, data: st.DataObject) -> None:
+    tables, names = (OPENCODE, OPENCODE_NAMES) if name[0] == "o" else (AIX, CURSOR_NAMES)
+    columns = (
+        "id session_id message_id parent_id role content sequence timestamp data revert status"
+        " metadata_json raw_json child_session_id parent_session_id file_path idx kind phase"
+        " capability message start_line start_col line_number"
+    ).split()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        with closing(sqlite3.connect(path)) as made:
+            for table in tables:
+                made.execute(f"CREATE TABLE `{table.name}` ({', '.join(columns)})")
+                for _ in range(data.draw(st.integers(0, 3))):
+                    row = [
+                        data.draw(IDS if column.endswith("id") else cell(names))
+                        for column in columns
+                    ]
+                    places = ", ".join("?" for _ in row)
+                    made.execute(f"INSERT INTO `{table.name}` VALUES ({places})", row)
+            made.commit()
+        imported(Path(folder), path)
