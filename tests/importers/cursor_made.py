@@ -9,6 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from agents_ledger import Ledger
+
 START = "2026-01-28T16:00:{:02d}.000Z"
 
 
@@ -61,3 +63,12 @@ def chat(composer: str, *bubbles: dict[str, Any], **fields: Any) -> dict[str, An
 def tool(call_id: str, name: str, number: int, **fields: Any) -> dict[str, Any]:
     """What a bubble holds of a tool call."""
     return {"tool": number, "name": name, "toolCallId": call_id, "status": "completed", **fields}
+
+
+def shown(ledger: Ledger, view: str, **wanted: Any) -> dict[str, Any]:
+    """The row of a view with these values."""
+    names, rows = ledger.query(f"SELECT * FROM {view}")
+    found = [dict(zip(names, row, strict=True)) for row in rows]
+    matching = [row for row in found if wanted.items() <= row.items()]
+    assert len(matching) == 1, found
+    return matching[0]

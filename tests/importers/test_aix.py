@@ -56,98 +56,68 @@ def aix_db(path: Path, **tables: list[dict[str, Any]]) -> Path:
     return path
 
 
+SESSIONS: list[dict[str, Any]] = [
+    {
+        "id": "s1",
+        "source": "cursor",
+        "project": "nexus",
+        "model": "model-x",
+        "created_at": AT,
+        "is_agentic": 1,
+        "force_mode": "edit",
+        "context_token_limit": 176000,
+        "context_tokens_used": 38191,
+        "workspace_path": "/w/nexus",
+        "is_subagent": 0,
+        "raw_json": {"long": "story"},
+    },
+    {
+        "id": "task-k1",
+        "source": "cursor",
+        "parent_session_id": "s1",
+        "task_description": "Look",
+        "task_status": "completed",
+        "is_subagent": 1,
+    },
+]
+CALL = {
+    "id": "k1",
+    "message_id": "a1",
+    "session_id": "s1",
+    "tool_name": "task_v2",
+    "tool_number": 48,
+    "params_json": {"description": "Look"},
+    "result_json": {"ok": True},
+    "status": "completed",
+    "child_session_id": "task-k1",
+}
+RAW = {"bubbleId": "a2", "thinking": {"text": "Hm."}, "todos": []}
+
+
+def message(
+    name: str, session: str, role: str, content: str, at: int, **more: Any
+) -> dict[str, Any]:
+    made = {"id": name, "session_id": session, "role": role, "content": content}
+    return {**made, "sequence": at, "timestamp": AT + at, **more}
+
+
 def sample(path: Path) -> Path:
     """A session with a call that starts another, as Cursor's would be gathered."""
+    rules = [{"name": "style"}]
     return aix_db(
         path,
-        sessions=[
-            {
-                "id": "s1",
-                "source": "cursor",
-                "project": "nexus",
-                "model": "model-x",
-                "created_at": AT,
-                "is_agentic": 1,
-                "force_mode": "edit",
-                "context_token_limit": 176000,
-                "context_tokens_used": 38191,
-                "workspace_path": "/w/nexus",
-                "is_subagent": 0,
-                "raw_json": {"long": "story"},
-            },
-            {
-                "id": "task-k1",
-                "source": "cursor",
-                "parent_session_id": "s1",
-                "task_description": "Look",
-                "task_status": "completed",
-                "is_subagent": 1,
-            },
-        ],
+        sessions=SESSIONS,
         messages=[
-            {
-                "id": "q1",
-                "session_id": "s1",
-                "role": "user",
-                "content": "Please look",
-                "sequence": 0,
-                "timestamp": AT,
-                "checkpoint_id": "cp",
-                "is_agentic": 0,
-                "cursor_rules_json": [{"name": "style"}],
-            },
-            {
-                "id": "a1",
-                "session_id": "s1",
-                "role": "assistant",
-                "content": "",
-                "sequence": 1,
-                "timestamp": AT + 1,
-            },
-            {
-                "id": "a2",
-                "session_id": "s1",
-                "role": "assistant",
-                "content": "Looked.",
-                "sequence": 2,
-                "timestamp": AT + 2,
-            },
-            {
-                "id": "t0",
-                "session_id": "task-k1",
-                "role": "user",
-                "content": "Look",
-                "sequence": 0,
-            },
-            {
-                "id": "t1",
-                "session_id": "task-k1",
-                "role": "assistant",
-                "content": "!",
-                "sequence": 1,
-            },
+            message("q1", "s1", "user", "Please look", 0, checkpoint_id="cp", is_agentic=0)
+            | {"cursor_rules_json": rules},
+            message("a1", "s1", "assistant", "", 1),
+            message("a2", "s1", "assistant", "Looked.", 2),
+            message("t0", "task-k1", "user", "Look", 0),
+            message("t1", "task-k1", "assistant", "!", 1),
         ],
         turns=[{"id": "a2", "session_id": "s1", "response_message_id": "a2", "model": "model-y"}],
-        tool_calls=[
-            {
-                "id": "k1",
-                "message_id": "a1",
-                "session_id": "s1",
-                "tool_name": "task_v2",
-                "tool_number": 48,
-                "params_json": {"description": "Look"},
-                "result_json": {"ok": True},
-                "status": "completed",
-                "child_session_id": "task-k1",
-            }
-        ],
-        message_metadata=[
-            {
-                "message_id": "a2",
-                "session_id": "s1",
-                "metadata_json": {"bubbleId": "a2", "thinking": {"text": "Hm."}, "todos": []},
-            }
-        ],
+        tool_calls=[CALL],
+        message_metadata=[{"message_id": "a2", "session_id": "s1", "metadata_json": RAW}],
         message_lints=[{"message_id": "q1", "file_path": "a.py", "message": "unused"}],
         message_files=[{"message_id": "q1", "kind": "relevant", "file_path": "b.py"}],
         message_codeblocks=[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import zstandard
 
@@ -335,10 +336,9 @@ def test_files_come_from_patches_and_views(ledger: Ledger, tmp_path: Path) -> No
 
 
 def test_the_old_format_has_no_envelope(ledger: Ledger, tmp_path: Path) -> None:
-    head = {"id": "old-1", "timestamp": "2025-08-01T10:00:00Z", "instructions": None, "git": {}}
-    head["instructions"] = "Be brief."
+    head = {"id": "old-1", "timestamp": "2025-08-01T10:00:00Z", "instructions": "Be brief."}
     context = "<environment_context>\n<cwd>/home/dev/till</cwd>\n</environment_context>"
-    lines = [
+    lines: list[dict[str, Any]] = [
         head,
         {"record_type": "state"},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": context}]},

@@ -124,7 +124,7 @@ def store(path: Path, messages: list[dict[str, Any]], *, rooted: bool = True) ->
     return path
 
 
-AGENT = [
+AGENT: list[dict[str, Any]] = [
     {"role": "system", "content": "You are an agent."},
     {"role": "user", "content": [{"type": "text", "text": "List files"}]},
     {

@@ -20,13 +20,14 @@ from agents_ledger.importers.reader import Material, Reader
 from agents_ledger.ledger.sources import Sources
 from agents_ledger.model.sources import Derivation, SourceFile
 
-WORDS = st.sampled_from(
-    "id ts type say ask text role user gemini model assistant system tool content parts messages"
-    " sessionId projectHash $set $rewindTo tokens toolCalls thoughts mapping message parent children"
-    " current_node author name recipient python content_type thoughts metadata conversation_id title"
-    " api_req_started command command_output user_feedback condense_context completion_result"
-    " conversationHistoryIndex tool_use tool_result input create_time a b".split()
-)
+NAMES = """
+id ts type say ask text role user gemini model assistant system tool content parts messages
+sessionId projectHash $set $rewindTo tokens toolCalls thoughts mapping message parent children
+current_node author name recipient python content_type metadata conversation_id title
+api_req_started command command_output user_feedback condense_context completion_result
+conversationHistoryIndex tool_use tool_result input create_time a b
+"""
+WORDS = st.sampled_from(NAMES.split())
 VALUES = st.recursive(
     st.none()
     | st.booleans()

@@ -13,7 +13,8 @@ from tests.importers import test_cline as cline
 from tests.importers import test_gemini as gemini
 from tests.importers.helping import import_paths, result
 
-CHAT = (gemini.ASK, gemini.LOOK, gemini.TELL, gemini.ASK2, gemini.TELL2)
+NEWS = gemini.said("i1", "info", "An update is there.")
+CHAT = (NEWS, gemini.ASK, gemini.LOOK, gemini.TELL, gemini.ASK2, gemini.TELL2)
 AGAIN = (
     *chatgpt.LINE,
     chatgpt.node("a2", "u1", "assistant", "With stock."),
@@ -25,10 +26,6 @@ TASK = cline.FIRST + cline.SECOND
 
 def chat(folder: Path, number: int) -> Path:
     return gemini.document(folder, *CHAT[:number])
-
-
-def lines(folder: Path, number: int) -> Path:
-    return gemini.lines(folder, *CHAT[: number - 1], {"$rewindTo": "u2"}, *CHAT[number - 1 :][:1])
 
 
 def export(folder: Path, number: int) -> Path:
@@ -49,15 +46,9 @@ def test_grown_is_the_same_as_whole(
     grown, whole = tmp_path / "a", tmp_path / "b"
     for each in (grown, whole):
         each.mkdir()
-    for number in range(1, 6):
+    for number in range(1, 7):
         import_paths(ledger, write(grown, number))
     with Ledger.open(new_address()) as other:
-        import_paths(other, write(whole, 5))
+        import_paths(other, write(whole, 6))
         assert result(ledger) == result(other)
-    assert ledger.audit() == ()
-
-
-def test_lines_rewound_again_and_again(ledger: Ledger, tmp_path: Path) -> None:
-    for number in range(1, 6):
-        import_paths(ledger, lines(tmp_path, number))
     assert ledger.audit() == ()

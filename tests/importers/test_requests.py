@@ -14,6 +14,7 @@ from agents_ledger.importers import requests
 from agents_ledger.importers.importing import rederive
 from agents_ledger.importers.request_items import Key
 from agents_ledger.importers.requests import RequestRefused, import_sessions
+from agents_ledger.ledger import import_requests
 from tests.importers.helping import result
 from tests.raw import Raw
 
@@ -178,7 +179,7 @@ def test_a_key_stands_for_one_request(ledger: Ledger, change: dict[str, Any], co
 def test_a_key_stands_for_one_source(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     import_sessions(ledger, request(item()))
     monkeypatch.setattr(requests, "SOURCES", ("aix", "other"))
-    with pytest.raises(RequestRefused, match="^idempotency_key_source_mismatch$"):
+    with pytest.raises(RequestRefused, match=r"^idempotency_key_source_mismatch$"):
         import_sessions(ledger, {**request(item()), "source": "other"})
 
 
@@ -193,7 +194,7 @@ def test_a_key_stands_for_one_source(ledger: Ledger, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_a_request_is_refused(ledger: Ledger, change: dict[str, Any], code: str) -> None:
-    with pytest.raises(RequestRefused, match=f"^{code}$"):
+    with pytest.raises(RequestRefused, match=rf"^{code}$"):
         import_sessions(ledger, {**request(item()), **change})
     assert ledger.sessions() == ()
 
@@ -309,7 +310,7 @@ def test_an_interrupted_request_ends_with_the_same_answer(
     def broken(*_: Any) -> Any:
         raise OSError("the power is gone")
 
-    monkeypatch.setattr(requests.import_requests, "answer", broken)
+    monkeypatch.setattr(import_requests, "answer", broken)
     with pytest.raises(OSError, match="power"):
         import_sessions(ledger, request(item()))
     monkeypatch.undo()

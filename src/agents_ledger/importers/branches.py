@@ -1,8 +1,9 @@
 """Turns out of a tree of messages, for sources that tell one.
 
 A prompt opens a turn; what follows belongs to it. Prompts without an answer between them are one
-query. Where a turn goes on in two ways, as after a regeneration, the second is a turn beside it
-that holds what leads up to it once more, under ids of its own.
+query. Notices before a first prompt belong to it; until it comes they make no turn. Where a turn
+goes on in two ways, as after a regeneration, the second is a turn beside it that holds what leads
+up to it once more, under ids of its own.
 """
 
 from __future__ import annotations
@@ -74,7 +75,6 @@ class Planner:
         for node_id in nodes:  # in a loop: no root leads there
             if node_id not in self.plan.turn_of and node_id not in self.leading:
                 self._walk(node_id)
-        self._settle_leading()
 
     def _walk(self, root: str) -> None:
         waiting: list[tuple[str, str | None]] = [(root, None)]
@@ -142,14 +142,3 @@ class Planner:
             found.append(above)
             above = self.leading[above]
         return found[::-1]
-
-    def _settle_leading(self) -> None:
-        """Notices no prompt followed are a turn that nobody answered."""
-        for node_id, above in self.leading.items():
-            if node_id in self.plan.turn_of:
-                continue
-            turn = self.plan.turns.get(self.plan.turn_of.get(above or "", ""))
-            if turn is None:
-                self._open(node_id, None)
-            else:
-                self._belong(node_id, turn)

@@ -331,7 +331,7 @@ class Rollout:
             text = content_text(parsed(payload.content) or parsed(payload.message))
             if not text.startswith(INJECTED):
                 part = self._prompted(inner)
-                part.prompts.add(text)
+                part.prompts.add(hash(text))
                 return part
             found = CWD.search(text)
             self.cwd = self.cwd or (found[1].strip() if found else None)
@@ -376,9 +376,9 @@ class Rollout:
     def _asked(self, line: Line, text: str, at: int) -> None:
         """That a human typed this. It says so before or after the item, or without one."""
         part = self._part
-        if part is None or part.is_compaction or text not in part.prompts:
+        if part is None or part.is_compaction or hash(text) not in part.prompts:
             part = self._prompted(text.encode(errors="surrogatepass"))
-            part.prompts.add(text)
+            part.prompts.add(hash(text))
         self._add(part, "asked", line, at)
 
     def _agent_said(self, line: Line, at: int) -> None:

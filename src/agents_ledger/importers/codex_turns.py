@@ -94,7 +94,7 @@ class Part(Struct):
     events: int = 0
     said: int = 0  # texts of the agent that only events may hold
     has_words: bool = False
-    prompts: set[str] = field(default_factory=set)
+    prompts: set[int] = field(default_factory=set)  # hashes of their texts
     answered: bool = False
     tokens: dict[str, int] = field(default_factory=dict)
     first_at: int = 0

@@ -274,12 +274,23 @@ class _Outline:
 
     def derivation(self) -> Derivation:
         plan = Planner(self.nodes).plan
+        for node_id in self.nodes.keys() - plan.turn_of.keys():
+            self._uncount(self.nodes[node_id])
         return Derivation(
             turns=tuple(self._derived(turn) for turn in plan.turns.values()),
             sessions=tuple(self._sessions(plan)),
             faults=tuple(self.material.faults),
             counts=self.material.counts,
         )
+
+    def _uncount(self, node: Node) -> None:
+        """A notice no prompt followed makes no row yet."""
+        record = node.record
+        data = self.material.bytes_of(record) if isinstance(record, Line) else record
+        type_ = str(_brief(data).type)
+        if type_ in NOTICES:
+            self.material.count(type_, "derived", -1)
+            self.material.count(type_, "unmapped")
 
     def _derived(self, turn: PlannedTurn) -> DerivedTurn:
         nodes = [(message_id, self.nodes[node_id]) for message_id, node_id in turn.members]

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from msgspec import Struct, field
 
@@ -24,7 +24,7 @@ from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.projection import files_of_kin, files_sharing, project
 from agents_ledger.ledger.sources import TAIL_BYTES, Sources, tail_hash
 from agents_ledger.model.errors import Conflict, LedgerError, StoreUnavailable
-from agents_ledger.model.sources import Fate, Fault, ImportCounts, SourceFile
+from agents_ledger.model.sources import Derivation, Fate, Fault, ImportCounts, SourceFile
 
 
 class Report(Struct):
@@ -48,6 +48,14 @@ def import_paths(ledger: Ledger, paths: Iterable[Path]) -> Report:
     return Importer(ledger, report).run(found)
 
 
+class _Told(NamedTuple):
+    """What was reported of families derived together."""
+
+    families: set[str]
+    records: Counter[tuple[str, str, Fate]]
+    faults: tuple[Fault, ...]
+
+
 class Importer:
     """Imports files into one ledger."""
 
@@ -55,6 +63,7 @@ class Importer:
         self._core = ledger._core
         self.sources = Sources(ledger._core)
         self.report = report or Report()
+        self._told: list[_Told] = []
 
     def run(
         self, found: Sequence[Found], progress: Callable[[Found], None] = lambda _: None
@@ -218,14 +227,27 @@ class Importer:
                 for file in self.sources.files_of_family(self.sources.file_by_id(file_id).family):
                     kept[file.id] = file
         written = project(self._core, reader.name, reader.version, tuple(kept.values()), derivation)
-        self.report.faults += derivation.faults
-        for (kind, fate), number in derivation.counts.items():
-            self.report.records[reader.name, kind, fate] += number
-            self.report.derived_records += number
         self.report.written_turns += written.turns
         for outcome in written.outcomes.values():
             setattr(self.report.counts, outcome, getattr(self.report.counts, outcome) + 1)
-        return {file.family for file in kept.values()}
+        together = {file.family for file in kept.values()}
+        self._tell(reader, together, derivation)
+        return together
+
+    def _tell(self, reader: Reader, families: set[str], derivation: Derivation) -> None:
+        """Report each record once, though a fork met later has its parent derived again."""
+        told = _Told(families, Counter(), derivation.faults)
+        for (kind, fate), number in derivation.counts.items():
+            told.records[reader.name, kind, fate] += number
+            self.report.derived_records += number
+        for earlier in [each for each in self._told if each.families <= families]:
+            self._told.remove(earlier)
+            self.report.records -= earlier.records
+            for fault in earlier.faults:
+                self.report.faults.remove(fault)
+        self._told.append(told)
+        self.report.records += told.records
+        self.report.faults += told.faults
 
 
 def rederive(ledger: Ledger) -> Report:

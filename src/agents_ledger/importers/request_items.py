@@ -119,6 +119,9 @@ class Item(Struct, rename="camel"):
     tool_calls: list[CallIn] | None = None
 
 
+# msgspec learns a shape when it is first used, and crashes if two threads do so at once.
+msgspec.json.Decoder(Item)
+
 LEVELS: dict[str, type[Struct]] = {
     "session": SessionIn,
     "turns": TurnIn,

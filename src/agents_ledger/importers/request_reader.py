@@ -74,6 +74,9 @@ class Kept(Struct, rename="camel"):
     item: Any
 
 
+msgspec.json.Decoder(Kept)  # learnt before threads use it
+
+
 class _Session(Struct):
     key: Key
     label: str

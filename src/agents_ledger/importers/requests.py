@@ -34,7 +34,7 @@ from agents_ledger.importers.request_reader import Kept, Requests, read_kept
 from agents_ledger.ledger import import_requests
 from agents_ledger.ledger.import_requests import Answered, Part
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.model.errors import LedgerError, Refused
+from agents_ledger.model.errors import Conflict, LedgerError, Refused
 from agents_ledger.model.sources import SourceFile
 
 SOURCES = ("aix",)
@@ -59,6 +59,7 @@ ITEM_NAMES = {
     "source_session_fingerprint": "sourceSessionFingerprint",
 }
 CHUNKS_MAX = 100_000
+TRIES = 10
 ITEM_MAX = 64 << 20  # bytes of an item, unpacked
 UPLOAD_MAX = ITEM_MAX * 4 // 3  # characters of all its parts
 READER = Requests()
@@ -176,6 +177,9 @@ class _Note(Struct):
     outcome: str
 
 
+_decode_note = msgspec.json.Decoder(_Note).decode
+
+
 class _Accepted(Struct):
     key: Key
     label: str
@@ -266,16 +270,19 @@ class _Run:
         if len(data) > ITEM_MAX:
             raise Invalid("item_too_large", f"{len(data)} bytes")
         sources = self.importer.sources
-        latest = sources.file(key.path())
-        if latest is not None and b"".join(sources.stream(latest.id)) == data:
-            note = _note(latest)
-            return note.outcome if note is not None else outcome
         path = key.path()
+        for attempt in range(TRIES):
+            latest = sources.file(path)
+            if latest is not None and b"".join(sources.stream(latest.id)) == data:
+                note = _note(latest)
+                return note.outcome if note is not None else outcome
+            try:
+                file = self._begin(path, latest)
+                break
+            except (Conflict, Refused):  # another request keeps an item of this session just now
+                if attempt == TRIES - 1:
+                    raise
         cursor = encoded(_Note(self.asked.key, outcome)).decode()
-        try:
-            file = self._begin(path, latest)
-        except Refused:  # another request keeps an item of this session just now
-            file = self._begin(path, sources.file(path))
         sources.append(file, data, size=len(data), mtime_ns=0, cursor=cursor, base=latest)
         return outcome
 
@@ -315,7 +322,7 @@ class _Run:
 def _note(file: SourceFile | None) -> _Note | None:
     if file is None or file.cursor_json is None:
         return None
-    return msgspec.json.decode(file.cursor_json, type=_Note)
+    return _decode_note(file.cursor_json)
 
 
 def _check_together(earlier: Iterable[Item], item: Item) -> None:

@@ -409,9 +409,13 @@ def _session_fingerprints(derivation: Derivation) -> dict[str, str]:
     """Of everything a session shows: its thread's turns and what is said of it."""
     turns = {turn.id: turn for turn in derivation.turns}
     done: dict[str, bytes] = {}
+    roots: dict[str, str] = {}
+    trees: dict[str, list[bytes]] = {}
     for turn in derivation.turns:  # parents first: each hash covers its ancestors'
         above = done.get(turn.parent_id or "", b"")
         done[turn.id] = hashlib.blake2b(above + turn.fingerprint, digest_size=16).digest()
+        roots[turn.id] = roots.get(turn.parent_id or "", turn.id)
+        trees.setdefault(roots[turn.id], []).append(done[turn.id])
     prints = {}
     for session in derivation.sessions:
         if session.fingerprint is not None:
@@ -421,8 +425,10 @@ def _session_fingerprints(derivation: Derivation) -> dict[str, str]:
             {name: getattr(session, name) for name in _SAID} | {"head": session.head}
         )
         own = done.get(session.head or "", b"")
-        tips = b"".join(sorted(done[t.id] for t in turns.values() if t.file_ids & session.file_ids))
-        prints[session.session_id] = hashlib.sha256(own + tips + said).hexdigest()
+        tips = trees.get(roots.get(session.head or "", ""))  # a database holds many trees
+        if tips is None:
+            tips = [done[t.id] for t in turns.values() if t.file_ids & session.file_ids]
+        prints[session.session_id] = hashlib.sha256(own + b"".join(sorted(tips)) + said).hexdigest()
     return prints
 
 
@@ -500,9 +506,7 @@ def _follow(tx: Transaction, source: str, session: DerivedSession, fingerprint: 
     put_by_us = known[0][2] if known else None
     if not session.adopted:
         _describe(tx, session, session.origin or source)
-    for alias in session.aliases:
-        if sessions.find(tx, alias) is None:
-            names.add(tx, alias, label, reason="import_reconciliation")
+    _name(tx, session)
     for key in session.keys:
         if sessions.find(tx, key) is None:
             names.add(tx, key, label, reason="import_reconciliation")
@@ -527,6 +531,12 @@ def _follow(tx: Transaction, source: str, session: DerivedSession, fingerprint: 
         now=now_ms(),
         run_id="",
     )
+
+
+def _name(tx: Transaction, session: DerivedSession) -> None:
+    for alias in session.aliases:
+        if sessions.find(tx, alias) is None:
+            names.add(tx, alias, session.label, reason="import_reconciliation")
 
 
 def _describe(tx: Transaction, session: DerivedSession, origin: str) -> None:
