@@ -27,6 +27,7 @@ from agents_ledger.store.database import Row, Transaction
 Outcome = Literal["imported", "upserted", "skipped"]
 BATCH_BYTES = 2 << 20  # of content a transaction: others wait no longer than that takes
 BATCH_TURNS = 200
+RETIRED = "its records belong to another turn now"
 IDS_AT_ONCE = 500
 
 
@@ -50,6 +51,9 @@ class _Change(NamedTuple):
     derived: DerivedTurn
     turn: Turn
     known: Known | None
+
+
+_NOTHING = DerivedTurn("", None, b"", frozenset(), (), lambda: Turn(""))
 
 
 def project(
@@ -490,11 +494,35 @@ def _note_sources(tx: Transaction, files: Sequence[SourceFile], derivation: Deri
     for turn in derivation.turns:
         for file_id in turn.file_ids:
             wanted[file_id].add(turn.id)
+    gone: set[str] = set()
     for file_id, turn_ids in wanted.items():
         known = {row[0] for row in tx.run("turns_of_file", file_id=file_id)}
         missing = [{"turn_id": turn_id, "file_id": file_id} for turn_id in turn_ids - known]
         if missing:
             tx.run_many("insert_turn_source", missing)
+        gone |= known - turn_ids
+    _retire(tx, gone - {turn.id for turn in derivation.turns})
+
+
+def _retire(tx: Transaction, gone: set[str]) -> None:
+    """Take away turns whose records are now understood to belong to other turns.
+
+    One that the history names stays, empty, and says so. What is frozen stays as it is.
+    """
+    known = _known_now(tx, sorted(gone))
+    due = [turn_id for turn_id in gone if known[turn_id].projected and not known[turn_id].frozen]
+    tx.defer_references()
+    for turn_id in sorted(due, key=lambda each: -threads.place_of(tx, each).depth):
+        _clear_turn(tx, turn_id)
+        if tx.run("turn_is_named", turn_id=turn_id)[0][0]:
+            tx.run("empty_turn", id=turn_id, error=RETIRED)
+            _place_all(tx, [_Change(_NOTHING, Turn(turn_id), known[turn_id])])
+            continue
+        _take_away(tx, turn_id)
+        tx.run("delete_turn_sources", turn_id=turn_id)
+        tx.run("delete_turn", id=turn_id)
+        if known[turn_id].parent_id is not None:
+            tx.run("unmark_childless", id=known[turn_id].parent_id)
 
 
 def _follow(tx: Transaction, source: str, session: DerivedSession, fingerprint: str) -> None:

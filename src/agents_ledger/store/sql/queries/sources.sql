@@ -170,6 +170,32 @@ DELETE FROM messages WHERE turn_id = :turn_id;
 -- delete_turn_compaction --
 DELETE FROM compactions WHERE turn_id = :turn_id;
 
+-- turn_is_named --
+-- Whether anything beside its own rows names a turn.
+SELECT CASE WHEN
+    EXISTS (SELECT 1 FROM turns t WHERE t.parent_turn_id = :turn_id)
+    OR EXISTS (SELECT 1 FROM session_history h WHERE h.thread_id = :turn_id)
+    OR EXISTS (SELECT 1 FROM sessions s WHERE s.thread_id = :turn_id)
+    OR EXISTS (SELECT 1 FROM sessions s WHERE s.parent_turn_id = :turn_id)
+    OR EXISTS (SELECT 1 FROM session_imports i WHERE i.head_turn_id = :turn_id)
+    OR EXISTS (SELECT 1 FROM compactions c WHERE c.summarized_through_turn_id = :turn_id)
+    OR EXISTS (SELECT 1 FROM compactions c WHERE c.first_kept_turn_id = :turn_id)
+THEN 1 ELSE 0 END;
+
+-- empty_turn --
+UPDATE turns SET
+    turn_type = 'normal', status = 'failed', error = :error, query_message_ids = '[]',
+    response_message_id = NULL, tool_call_count = 0, input_tokens = NULL, output_tokens = NULL,
+    cached_input_tokens = NULL, cache_write_tokens = NULL, reasoning_tokens = NULL,
+    total_tokens = NULL, request_hash = NULL
+WHERE id = :id;
+
+-- delete_turn_sources --
+DELETE FROM turn_sources WHERE turn_id = :turn_id;
+
+-- delete_turn --
+DELETE FROM turns WHERE id = :id;
+
 -- unmark_childless --
 UPDATE turns SET has_children = 0
 WHERE id = :id AND NOT EXISTS (SELECT 1 FROM turns c WHERE c.parent_turn_id = :id);
@@ -251,7 +277,6 @@ UPDATE sessions SET parent_turn_id = :turn_id
 WHERE label = :label AND spawn_tool_call_id IS NULL
 AND EXISTS (SELECT 1 FROM turns t WHERE t.id = :turn_id);
 
--- forget_parent_turn --
 -- A call will say it.
 UPDATE sessions SET parent_turn_id = NULL WHERE label = :label AND spawn_tool_call_id IS NULL;
 
