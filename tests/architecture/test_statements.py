@@ -15,6 +15,7 @@ from agents_ledger.store.sqlite import WORDS as SQLITE_WORDS
 
 PACKAGE = Path(agents_ledger.__file__).parent
 SQL = PACKAGE / "store" / "sql"
+FOREIGN = ("databases.py", "source.py")  # they read and make databases of other programs
 
 
 def used() -> set[str]:
@@ -39,10 +40,21 @@ def names_in(tree: ast.AST) -> Iterator[str]:
                     yield part.value
 
 
+def said() -> set[str]:
+    """Every text in the package: a statement may be chosen before it is run."""
+    return {
+        node.value
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
 def test_every_statement_is_used_and_none_is_missing() -> None:
     stated = {name for name in queries.names() if not name.startswith(audit.PREFIX)}
 
-    assert used() == stated
+    assert stated - said() == set()
+    assert used() - stated == set()
 
 
 def test_every_fragment_and_every_word_is_used() -> None:
@@ -82,7 +94,7 @@ def test_sql_is_found_only_in_the_store() -> None:
     elsewhere = [
         f"{path.relative_to(PACKAGE)}: {node.value!r}"
         for path in PACKAGE.rglob("*.py")
-        if "store" not in path.relative_to(PACKAGE).parts
+        if "store" not in path.relative_to(PACKAGE).parts and path.name not in FOREIGN
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and sql.search(node.value)
     ]

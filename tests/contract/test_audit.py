@@ -269,6 +269,29 @@ PLANTS: dict[str, list[Plant]] = {
     "writer_missing": [
         plant("DELETE FROM partial_texts; DELETE FROM live_turns", "{live}"),
     ],
+    "unfrozen": [
+        plant("UPDATE turns SET projected = 1 WHERE id = '{first}'", "{first}", "source_missing"),
+    ],
+    "frozen_above": [
+        plant(
+            "UPDATE turns SET projected = 1 WHERE id = '{first}';"
+            "UPDATE segments SET frozen_depth = 2 WHERE id = {side_segment}",
+            "{side_segment}",
+            "unfrozen",
+            "source_missing",
+        ),
+    ],
+    "source_gap": [
+        plant(
+            "INSERT INTO source_files (id, source, path, generation, family, kind, size, mtime_ns,"
+            " kept_bytes, first_seen_at, seen_at)"
+            " VALUES (77, 's', '/p', 0, 'f', 'lines', 5, 0, 5, 0, 0)",
+            "77",
+        ),
+    ],
+    "source_missing": [
+        plant("UPDATE turns SET projected = 1 WHERE id = '{failed}'", "{failed}"),
+    ],
     "writer_late": [
         plant(
             "INSERT INTO live_turns (turn_id, writer_id, session_label)"

@@ -130,3 +130,7 @@ def main(ctx: click.Context, ledger: str | None) -> None:
     A TARGET is a session's label or alias, or a turn's id or the first letters of it.
     """
     ctx.obj = ledger
+
+
+if __name__ == "__main__":
+    main()

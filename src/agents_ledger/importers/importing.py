@@ -24,6 +24,7 @@ from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.projection import files_of_kin, files_sharing, project
 from agents_ledger.ledger.sources import TAIL_BYTES, Sources, tail_hash
 from agents_ledger.model.errors import Conflict, LedgerError, StoreUnavailable
+from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sources import Derivation, Fate, Fault, ImportCounts, SourceFile
 
 
@@ -69,6 +70,7 @@ class Importer:
         self, found: Sequence[Found], progress: Callable[[Found], None] = lambda _: None
     ) -> Report:
         """Keep what is new of every file, then derive the families it belongs to."""
+        started_at = now_ms()
         families: dict[str, Reader] = {}
         for file in self.sources.files_behind():  # what an import that was interrupted left
             if file.source in READERS:
@@ -82,6 +84,11 @@ class Importer:
         for family, reader in families.items():
             if family not in done:
                 done |= self._derive_safely(reader, family)
+        self.sources.note_run(
+            self.report.counts,
+            started_at,
+            {"faults": len(self.report.faults), "read_bytes": self.report.read_bytes},
+        )
         return self.report
 
     # -- keeping ------------------------------------------------------------------------------

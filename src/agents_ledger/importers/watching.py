@@ -137,4 +137,11 @@ def _plist(command: list[str]) -> str:
 
 def this_command(address: str) -> list[str]:
     """How to call this program's watch again, for the same ledger."""
-    return [sys.executable, "-m", "agents_ledger", "--ledger", os.path.abspath(address), "watch"]
+    return [
+        sys.executable,
+        "-m",
+        "agents_ledger.cli.main",
+        "--ledger",
+        os.path.abspath(address),
+        "watch",
+    ]

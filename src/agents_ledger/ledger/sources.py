@@ -18,8 +18,9 @@ from msgspec import structs
 
 from agents_ledger.ledger.core import Core
 from agents_ledger.model.errors import Conflict
-from agents_ledger.model.ids import now_ms
-from agents_ledger.model.sources import SourceFile, SourceKind
+from agents_ledger.model.ids import new_id, now_ms
+from agents_ledger.model.sources import ImportCounts, SourceFile, SourceKind
+from agents_ledger.model.turns import to_json
 from agents_ledger.store.database import Transaction, Work
 from agents_ledger.store.locks import is_open_here
 
@@ -174,6 +175,20 @@ class Sources:
     def _write(self, work: Work[T]) -> T:
         self._core.recover_once()
         return self._core.db.write(work)
+
+    def note_run(self, counts: ImportCounts, started_at: int, report: object) -> None:
+        """Remember what an import did."""
+        values = {name: getattr(counts, name) for name in ImportCounts.__struct_fields__}
+        self._write(
+            lambda tx: tx.run(
+                "insert_import_run",
+                id=new_id(),
+                started_at=started_at,
+                finished_at=now_ms(),
+                report_json=to_json(report),
+                **values,
+            )
+        )
 
     # -- reading back -------------------------------------------------------------------------
 

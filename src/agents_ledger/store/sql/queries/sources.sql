@@ -277,9 +277,6 @@ UPDATE sessions SET parent_turn_id = :turn_id
 WHERE label = :label AND spawn_tool_call_id IS NULL
 AND EXISTS (SELECT 1 FROM turns t WHERE t.id = :turn_id);
 
--- A call will say it.
-UPDATE sessions SET parent_turn_id = NULL WHERE label = :label AND spawn_tool_call_id IS NULL;
-
 -- spawning_call --
 SELECT id FROM tool_calls WHERE turn_id = :turn_id AND spawned_session_label = :label;
 
@@ -293,14 +290,12 @@ SELECT label, parent_turn_id, parent_session_label FROM sessions WHERE parent_tu
 -- set_parent_session --
 UPDATE sessions SET parent_session_label = :parent WHERE label = :label;
 
--- start_run --
-INSERT INTO import_runs (id, started_at) VALUES (:id, :now);
-
--- finish_run --
-UPDATE import_runs SET
-    finished_at = :now, imported = :imported, upserted = :upserted, skipped = :skipped,
-    failed = :failed, report_json = :report_json
-WHERE id = :id;
+-- insert_import_run --
+INSERT INTO import_runs (
+    id, started_at, finished_at, imported, upserted, skipped, failed, report_json
+) VALUES (
+    :id, :started_at, :finished_at, :imported, :upserted, :skipped, :failed, :report_json
+);
 
 -- import_request --
 SELECT source, mode, request_hash, response_json FROM session_import_requests
