@@ -1,0 +1,259 @@
+"""The rows of projected turns: written, rewritten in place, and put where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec import structs
+
+from agents_ledger.ledger import recording, sessions, threads
+from agents_ledger.ledger.threads import Place
+from agents_ledger.model.sessions import Session
+from agents_ledger.model.sources import DerivedTurn
+from agents_ledger.model.turns import ToolCall, Turn, Usage
+from agents_ledger.store import rows
+from agents_ledger.store.database import Transaction
+
+RETIRED = "its records belong to another turn now"
+IDS_AT_ONCE = 500
+
+
+class Known(NamedTuple):
+    """What is stored of a turn."""
+
+    fingerprint: bytes
+    parent_id: str | None
+    projected: bool
+    frozen: bool
+
+
+class Change(NamedTuple):
+    """A turn to be written."""
+
+    derived: DerivedTurn
+    turn: Turn
+    known: Known | None
+
+
+_NOTHING = DerivedTurn("", None, b"", frozenset(), (), lambda: Turn(""))
+
+
+def known_now(tx: Transaction, turn_ids: Sequence[str]) -> dict[str, Known]:
+    """What is stored of these turns."""
+    known: dict[str, Known] = {}
+    for ids in in_batches(turn_ids):
+        found = tx.run("known_turns", ids=ids)
+        for turn_id, fingerprint, parent_id, projected, frozen in found:
+            known[turn_id] = Known(
+                bytes(fingerprint or b""), parent_id, bool(projected), bool(frozen)
+            )
+    return known
+
+
+def in_batches(ids: Sequence[str]) -> Iterator[str]:
+    """Ids as JSON arrays, so many at once."""
+    for at in range(0, len(ids), IDS_AT_ONCE):
+        yield msgspec.json.encode(ids[at : at + IDS_AT_ONCE]).decode()
+
+
+def is_due(turn: DerivedTurn, stored: Known | None) -> bool:
+    """Whether a turn is to be written. Turns of ours, and frozen ones, are not."""
+    if stored is None:
+        return True
+    same = stored.fingerprint == turn.fingerprint and stored.parent_id == turn.parent_id
+    return stored.projected and not stored.frozen and not same
+
+
+def write_batch(tx: Transaction, changes: Sequence[Change], owners: Mapping[str, str]) -> None:
+    """Write the turns that are new or changed now: another import may have written some."""
+    tx.run("lock_projection")
+    known = known_now(tx, [change.turn.id for change in changes])
+    changes = [
+        change._replace(known=known.get(change.turn.id))
+        for change in changes
+        if is_due(change.derived, known.get(change.turn.id))
+    ]
+    tx.defer_references()
+    for change in changes:
+        if change.known is not None:
+            _clear_turn(tx, change.turn.id)
+    for change in changes:
+        _write_row(tx, change)
+    _write_steps(tx, changes, owners)
+    _place_all(tx, changes)
+    tx.run_many(
+        "insert_turn_source",
+        [
+            {"turn_id": change.turn.id, "file_id": file_id}
+            for change in changes
+            for file_id in sorted(change.derived.file_ids)
+        ],
+    )
+
+
+def _write_row(tx: Transaction, change: Change) -> None:
+    turn = change.turn
+    row: dict[str, object] = {
+        name: getattr(turn, name) for name in Turn.__struct_fields__ if name in _ROW_FIELDS
+    }
+    row["tool_call_count"] = len(turn.tool_calls)
+    row["request_hash"] = change.derived.fingerprint
+    row["parent_turn_id"] = change.derived.parent_id
+    if change.known is not None:
+        tx.run("rewrite_turn", **row)
+    if turn.compaction is not None:  # a new turn after its record, a known one before it
+        tx.run("insert_compaction", **rows.compaction_row(turn.compaction, turn.id))
+    if change.known is None:
+        tx.run("insert_turn", **row, projected=1)
+    if change.derived.parent_id is not None:
+        tx.run("mark_parent", id=change.derived.parent_id)
+    if change.known is not None and change.known.parent_id not in (None, change.derived.parent_id):
+        tx.run("unmark_childless", id=change.known.parent_id)
+
+
+_ROW_FIELDS = frozenset(Turn.__struct_fields__) - {
+    "parent_turn_id",
+    "has_children",
+    "tool_call_count",
+    "projected",
+    "depth",
+    "messages",
+    "tool_calls",
+    "compaction",
+}
+
+
+def _clear_turn(tx: Transaction, turn_id: str) -> None:
+    for statement in (
+        "delete_turn_files",
+        "delete_turn_lints",
+        "delete_turn_codeblocks",
+        "delete_turn_calls",
+        "delete_turn_messages",
+        "delete_turn_compaction",
+    ):
+        tx.run(statement, turn_id=turn_id)
+
+
+def _write_steps(tx: Transaction, changes: Sequence[Change], owners: Mapping[str, str]) -> None:
+    messages = [m for change in changes for m in change.turn.messages]
+    recording.write_messages(tx, messages, statement="project_message")
+    calls: list[ToolCall] = []
+    for change in changes:
+        owner = owners.get(change.turn.id)
+        for call in change.turn.tool_calls:
+            if call.spawned_session_label is None:
+                calls.append(call)
+            else:
+                calls.append(_linked(tx, call, owner))
+    if calls:
+        tx.run_many("insert_tool_call", [rows.tool_call_row(call) for call in calls])
+
+
+def _linked(tx: Transaction, call: ToolCall, owner: str | None) -> ToolCall:
+    """The call with its subagent's session, made or linked. A session has one spawning call: a
+    second that names it, in a turn branched off half way, does not link."""
+    child = str(call.spawned_session_label)
+    named = sessions.find(tx, child, exact=True) or sessions.find(tx, child)
+    if named is not None:  # it may be known under another label
+        child = named.label
+        call = structs.replace(call, spawned_session_label=child)
+    if owner is None or child == owner:
+        return structs.replace(call, spawned_session_label=None)
+    if named is not None:
+        known = sessions.get(tx, child, exact=True)
+        if known.parent_turn_id is not None:
+            if tx.run("spawning_call", turn_id=known.parent_turn_id, label=child):
+                return structs.replace(call, spawned_session_label=None)
+            tx.run("unlink_subagent", label=child)  # by a call that is in another turn now
+    parent = sessions.existing(tx, owner, exact=True)
+    made = Session(child, created_at=call.started_at)
+    sessions.spawn(tx, made, parent, call.turn_id, call.id)
+    return call
+
+
+def _place_all(tx: Transaction, changes: Sequence[Change]) -> None:
+    """Put new turns, and put changed ones again with all that stands below them.
+
+    A turn below a changed one may have got a new parent too, one that is put only now: so all are
+    taken away first, and put from the top down.
+    """
+    waiting = {change.turn.id: change.turn for change in changes if change.known is None}
+    for change in changes:
+        if change.known is not None:
+            below = [turn_id for turn_id, *_ in tx.run("subtree_ids", turn_id=change.turn.id)]
+            for turn_id in reversed(below):
+                _take_away(tx, turn_id)
+            waiting |= {turn_id: _metrics(tx, turn_id) for turn_id in below}
+    places: dict[str, Place] = {}
+    while waiting:
+        path = [next(iter(waiting))]
+        while waiting[path[-1]].parent_turn_id in waiting:
+            path.append(str(waiting[path[-1]].parent_turn_id))
+        for turn_id in reversed(path):
+            _put(tx, waiting.pop(turn_id), places)
+
+
+def _take_away(tx: Transaction, turn_id: str) -> None:
+    segment_id = tx.run("delete_place", turn_id=turn_id)[0][0]
+    tx.run("delete_empty_segment", id=segment_id)
+
+
+def _put(tx: Transaction, turn: Turn, places: dict[str, Place]) -> None:
+    usage = Usage(
+        turn.input_tokens,
+        turn.output_tokens,
+        turn.cached_input_tokens,
+        turn.cache_write_tokens,
+        turn.reasoning_tokens,
+        turn.total_tokens or 0,
+    )
+    place = threads.below(
+        _place_of(tx, turn.parent_turn_id, places),
+        usage=usage,
+        model=turn.model,
+        provider=turn.provider,
+        persona_id="main",
+        system_prompt_hash=None,
+        thread_key=None,
+        compaction_turn_id=turn.id if turn.turn_type == "compaction" else None,
+    )
+    places[turn.id] = threads.put(tx, turn.id, place, join=turn.status == "completed")
+
+
+def _metrics(tx: Transaction, turn_id: str) -> Turn:
+    """What a stored turn adds to its thread."""
+    parent_id, status, turn_type, model, provider, *tokens = tx.run("turn_metrics", id=turn_id)[0]
+    turn = Turn(turn_id, parent_id, turn_type, status, model=model, provider=provider)
+    return structs.replace(turn, **dict(zip(Usage.__struct_fields__, tokens, strict=True)))
+
+
+def _place_of(tx: Transaction, turn_id: str | None, places: dict[str, Place]) -> Place:
+    if turn_id is None:
+        return threads.ABOVE_ROOT
+    if turn_id not in places:
+        places[turn_id] = threads.place_of(tx, turn_id)
+    return places[turn_id]
+
+
+def retire(tx: Transaction, gone: set[str]) -> None:
+    """Take away turns whose records are now understood to belong to other turns.
+
+    One that the history names stays, empty, and says so. What is frozen stays as it is.
+    """
+    known = known_now(tx, sorted(gone))
+    due = [turn_id for turn_id in gone if known[turn_id].projected and not known[turn_id].frozen]
+    tx.defer_references()
+    for turn_id in sorted(due, key=lambda each: -threads.place_of(tx, each).depth):
+        _clear_turn(tx, turn_id)
+        if tx.run("turn_is_named", turn_id=turn_id)[0][0]:
+            tx.run("empty_turn", id=turn_id, error=RETIRED)
+            _place_all(tx, [Change(_NOTHING, Turn(turn_id), known[turn_id])])
+            continue
+        _take_away(tx, turn_id)
+        tx.run("delete_turn_sources", turn_id=turn_id)
+        tx.run("delete_turn", id=turn_id)
+        if known[turn_id].parent_id is not None:
+            tx.run("unmark_childless", id=known[turn_id].parent_id)
