@@ -123,7 +123,7 @@ def _child(
         if options.plant:
             write = write_plainly
             plants.seen_heads[KEY] = None
-            plants.plant(options.plant, options.engine)
+            plants.plant(options.plant)
         told = Told()
         with Ledger.open(address) as ledger:
             os.read(go, 1)  # until the parent closes it
@@ -171,7 +171,9 @@ def judge(address: str, told: Told) -> list[str]:
         if len(set(told.chain)) != len(told.chain):
             findings.append("an id was given twice")
         if lost := set(told.chain) - set(chain):
-            findings.append(f"{len(lost)} of {len(told.chain)} turns are not on the session's thread")
+            findings.append(
+                f"{len(lost)} of {len(told.chain)} turns are not on the session's thread"
+            )
         if extra := set(chain) - set(told.chain):
             findings.append(f"{len(extra)} turns on the thread were never acknowledged")
         moves = [move.thread_id for move in ledger.history(KEY, limit=1 << 30)][::-1]

@@ -59,7 +59,9 @@ class Reference:
 
     def common(self, first: str, second: str) -> str | None:
         """The deepest turn on both threads."""
-        shared = [a for a, b in zip(self.thread(first), self.thread(second), strict=False) if a == b]
+        shared = [
+            a for a, b in zip(self.thread(first), self.thread(second), strict=False) if a == b
+        ]
         return shared[-1] if shared else None
 
     def children(self, turn: str) -> list[str]:
