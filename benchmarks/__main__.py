@@ -8,14 +8,18 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import depth, writers
+from benchmarks import depth, others, reading, starting, writers
 from benchmarks.measure import Line, machine, table
 
 PARTS: dict[str, Callable[[Path], Iterator[Line]]] = {
     "append": depth.append,
     "fork": depth.fork,
     "ancestry": depth.ancestry,
+    "questions": reading.questions,
     "writers": writers.writers,
+    "reading": reading.reading,
+    "starting": starting.starting,
+    "others": others.others,
 }
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from agents_ledger import Ledger, Session
-from agents_ledger.ledger import recording, sessions
+from agents_ledger.ledger import sessions
 from agents_ledger.store.database import Transaction
 from benchmarks import workload
 from benchmarks.measure import Goal, Line, Side, Took, interleaved, slower, timed
@@ -23,11 +23,7 @@ def deep(folder: Path, depth: int) -> Path:
     path = folder / f"depth-{depth}.db"
     if not path.exists():
         with Ledger.open(str(path)) as ledger:
-            prepared = (
-                recording.recording("main", turn.query, turn.response, {**workload.DETAILS})
-                for turn in workload.small_turns(depth)
-            )
-            workload.fill(ledger, [partial(recording.record, prepared=each) for each in prepared])
+            workload.fill(ledger, [turn.work("main") for turn in workload.small_turns(depth)])
     return path
 
 
@@ -108,11 +104,11 @@ def _fork_every(ledger: Ledger, run: int, turns: list[Turn]) -> None:
     for number, turn in enumerate(turns):
         session = f"s{number // run}"
         if number and number % run == 0:
-            works.append(partial(_leave, from_=f"s{number // run - 1}", to=session))
-        prepared = recording.recording(session, turn.query, turn.response, {**workload.DETAILS})
-        works.append(partial(recording.record, prepared=prepared))
+            works.append(partial(leave, from_=f"s{number // run - 1}", to=session))
+        works.append(turn.work(session))
     workload.fill(ledger, works)
 
 
-def _leave(tx: Transaction, from_: str, to: str) -> Session:
+def leave(tx: Transaction, from_: str, to: str) -> Session:
+    """A session that stands where another stood before its last turn."""
     return sessions.fork(tx, from_, label=to, before=True)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agents_ledger import Ledger, ToolCall, Usage
+from agents_ledger.ledger import recording
 from agents_ledger.ledger.core import Core
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.sqlite import SqliteDatabase
@@ -45,6 +46,12 @@ class Turn(NamedTuple):
 
     def record(self, ledger: Any, session: str) -> Any:
         return ledger.record(session, self.query, self.response, steps=self.steps, **DETAILS)
+
+    def work(self, session: str) -> Callable[[Transaction], object]:
+        """The same, to be done with others in one transaction."""
+        fields = {"steps": self.steps, **DETAILS}
+        prepared = recording.recording(session, self.query, self.response, fields)
+        return partial(recording.record, prepared=prepared)
 
 
 DETAILS: dict[str, Any] = {
@@ -99,25 +106,21 @@ class _Listening(sqlite3.Connection):
 
 
 class Recorded(NamedTuple):
-    """One turn as the driver was given it."""
+    """One turn as the driver was given it, and the same rows as plain values."""
 
     session: str
     statements: list[Statement]
+    writes: list[Statement]
 
-    @property
-    def writes(self) -> list[Statement]:
-        """Without what was read first, and without answers."""
-        return [
-            (sql.split("RETURNING", maxsplit=1)[0].rstrip(), values)
-            for sql, values in self.statements
-            if not sql.startswith("SELECT")
-        ]
+
+_HISTORY = "session_label, thread_id, changed_at, reason"
 
 
 def capture(path: Path, work: Sequence[tuple[str, Turn]]) -> list[Recorded]:
     """Record turns for real, and keep what was sent to the driver."""
     heard = _Listening.heard
     connect = partial(sqlite3.connect, factory=_Listening)
+    beside = sqlite3.connect(path)
     found = []
     with Ledger(Core(SqliteDatabase(str(path), connect=connect))) as ledger:
         ledger.recover()
@@ -125,8 +128,19 @@ def capture(path: Path, work: Sequence[tuple[str, Turn]]) -> list[Recorded]:
             heard.clear()
             turn.record(ledger, session)
             said = [each for each in heard if each[0].startswith(("SELECT", "INSERT", "UPDATE"))]
-            found.append(Recorded(session, said))
+            last = f"SELECT {_HISTORY} FROM session_history ORDER BY id DESC LIMIT 1"
+            moved = beside.execute(last).fetchone()
+            writes = [_plain(*each, moved) for each in said if not each[0].startswith("SELECT")]
+            found.append(Recorded(session, said, writes))
+    beside.close()
     return found
+
+
+def _plain(sql: str, values: Any, moved: Any) -> Statement:
+    """The history's line is copied from the session's; by hand it is written out."""
+    if "INTO session_history" in sql:
+        return f"INSERT INTO session_history ({_HISTORY}) VALUES (?, ?, ?, ?)", moved
+    return sql, values
 
 
 # -- by hand ----------------------------------------------------------------------------------
@@ -197,12 +211,14 @@ def same_rows(one: Path, other: Path) -> bool:
     return rows(one) == rows(other)
 
 
-def fill(ledger: Ledger, works: Sequence[Any], together: int = 500) -> None:
-    """Write many works quickly: many in one transaction."""
-    for start in range(0, len(works), together):
-        part = works[start : start + together]
+def fill(ledger: Ledger, works: Sequence[Callable[[Transaction], object]]) -> None:
+    """Write many works quickly: 500 in one transaction."""
+    for start in range(0, len(works), 500):
+        part = works[start : start + 500]
 
-        def run_all(tx: Transaction, part: Sequence[Any] = part) -> None:
+        def run_all(
+            tx: Transaction, part: Sequence[Callable[[Transaction], object]] = part
+        ) -> None:
             for work in part:
                 work(tx)
 

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Meddled:
-    """A database whose N-th statement fails, in the way the engine itself lets one fail.
+    """A database whose N-th statement fails, as the engine lets one fail, or with `error`.
 
     A statement for many rows counts once per row. The last statement is the COMMIT.
     """
@@ -19,6 +19,7 @@ class Meddled:
     def __init__(self, db: Database) -> None:
         self._db = db
         self.fail_at: int | None = None
+        self.error: Exception | None = None
         self.ran: list[str] = []
 
     @classmethod
@@ -42,6 +43,8 @@ class Meddled:
         """One more statement; perhaps the one to fail."""
         self.ran.append(name)
         if len(self.ran) == self.fail_at:
+            if self.error is not None:
+                raise self.error
             tx.execute("INSERT INTO no_such_table VALUES (1)")
 
     def __getattr__(self, name: str) -> Any:
@@ -57,9 +60,14 @@ class _MeddledTransaction:
         self._database.count(self._tx, name)
         return self._tx.run(name, **values)
 
-    def run_many(self, name: str, rows: Sequence[dict[str, object]], /) -> None:
-        for row in rows:
-            self.run(name, **row)
+    def change(self, name: str, /, **values: object) -> int:
+        self._database.count(self._tx, name)
+        return self._tx.change(name, **values)
+
+    def run_many(self, name: str, things: Sequence[object], /) -> None:
+        for thing in things:
+            self._database.count(self._tx, name)
+            self._tx.run_many(name, [thing])
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tx, name)

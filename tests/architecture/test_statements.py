@@ -19,7 +19,7 @@ FOREIGN = ("databases.py", "source.py")  # they read and make databases of other
 
 
 def used() -> set[str]:
-    """The names passed to run() and run_many()."""
+    """The names passed to run(), change() and run_many()."""
     return {
         name
         for path in PACKAGE.rglob("*.py")
@@ -32,7 +32,7 @@ def names_in(tree: ast.AST) -> Iterator[str]:
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("run", "run_many")
+            and node.func.attr in ("run", "change", "run_many")
             and node.args
         ):
             for part in ast.walk(node.args[0]):

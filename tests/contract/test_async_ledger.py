@@ -112,6 +112,9 @@ def test_every_verb_works(address: str) -> None:
         assert [turn.id for turn in await ledger.roots()] == [first.id]
         assert len(await ledger.subtree(first.id)) == 2
         assert await ledger.compactions("main") == ()
+        assert await ledger.latest_roots() == (first.id,)
+        assert len((await ledger.tree("main")).nodes) > 0
+        assert len(await ledger.headlines([first.id, second.id])) == 2
         assert await ledger.system_prompt("main") == "s"
         assert await ledger.sessions_including(second.id) == ("main", "other")
         assert await ledger.live_turns() == ()

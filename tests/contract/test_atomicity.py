@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from agents_ledger import Compaction, Ledger, LedgerError, Session
+from agents_ledger import Compaction, Ledger, Session
 from agents_ledger.ledger.core import Core
 from agents_ledger.store.database import Database, Transaction
 from tests.builders import A_USAGE, a_call, a_detailed_message, a_full_turn, chain
@@ -34,10 +32,12 @@ def unchanged(raw: Raw) -> Callable[[str], None]:
     return check
 
 
+@pytest.mark.parametrize("error", [None, ZeroDivisionError()], ids=["the engine's", "our own"])
 def test_a_turn_whose_recording_fails_at_any_statement_leaves_nothing(
-    meddled: tuple[Meddled, Ledger], raw: Raw
+    meddled: tuple[Meddled, Ledger], raw: Raw, error: Exception | None
 ) -> None:
     statements, ledger = meddled
+    statements.error = error
     first, second, _ = chain(ledger, "main", 3)
     said = a_full_turn(
         compaction=Compaction("short", first, second),
@@ -178,48 +178,6 @@ def test_a_change_of_sessions_that_fails_at_any_statement_changes_nothing(
     ledger.alias("older", "other")
 
     assert fail_each_statement(statements, lambda: act(ledger, first), unchanged(raw))
-
-
-def test_a_write_that_fails_harms_none_that_were_committed_together_with_it(
-    ledger: Ledger, db: Database
-) -> None:
-    chain(ledger, "main", 1)
-    writing, go_on = threading.Event(), threading.Event()
-    failures: list[LedgerError] = []
-
-    def hold(tx: Transaction) -> None:
-        writing.set()
-        assert go_on.wait(10)
-
-    def spoil(tx: Transaction) -> None:
-        tx.run("annotate", label="main", title="spoiled", starred=0, note=None)
-        tx.execute("INSERT INTO no_such_table VALUES (1)")
-
-    def spoiled() -> None:
-        try:
-            db.write(spoil)
-        except LedgerError as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=db.write, args=(hold,))]
-    threads[0].start()
-    assert writing.wait(10)
-    threads += [
-        threading.Thread(target=ledger.record, args=("a", "q", "r")),
-        threading.Thread(target=spoiled),
-        threading.Thread(target=ledger.record, args=("b", "q", "r")),
-    ]
-    for thread in threads[1:]:
-        thread.start()
-    time.sleep(0.1)  # they queue behind the one that holds
-    go_on.set()
-    for thread in threads:
-        thread.join(10)
-
-    assert len(failures) == 1
-    assert ledger.session("main").title is None
-    assert ledger.head("a")
-    assert ledger.head("b")
 
 
 def test_a_restore_that_fails_leaves_the_guards_as_they_were(

@@ -10,6 +10,7 @@ import pytest
 
 from agents_ledger import Ledger, Message, Session, ToolCall, Usage
 from tests.builders import a_call, chain
+from tests.raw import Raw
 
 CONVERSATION = """
 SELECT * FROM agent_messages
@@ -190,3 +191,35 @@ def test_the_tool_use_of_a_session(here: Ledger, connection: sqlite3.Connection)
     rows = connection.execute(TOOL_USE, ("main",)).fetchall()
 
     assert [tuple(row) for row in rows] == [("Read", 3, 3), ("Bash", 2, 1)]
+
+
+def test_the_views_answer_alike_on_both_engines(ledger: Ledger, raw: Raw) -> None:
+    first = ledger.record("main", "one", "r1", steps=[a_call("Read"), a_call("Bash")])
+    second = ledger.record("main", "two", "r2", usage=Usage(1, 2))
+    ledger.fork(first.id, label="other")
+    ledger.record("other", "q", "r", steps=[a_call("Task", spawned_session_label="child")])
+
+    messages = raw.execute(CONVERSATION.replace("*", "sequence, content, turn_id"), ("main",))
+    tree = raw.execute(
+        TURN_TREE.replace("-- start from turn", "").replace(
+            "SELECT * FROM turn_tree", "SELECT id, session_id, token_count FROM turn_tree"
+        ),
+        (second.id,),
+    )
+    children = raw.execute(SUBAGENTS.replace("*", "id, message_count, is_subagent"), ("other",))
+    tools = raw.execute(TOOL_USE.replace("uses DESC", "tool_name"), ("main",))
+
+    assert messages == [
+        (0, "one", first.id),
+        (1, "r1", first.id),
+        (2, "two", second.id),
+        (3, "r2", second.id),
+    ]
+    assert tree == [(first.id, "main", None), (second.id, "main", 3)]
+    assert children == [("child", 0, 1)]
+    assert tools == [("Bash", 1, 1), ("Read", 1, 1)]
+    assert raw.execute("SELECT id, message_count FROM agent_sessions ORDER BY id") == [
+        ("child", 0),
+        ("main", 4),
+        ("other", 4),
+    ]

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from random import Random
 from typing import Any
 
-from agents_ledger import Compaction, Conflict, HeadMoved, Ledger, NotFound, Refused
+from agents_ledger import Compaction, Conflict, Ledger, NotFound, Refused
 from agents_ledger.model.ids import new_id
 from tests.trust import harness
 from tests.trust.harness import Options, Outcome
@@ -46,8 +46,8 @@ class Brawler(threading.Thread):
             self.compact,
             lambda key: ledger.fork(self.key(), label=key),
             lambda key: ledger.move(key, self.key_head()),
-            lambda key: ledger.undo(key),
-            lambda key: ledger.clear(key),
+            ledger.undo,
+            ledger.clear,
             lambda key: ledger.alias(key, self.key()),
             lambda key: ledger.merge(key, self.key()),
             lambda key: ledger.archive(key, self.rng.choice(("active", "active", "archived"))),

@@ -123,7 +123,7 @@ def _child(
         if options.plant:
             write = write_plainly
             plants.seen_heads[KEY] = None
-            plants.plant(options.plant, options.engine)
+            plants.plant(options.plant)
         told = Told()
         with Ledger.open(address) as ledger:
             os.read(go, 1)  # until the parent closes it

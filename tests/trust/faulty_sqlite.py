@@ -22,7 +22,7 @@ from msgspec import Struct
 Op = tuple[Any, ...]
 """One thing that happened on the disk: ("create", file), ("write", file, offset, bytes),
 ("truncate", file, size), ("sync", file), ("delete", file, folder synced too), ("folder synced",),
-("commit", hash of the database it leaves). Whoever uses the journal adds what happened meanwhile."""
+("commit", hash of the database it leaves). Whoever uses the journal adds what else happened."""
 
 VFS_NAME = "faulty"
 
@@ -98,10 +98,11 @@ def _error(kind: str, *, full: bool) -> Exception:
         code = errno.ENOSPC if full else errno.EIO
         return OSError(code, os.strerror(code))
     code = apsw.SQLITE_FULL if full and kind == "write" else _CODES[kind]
-    error = apsw.exception_for(code)
+    error: Any = apsw.exception_for(code)
     error.args = (f"planned: {kind} failed",)
     error.extendedresult = code
-    return error
+    raised: Exception = error
+    return raised
 
 
 class _File(apsw.VFSFile):
@@ -271,17 +272,13 @@ def install(disk: Disk, folder: Path) -> None:
     """Let `disk` see all that happens in `folder`: through SQLite, and by Python's own calls."""
     global _vfs  # noqa: PLW0603
     _vfs = _Vfs(disk)
-    inside = str(folder) + os.sep
-    fsync, pwrite, os_open = os.fsync, os.pwrite, os.open
+    sys.unraisablehook = lambda _: None  # what fails within a callback fails on purpose
+    _watch_lock_files(disk, str(folder) + os.sep)
+    _watch_folder(disk, str(folder) + os.sep)
 
-    def seen_fsync(fd: Any) -> None:
-        fsync(fd)
-        if stat.S_ISDIR(os.fstat(fd).st_mode):
-            disk.note("folder synced")
 
-    def checked_pwrite(fd: int, data: Any, offset: int) -> int:
-        disk.check("lockfile")
-        return pwrite(fd, data, offset)
+def _watch_lock_files(disk: Disk, inside: str) -> None:
+    os_open, pwrite = os.open, os.pwrite
 
     def checked_open(path: Any, flags: int, mode: int = 0o777, **options: Any) -> int:
         fresh = flags & os.O_CREAT and str(path).startswith(inside) and not os.path.exists(path)
@@ -292,10 +289,24 @@ def install(disk: Disk, folder: Path) -> None:
             disk.note("create", os.path.basename(path))
         return fd
 
+    def checked_pwrite(fd: int, data: Any, offset: int) -> int:
+        disk.check("lockfile")
+        return pwrite(fd, data, offset)
+
+    os.open, os.pwrite = checked_open, checked_pwrite
+
+
+def _watch_folder(disk: Disk, inside: str) -> None:
+    fsync = os.fsync
+
+    def seen_fsync(fd: Any) -> None:
+        fsync(fd)
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            disk.note("folder synced")
+
     def removed(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "os.remove" and str(arguments[0]).startswith(inside):
             disk.note("delete", os.path.basename(arguments[0]), False)
 
-    sys.unraisablehook = lambda _: None  # what fails within a callback fails on purpose
-    os.fsync, os.pwrite, os.open = seen_fsync, checked_pwrite, checked_open  # type: ignore[assignment]
+    os.fsync = seen_fsync
     sys.addaudithook(removed)

@@ -82,6 +82,12 @@ def call(name: str, options: Options, *, timeout: float = 600) -> Outcome:
     return msgspec.json.decode(ran.stdout.splitlines()[-1], type=Outcome)
 
 
+def python(name: str, *arguments: object) -> None:
+    """Run one of our programs that a harness needs in a process of its own."""
+    command = [sys.executable, "-m", f"tests.trust.{name}", *map(str, arguments)]
+    subprocess.run(command, cwd=ROOT, check=True)
+
+
 def memory() -> str | None:
     """A folder in memory, where the system has one: what is simulated needs no disk."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108

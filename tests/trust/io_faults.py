@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from random import Random
 
 from agents_ledger import Ledger, LedgerError
 from tests.trust import harness
 from tests.trust.harness import Options, Outcome
-from tests.trust.picture import Picture, as_fact
-from tests.trust.power_cuts import look
+from tests.trust.picture import Picture, as_fact, look
 from tests.trust.recorder import FILE
 
 CASES_PER_WORKER = 100
@@ -30,12 +27,8 @@ def run(options: Options) -> Outcome:
     while outcome.done < options.count:
         count = min(CASES_PER_WORKER, options.count - outcome.done)
         with harness.workplace() as folder:
-            subprocess.run(
-                [sys.executable, "-m", "tests.trust.io_worker"]
-                + [str(folder), str(rng.randrange(1 << 40)), str(count), options.plant],
-                cwd=harness.ROOT,
-                check=True,
-            )
+            seed = rng.randrange(1 << 40)
+            harness.python("io_worker", folder, seed, count, options.plant)
             for number in range(count):
                 _judge(folder / f"case-{number}", options, outcome)
     return outcome

@@ -22,8 +22,7 @@ from agents_ledger import Ledger
 from agents_ledger.store import sqlite as store
 from tests.trust import harness
 from tests.trust.harness import Options, Outcome
-from tests.trust.picture import Fact, Picture, as_fact
-from tests.trust.power_cuts import look
+from tests.trust.picture import Fact, Picture, as_fact, look
 
 KILLS_PER_LEDGER = 20
 WAL_BYTES = 256 << 10

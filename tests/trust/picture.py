@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from typing import Any
 
@@ -20,8 +20,8 @@ BRIEF = 64
 
 Fact = tuple[Any, ...]
 Step = tuple[Any, ...]
-"""A message as ("message", role, content), a tool call as ("call", id, tool, params, status, result,
-error); both as they stand in the ledger, but for long texts, which are brief."""
+"""A message as ("message", role, content), a tool call as ("call", id, tool, params, status,
+result, error); both as they stand in the ledger, but for long texts, which are brief."""
 
 
 def brief(text: str | None) -> str | None:
@@ -90,7 +90,7 @@ class Picture:
             tx, "SELECT session_label, thread_id, reason FROM session_history ORDER BY id"
         ):
             self.history[label].append((head, reason))
-        self.names = dict(_rows(tx, "SELECT name, session_label FROM names"))
+        self.names: dict[str, str] = dict(_rows(tx, "SELECT name, session_label FROM names"))
         self.sessions = {
             label: (head, status, parent, title)
             for label, head, status, parent, title in _rows(
@@ -203,3 +203,25 @@ _HOLDS: dict[str, Callable[..., bool]] = {
     "archived": _archived,
     "titled": _titled,
 }
+
+
+def look(ledger: Ledger, picture: Picture, facts: list[Fact]) -> str | None:
+    """What is wrong with a ledger whose writers are gone, if anything."""
+    return next(_wrongs(ledger, picture, facts), None)
+
+
+def _wrongs(ledger: Ledger, picture: Picture, facts: list[Fact]) -> Iterator[str]:
+    """Integrity, facts, audit, recovery, and whether it can still be written."""
+    ledger._core.db.check_file()
+    if missing := picture.missing(facts):
+        yield f"lost: {missing}"
+    yield from (f"audit: {broken}" for broken in ledger.audit())
+    failed = set(ledger.recover())
+    if failed != picture.live:
+        yield f"recover failed {sorted(failed)}, live were {sorted(picture.live)}"
+    turn = ledger.record("afterwards", "Still there?", "Yes.")
+    if ledger.get_turn(turn.id) != turn or ledger.head("afterwards") != turn.id:
+        yield "a turn recorded afterwards cannot be read back"
+    if missing := Picture(ledger).missing(facts):
+        yield f"lost in recovery: {missing}"
+    yield from (f"audit afterwards: {broken}" for broken in ledger.audit())

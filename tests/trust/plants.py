@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from agents_ledger.ledger import sessions
 from agents_ledger.ledger.sessions import Pointer
-from agents_ledger.store import postgres, sqlite
+from agents_ledger.store import queries
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.locks import WriteQueue
 
 NO_CHECK = "head moved without compare-and-set"
 NO_QUEUE = "no queue of writers"
+CHECK = " AND COALESCE(thread_id, '') = COALESCE(CAST(:from_turn AS TEXT), '')"
 
 seen_heads: dict[str, str | None] = {}
 """With NO_CHECK: the heads a writer read before its transaction, and believes in."""
 
 
-def plant(bug: str, engine: str) -> None:
-    """Plant a bug by its name; none, if it has none."""
+def plant(bug: str) -> None:
+    """Plant a bug by its name, before any ledger is opened; none, if it has none."""
     if bug == NO_CHECK:
-        _move_unchecked(engine)
+        _move_unchecked()
         _find_seen_heads()
     elif bug == NO_QUEUE:
         WriteQueue.__enter__ = WriteQueue.__exit__ = lambda *_: None  # type: ignore[method-assign]
@@ -26,11 +27,11 @@ def plant(bug: str, engine: str) -> None:
         raise ValueError(bug)
 
 
-def _move_unchecked(engine: str) -> None:
-    statements = (sqlite if engine == "sqlite" else postgres)._statements()
-    before, _, after = statements["move_head"].partition(" AND COALESCE(thread_id")
-    assert after, "the statement that moves a head has changed"
-    statements["move_head"] = f"{before} RETURNING updated_at"
+def _move_unchecked() -> None:
+    _, statements = queries._statements()
+    checked = statements["move_head"]
+    statements["move_head"] = checked.replace(CHECK, "")
+    assert statements["move_head"] != checked, "the statement that moves a head has changed"
 
 
 def _find_seen_heads() -> None:

@@ -1,7 +1,7 @@
 """Power cuts: what was acknowledged is there after the power was cut at any moment.
 
-recorder.py runs a workload on a disk that writes everything down. This process replays the journal up
-to random points, makes what a disk may hold at such a moment, opens it with the real Ledger and
+recorder.py runs a workload on a disk that writes everything down. This process replays the journal
+up to random points, makes what a disk may hold at such a moment, opens it with the real Ledger and
 looks. What was synced is there. Of what was not, each write, or each sector of it, may or may not
 have arrived, or have become garbage; new and deleted files may or may not be in their folder until
 the folder was synced.
@@ -14,8 +14,6 @@ import os
 import pickle
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -26,7 +24,7 @@ from msgspec import Struct, field
 from agents_ledger import Ledger, LedgerError
 from tests.trust import harness
 from tests.trust.harness import Options, Outcome
-from tests.trust.picture import Fact, Picture
+from tests.trust.picture import Fact, Picture, look
 from tests.trust.recorder import FILE, Log
 
 SECTOR = 512
@@ -212,69 +210,80 @@ class Examiner:
             return f"{type(error).__name__}: {error}"
 
 
-def look(ledger: Ledger, picture: Picture, facts: list[Fact]) -> str | None:
-    """Integrity, facts, audit, recovery, and whether it can still be written."""
-    ledger._core.db.check_file()
-    if missing := picture.missing(facts):
-        return f"lost: {missing}"
-    if broken := ledger.audit():
-        return f"audit: {broken[0]}"
-    failed = set(ledger.recover())
-    if failed != picture.live:
-        return f"recover failed {sorted(failed)}, live were {sorted(picture.live)}"
-    turn = ledger.record("afterwards", "Still there?", "Yes.")
-    if ledger.get_turn(turn.id) != turn or ledger.head("afterwards") != turn.id:
-        return "a turn recorded afterwards cannot be read back"
-    if missing := Picture(ledger).missing(facts):
-        return f"lost in recovery: {missing}"
-    if broken := ledger.audit():
-        return f"audit afterwards: {broken[0]}"
-    return None
-
-
 # -- the harness ------------------------------------------------------------------------------
 
 
-def run(options: Options) -> Outcome:
-    """Judge `count` images of several recordings."""
-    outcome = Outcome()
-    rng = Random(options.seed)
-    with harness.workplace() as folder:
-        start = Left()
-        round_ = 0
-        per_recording = min(IMAGES_PER_RECORDING, max(100, options.count // 3))
-        while outcome.done < options.count:
-            seed = options.seed * 1000 + round_
-            log = _recording(folder / f"r{round_}", seed, options.plant, start.image)
-            count = min(per_recording, options.count - outcome.done)
-            start = _replay(folder / f"i{round_}", log, start, rng, count, options, outcome)
-            if rng.random() < 0.5:
+class Run:
+    """Recordings, and images made of them."""
+
+    def __init__(self, options: Options, folder: Path) -> None:
+        self.options = options
+        self.folder = folder
+        self.rng = Random(options.seed)
+        self.outcome = Outcome()
+        self.recordings = 0
+
+    def all(self) -> Outcome:
+        """Judge as many images as are wanted."""
+        start, wanted = Left(), self.options.count
+        per_recording = min(IMAGES_PER_RECORDING, max(100, wanted // 3))
+        while self.outcome.done < wanted:
+            log = self.record(start.image)
+            start = self.replay(log, start, min(per_recording, wanted - self.outcome.done))
+            if self.rng.random() < 0.5:
                 start = Left()  # else the next recording begins with what a cut left
-            round_ += 1
-    return outcome
+        return self.outcome
 
+    def record(self, start: Image) -> Log:
+        """The journal of a workload."""
+        self.recordings += 1
+        folder = self.folder / f"recording-{self.recordings}"
+        folder.mkdir()
+        for name, data in start.items():
+            (folder / name).write_bytes(data)
+        seed = self.options.seed * 1000 + self.recordings
+        log_file = folder.with_suffix(".log")
+        harness.python("recorder", log_file, folder, seed, self.options.plant)
+        log: Log = pickle.loads(log_file.read_bytes())  # noqa: S301
+        shutil.rmtree(folder)
+        return log
 
-def _recording(folder: Path, seed: int, plant: str, start: Image) -> Log:
-    folder.mkdir()
-    for name, data in start.items():
-        (folder / name).write_bytes(data)
-    log_file = folder.with_suffix(".log")
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.trust.recorder",
-            str(log_file),
-            str(folder),
-            str(seed),
-            plant,
-        ],
-        cwd=harness.ROOT,
-        check=True,
-    )
-    log: Log = pickle.loads(log_file.read_bytes())  # noqa: S301
-    shutil.rmtree(folder)
-    return log
+    def replay(self, log: Log, start: Left, count: int) -> Left:
+        """Judge some images of one recording; one of them is returned."""
+        folder = self.folder / f"images-{self.recordings}"
+        folder.mkdir()
+        examiner = Examiner(folder)
+        examiner.states = start.states | {op[1] for op in log if op[0] == "commit"}
+        disk, facts, ready, at = Disk(start.image), list(start.facts), bool(start.image), 0
+        left = start
+        for point in _points(log, self.rng, count):
+            for op in log[at:point]:
+                if op[0] == "ack":
+                    facts += op[1]
+                elif op[0] == "ready":
+                    ready = True
+                else:
+                    disk.apply(op)
+            at = point
+            style = self.rng.choice(STYLES)
+            image = disk.crash(self.rng, style)
+            wrong = examiner.judge(image, facts, self.rng, ready=ready)
+            self.outcome.done += 1
+            if wrong:
+                self._found(f"point {point} of {len(log)}, {style}: {wrong}", examiner, image)
+            elif ready and self.rng.random() < 2 / count:
+                left = Left(image, list(facts), examiner.states)
+        notes = self.outcome.notes
+        notes["examined in full"] = notes.get("examined in full", 0) + examiner.deep
+        shutil.rmtree(folder)
+        return left
+
+    def _found(self, wrong: str, examiner: Examiner, image: Image) -> None:
+        self.outcome.found(f"seed {self.options.seed}, recording {self.recordings}, {wrong}")
+        examiner.put(image, Random(1))
+        harness.keep(
+            self.options, examiner.folder, f"power-{self.options.seed}-{self.outcome.done}"
+        )
 
 
 def _points(log: Log, rng: Random, count: int) -> list[int]:
@@ -286,42 +295,10 @@ def _points(log: Log, rng: Random, count: int) -> list[int]:
     )
 
 
-def _replay(
-    folder: Path,
-    log: Log,
-    start: Left,
-    rng: Random,
-    count: int,
-    options: Options,
-    outcome: Outcome,
-) -> Left:
-    folder.mkdir()
-    examiner = Examiner(folder)
-    examiner.states = start.states | {op[1] for op in log if op[0] == "commit"}
-    disk, facts, ready, at = Disk(start.image), list(start.facts), bool(start.image), 0
-    left = start
-    for point in _points(log, rng, count):
-        for op in log[at:point]:
-            if op[0] == "ack":
-                facts += op[1]
-            elif op[0] == "ready":
-                ready = True
-            else:
-                disk.apply(op)
-        at = point
-        style = rng.choice(STYLES)
-        image = disk.crash(rng, style)
-        wrong = examiner.judge(image, facts, rng, ready=ready)
-        outcome.done += 1
-        if wrong:
-            outcome.found(f"seed {options.seed}, point {point} of {len(log)}, {style}: {wrong}")
-            examiner.put(image, Random(1))
-            harness.keep(options, folder, f"power-{options.seed}-{point}-{style}")
-        elif ready and rng.random() < 2 / count:
-            left = Left(image, list(facts), examiner.states)
-    outcome.notes["examined in full"] = outcome.notes.get("examined in full", 0) + examiner.deep
-    shutil.rmtree(folder)
-    return left
+def run(options: Options) -> Outcome:
+    """Judge `count` images of several recordings."""
+    with harness.workplace() as folder:
+        return Run(options, folder).all()
 
 
 if __name__ == "__main__":

@@ -35,7 +35,8 @@ def record(folder: Path, seed: int, plant: str) -> Log:
     disk = Disk()
     if plant == "synchronous=NORMAL":
         disk.synchronous = "NORMAL"
-    disk.journal = log = []
+    log: Log = []
+    disk.journal = log
     rng = Random(seed)
     store.WAL_BYTES = rng.choice(WAL_BYTES)
     install(disk, folder)

@@ -41,6 +41,13 @@ class OwnServer:
         """Stop it, `fast` or `immediate`, and start it again."""
         self._control("-m", mode, "-o", self._options, "restart")
 
+    def set(self, *settings: str) -> None:
+        """Change settings of the server, from now on and after restarts."""
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            for setting in settings:
+                connection.execute(f"ALTER SYSTEM SET {setting}")
+            connection.execute("SELECT pg_reload_conf()")
+
     def backends(self) -> list[int]:
         """The process ids of all clients' backends but the one that asks."""
         with psycopg.connect(self.address, autocommit=True) as connection:
@@ -83,9 +90,7 @@ def some_server(options: Options) -> Iterator[str]:
         yield options.address
         return
     with own_server() as server:
-        with psycopg.connect(server.address, autocommit=True) as connection:
-            connection.execute("ALTER SYSTEM SET fsync = off")  # nothing is killed here
-            connection.execute("SELECT pg_reload_conf()")
+        server.set("fsync = off")  # nothing is killed here
         yield server.address
 
 

@@ -29,7 +29,7 @@ ROUND_SECONDS = 2.5
 
 def import_for_ever(file: str, plant: str, batches: Any, stop: Any) -> None:
     """What an importer does: long transactions without a pause."""
-    plants.plant(plant, "sqlite")
+    plants.plant(plant)
     with Ledger.open(file) as ledger:
         while not stop.is_set():
             ledger._core.db.write(_batch)
@@ -78,7 +78,7 @@ def run(options: Options) -> Outcome:
     """`count` rounds, with one to three importers."""
     outcome = Outcome()
     rng = Random(options.seed)
-    plants.plant(options.plant, "sqlite")
+    plants.plant(options.plant)
     for number in range(options.count):
         importers = 2 + (options.seed + number) % 2
         with harness.workplace() as folder:

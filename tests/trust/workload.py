@@ -30,7 +30,23 @@ from agents_ledger.model.ids import new_id
 from tests.trust.picture import Fact, Step, brief, digest
 
 LIVE_MAX = 4
-_WORDS = "the agent reads a file, changes it, runs the tests and says what it did".split()
+_WORDS = [
+    "the",
+    "agent",
+    "reads",
+    "a",
+    "file,",
+    "changes",
+    "it,",
+    "runs",
+    "the",
+    "tests",
+    "and",
+    "says",
+    "what",
+    "it",
+    "did",
+]
 _ODD = ("\x00", "\ud800", "\x1a0041", "\U0001f600", "'", '"', "\r\n", "ß", "")
 
 
@@ -140,10 +156,8 @@ class Workload:
         usage = self._usage()
         steps: list[Step] = [("message", "user", brief(text)) for text in query]
         for call in calls:
-            steps.append(
-                ("call", call.id, call.tool_name, call.params_json, "completed", call.result_json)
-                + (None,)
-            )
+            done = (call.params_json, "completed", call.result_json, None)
+            steps.append(("call", call.id, call.tool_name, *done))
         steps.append(("message", "assistant", brief(answer)))
         fields = self._extras()
         if label in self.heads and rng.random() < 0.5:

@@ -11,6 +11,8 @@ import threading
 from functools import partial
 from typing import Any, NamedTuple
 
+from msgspec.structs import asdict
+
 from agents_ledger.ledger import recording, sessions, threads
 from agents_ledger.ledger.recording import Prepared
 from agents_ledger.model.errors import Conflict, HeadMoved, Refused
@@ -25,7 +27,6 @@ from agents_ledger.model.turns import (
     Usage,
     to_json,
 )
-from agents_ledger.store import rows
 from agents_ledger.store.database import Database, Transaction, Work
 
 NO_RESPONSE = "no response recorded"
@@ -61,7 +62,7 @@ class LiveState:
         self.live = Live(prepared.id, writer_id)
         self.sealed = False
         self._guard = threading.Lock()  # tools may run in parallel
-        self._sequence = len(prepared.messages) + len(prepared.calls)
+        self._sequence = len(prepared.turn.messages) + len(prepared.turn.tool_calls)
         self._speaker: str | None = None
 
     def _next(self) -> int:
@@ -141,7 +142,7 @@ def begin(tx: Transaction, prepared: Prepared, writer_id: str) -> None:
         return
     session = sessions.writable(tx, new.session, persona_id=new.persona_id or "main")
     parent_id = recording.expected_parent(session, new)
-    place = recording.write_turn(tx, prepared, session, parent_id)
+    _, place = recording.write_turn(tx, prepared, session, parent_id)
     threads.put(tx, prepared.id, place, join=False)
     tx.run("insert_writer", id=writer_id)
     tx.run(
@@ -157,7 +158,7 @@ def _begun(tx: Transaction, prepared: Prepared, writer_id: str) -> bool:
     known = tx.run("turn_request", id=prepared.id)
     if not known:
         return False
-    same = bytes(known[0][0] or b"") == prepared.row["request_hash"]
+    same = bytes(known[0][0] or b"") == prepared.request_hash
     if same and tx.run("live_turn", turn_id=prepared.id, writer_id=writer_id):
         return True
     raise Conflict(f"turn {prepared.id} exists already", "Use a new id for a live turn.")
@@ -180,7 +181,7 @@ def add_message(tx: Transaction, live: Live, message: Message) -> None:
 def start_call(tx: Transaction, live: Live, call: ToolCall) -> None:
     """Commit that a tool is being called."""
     _mine(tx, live)
-    tx.run("insert_tool_call", **rows.tool_call_row(call))
+    tx.run("insert_tool_call", **asdict(call))
 
 
 def finish_call(
@@ -194,7 +195,7 @@ def finish_call(
 ) -> None:
     """Commit what came of a call."""
     _mine(tx, live)
-    finished = tx.run(
+    finished = tx.change(
         "finish_tool_call",
         turn_id=live.turn_id,
         id=call_id,
@@ -211,7 +212,7 @@ def spawn(tx: Transaction, live: Live, call_id: str, child: Session) -> Session:
     """Make or link the session of a subagent that a call starts."""
     parent = sessions.existing(tx, _mine(tx, live), exact=True)
     sessions.spawn(tx, child, parent, live.turn_id, call_id)
-    linked = tx.run("spawn_from_call", turn_id=live.turn_id, id=call_id, label=child.label)
+    linked = tx.change("spawn_from_call", turn_id=live.turn_id, id=call_id, label=child.label)
     if not linked:
         raise Refused(f"tool call {call_id} spawned another session already")
     return sessions.get(tx, child.label, exact=True)

@@ -26,7 +26,7 @@ def add(tx: Transaction, alias: str, key: str, *, reason: AliasReason) -> Alias:
     if not alias or len(alias) > sessions.LABEL_MAX:
         raise Refused(f"an alias has 1 to {sessions.LABEL_MAX} characters")
     now = now_ms()
-    taken = not tx.run(
+    taken = not tx.change(
         "insert_name", name=alias, session_label=target.label, created_at=now, reason=reason
     )
     if taken:

@@ -13,7 +13,6 @@ from agents_ledger.ledger.threads import Place
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.sources import DerivedTurn
 from agents_ledger.model.turns import ToolCall, Turn, Usage
-from agents_ledger.store import rows
 from agents_ledger.store.database import Transaction
 
 RETIRED = "its records belong to another turn now"
@@ -27,6 +26,13 @@ class Known(NamedTuple):
     parent_id: str | None
     projected: bool
     frozen: bool
+
+
+class TurnSource(NamedTuple):
+    """A turn, and a file it was derived from."""
+
+    turn_id: str
+    file_id: int
 
 
 class Change(NamedTuple):
@@ -86,7 +92,7 @@ def write_batch(tx: Transaction, changes: Sequence[Change], owners: Mapping[str,
     tx.run_many(
         "insert_turn_source",
         [
-            {"turn_id": change.turn.id, "file_id": file_id}
+            TurnSource(change.turn.id, file_id)
             for change in changes
             for file_id in sorted(change.derived.file_ids)
         ],
@@ -104,7 +110,9 @@ def _write_row(tx: Transaction, change: Change) -> None:
     if change.known is not None:
         tx.run("rewrite_turn", **row)
     if turn.compaction is not None:  # a new turn after its record, a known one before it
-        tx.run("insert_compaction", **rows.compaction_row(turn.compaction, turn.id))
+        tx.run(
+            "insert_compaction", **structs.asdict(structs.replace(turn.compaction, turn_id=turn.id))
+        )
     if change.known is None:
         tx.run("insert_turn", **row, projected=1)
     if change.derived.parent_id is not None:
@@ -149,7 +157,7 @@ def _write_steps(tx: Transaction, changes: Sequence[Change], owners: Mapping[str
             else:
                 calls.append(_linked(tx, call, owner))
     if calls:
-        tx.run_many("insert_tool_call", [rows.tool_call_row(call) for call in calls])
+        tx.run_many("insert_tool_call", calls)
 
 
 def _linked(tx: Transaction, call: ToolCall, owner: str | None) -> ToolCall:

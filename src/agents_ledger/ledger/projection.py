@@ -18,6 +18,7 @@ from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.projected_turns import (
     Change,
     Known,
+    TurnSource,
     in_batches,
     is_due,
     known_now,
@@ -260,19 +261,15 @@ def _finish(
     for file in files:
         tx.run("delete_faults", file_id=file.id)
         tx.run("mark_derived", id=file.id, derived_bytes=file.kept_bytes, derived_version=version)
-    tx.run_many(
-        "insert_fault",
-        [
-            {
-                "file_id": by_path[fault.path],
-                "position": fault.offset,
-                "line": fault.line,
-                "what": fault.what,
-            }
-            for fault in derivation.faults
-            if fault.path in by_path
-        ],
-    )
+    for fault in derivation.faults:
+        if fault.path in by_path:
+            tx.run(
+                "insert_fault",
+                file_id=by_path[fault.path],
+                position=fault.offset,
+                line=fault.line,
+                what=fault.what,
+            )
 
 
 def _note_sources(tx: Transaction, files: Sequence[SourceFile], derivation: Derivation) -> None:
@@ -284,7 +281,7 @@ def _note_sources(tx: Transaction, files: Sequence[SourceFile], derivation: Deri
     gone: set[str] = set()
     for file_id, turn_ids in wanted.items():
         known = {row[0] for row in tx.run("turns_of_file", file_id=file_id)}
-        missing = [{"turn_id": turn_id, "file_id": file_id} for turn_id in turn_ids - known]
+        missing = [TurnSource(turn_id, file_id) for turn_id in turn_ids - known]
         if missing:
             tx.run_many("insert_turn_source", missing)
         gone |= known - turn_ids

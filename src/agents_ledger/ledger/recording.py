@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
+from types import SimpleNamespace as Row
 from typing import Any, NamedTuple, get_args
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import asdict, replace
 
 from agents_ledger.ledger import compaction, sessions, threads
 from agents_ledger.ledger.sessions import Pointer
@@ -43,12 +44,15 @@ class Prepared(NamedTuple):
     """A turn ready to be written: everything that needs no database is done."""
 
     new: NewTurn
-    id: str
+    turn: Turn  # without what only the ledger knows: its parent, depth and configuration
     chosen: bool  # the caller chose the id: it may be a retry
-    row: dict[str, object]
-    messages: tuple[Message, ...]
-    calls: tuple[ToolCall, ...]
+    request_hash: bytes
     prompt_hash: str | None
+
+    @property
+    def id(self) -> str:
+        """The turn's."""
+        return self.turn.id
 
 
 # -- before the transaction -------------------------------------------------------------------
@@ -99,45 +103,45 @@ def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> Prepare
     messages = tuple(step for step in (*query, *steps, *response) if isinstance(step, Message))
     calls = tuple(_closed(step, now) for step in steps if isinstance(step, ToolCall))
     usage = new.usage
-    row: dict[str, object] = {
-        "id": own_id,
-        "turn_type": "compaction" if new.compaction else "normal",
-        "status": "pending" if live else new.status,
-        "started_at": started_at,
-        "completed_at": None if live else new.completed_at or now,
-        "model": new.model,
-        "provider": new.provider,
-        "role": new.role,
-        "toolset_name": new.toolset_name,
-        "tools_available": new.tools_available,
-        "permissions_granted": new.permissions_granted,
-        "permissions_used": new.permissions_used,
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cached_input_tokens": usage.cached_input_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-        "reasoning_tokens": usage.reasoning_tokens,
-        "total_tokens": usage.total,
-        "query_message_ids": id_list(query),
-        "response_message_id": response[0].id if response else None,
-        "tool_call_count": len(calls),
-        "source_event_id": new.source_event_id,
-        "workspace_path": new.workspace_path,
-        "effective_config_json": None,
-        "error": new.error,
-        "projected": 0,
-        "request_hash": _hash(new),
-    }
+    turn = Turn(
+        id=own_id,
+        turn_type="compaction" if new.compaction else "normal",
+        status="pending" if live else new.status,
+        started_at=started_at,
+        completed_at=None if live else new.completed_at or now,
+        model=new.model,
+        provider=new.provider,
+        role=new.role,
+        toolset_name=new.toolset_name,
+        tools_available=new.tools_available,
+        permissions_granted=new.permissions_granted,
+        permissions_used=new.permissions_used,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_input_tokens=usage.cached_input_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        total_tokens=usage.total,
+        query_message_ids=id_list(query),
+        response_message_id=response[0].id if response else None,
+        tool_call_count=len(calls),
+        source_event_id=new.source_event_id,
+        workspace_path=new.workspace_path,
+        error=new.error,
+        messages=messages,
+        tool_calls=calls,
+        compaction=new.compaction and replace(new.compaction, turn_id=own_id),
+    )
     prompt = new.system_prompt
     prompt_hash = None if prompt is None else hash_prompt(prompt)
-    return Prepared(new, own_id, turn_id is not None, row, messages, calls, prompt_hash)
+    return Prepared(new, turn, turn_id is not None, _hash(new), prompt_hash)
 
 
 def _closed(call: ToolCall, at: int) -> ToolCall:
     """A call of a sealed turn: one without an outcome is given up."""
     if call.status not in OPEN_CALL:
         return call
-    return msgspec.structs.replace(
+    return replace(
         call, status="cancelled", error=call.error or "no result recorded", completed_at=at
     )
 
@@ -182,7 +186,8 @@ def check_step(step: Message | ToolCall) -> None:
     if isinstance(step, Message):
         if step.role not in _ROLES:
             raise Refused(f"a message's role is one of {_words(_ROLES)}, not {step.role!r}")
-        check_id(step.id)
+        if step.id:
+            check_id(step.id)
     elif isinstance(step, ToolCall):
         if step.status not in _CALL_STATUSES:
             raise Refused(
@@ -217,21 +222,12 @@ def _fill(
 
 def fill_message(message: Message, turn_id: str, sequence: int, at: int) -> Message:
     """A message as it is stored."""
-    return Message(
-        message.role,
-        message.content,
-        message.source,
-        message.thinking,
-        message.context_json,
-        message.metadata_json,
-        message.tool_call_id,
-        message.id or new_id(),
-        turn_id,
-        sequence,
-        message.created_at or at,
-        message.files,
-        message.lints,
-        message.codeblocks,
+    return replace(
+        message,
+        id=message.id or new_id(),
+        turn_id=turn_id,
+        sequence=sequence,
+        created_at=message.created_at or at,
     )
 
 
@@ -242,21 +238,14 @@ def fill_call(
     ended = call.completed_at
     if ended is None and call.status not in OPEN_CALL:
         ended = at
-    return ToolCall(
-        call.tool_name,
-        call.params_json,
-        call.result_json,
-        call.error,
-        call.status,
-        call.id or f"call_{new_id()}",
-        turn_id,
-        call.message_id or speaker,
-        call.tool_number,
-        call.source_status,
-        call.spawned_session_label,
-        call.started_at or at,
-        ended,
-        sequence,
+    return replace(
+        call,
+        id=call.id or f"call_{new_id()}",
+        turn_id=turn_id,
+        message_id=call.message_id or speaker,
+        started_at=call.started_at or at,
+        completed_at=ended,
+        sequence=sequence,
     )
 
 
@@ -267,7 +256,7 @@ def id_list(messages: Sequence[Message]) -> str:
 
 def hash_prompt(prompt: str) -> str:
     """The key under which a system prompt is stored."""
-    return hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
+    return _sha256(prompt.encode("utf-8", "surrogatepass")).hex()
 
 
 def _hash(new: NewTurn) -> bytes:
@@ -276,7 +265,13 @@ def _hash(new: NewTurn) -> bytes:
         passed = msgspec.msgpack.encode(new)
     except (UnicodeEncodeError, OverflowError):
         passed = repr(new).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(_HASH_VERSION + passed).digest()
+    return _sha256(_HASH_VERSION + passed)
+
+
+def _sha256(content: bytes) -> bytes:
+    from hashlib import sha256  # loads OpenSSL, which who only reads does not need
+
+    return sha256(content).digest()
 
 
 # -- within the transaction -------------------------------------------------------------------
@@ -284,23 +279,23 @@ def _hash(new: NewTurn) -> bytes:
 
 def record(tx: Transaction, prepared: Prepared) -> Turn:
     """Record a finished turn and move its session to it; a failed one leaves the head alone."""
-    new = prepared.new
+    new, turn_id = prepared.new, prepared.id
     if prepared.chosen:
-        known = tx.run("turn_request", id=prepared.id)
+        known = tx.run("turn_request", id=turn_id)
         if known:
             return _again(tx, prepared, bytes(known[0][0] or b""))
     session = sessions.writable(tx, new.session, persona_id=new.persona_id or "main")
     parent_id = expected_parent(session, new)
-    place = write_turn(tx, prepared, session, parent_id)
+    turn, place = write_turn(tx, prepared, session, parent_id)
     completed = new.status == "completed"
-    threads.put(tx, prepared.id, place, join=completed)
+    threads.put(tx, turn_id, place, join=completed)
     if completed:
-        sessions.move_head(tx, session.label, from_=parent_id, to=prepared.id, reason="record")
-    return _as_turn(prepared, parent_id, place.depth)
+        sessions.move_head(tx, session.label, from_=parent_id, to=turn_id, reason="record")
+    return turn
 
 
 def _again(tx: Transaction, prepared: Prepared, known: bytes) -> Turn:
-    if known != prepared.row["request_hash"]:
+    if known != prepared.request_hash:
         raise Conflict(
             f"turn {prepared.id} is recorded already, with other content",
             "Use a new id for a new turn.",
@@ -317,28 +312,33 @@ def expected_parent(session: Pointer, new: NewTurn) -> str | None:
 
 def write_turn(
     tx: Transaction, prepared: Prepared, session: Pointer, parent_id: str | None
-) -> threads.Place:
-    """Write the turn and all it consists of; returned is its place, for the caller to put it."""
+) -> tuple[Turn, threads.Place]:
+    """Write the turn and all it consists of; returned with its place, for the caller to put it."""
     new = prepared.new
     parent = threads.place_of(tx, parent_id)
-    if new.compaction is not None:
-        compaction.check(tx, new.compaction, parent_id)
-        tx.run("insert_compaction", **rows.compaction_row(new.compaction, prepared.id))
+    config = None if new.config is None else _effective_config(tx, new.config, parent_id)
+    turn = replace(
+        prepared.turn,
+        parent_turn_id=parent_id,
+        effective_config_json=config,
+        depth=parent.depth + 1,
+    )
+    if turn.compaction is not None:
+        compaction.check(tx, turn.compaction, parent_id)
+        tx.run("insert_compaction", **asdict(turn.compaction))
     if new.system_prompt is not None:
         tx.run("insert_system_prompt", hash=prepared.prompt_hash, content=new.system_prompt)
-    if new.config is not None:
-        prepared.row["effective_config_json"] = _effective_config(tx, new.config, parent_id)
-    tx.run("insert_turn", **prepared.row, parent_turn_id=parent_id)
-    write_messages(tx, prepared.messages)
-    for call in prepared.calls:
+    tx.run("insert_turn", **rows.turn_row(turn, prepared.request_hash))
+    write_messages(tx, turn.messages)
+    for call in turn.tool_calls:
         if call.spawned_session_label is not None:
             child = Session(call.spawned_session_label)
-            sessions.spawn(tx, child, session, prepared.id, call.id)
-    if prepared.calls:
-        tx.run_many("insert_tool_call", [rows.tool_call_row(call) for call in prepared.calls])
+            sessions.spawn(tx, child, session, turn.id, call.id)
+    if turn.tool_calls:
+        tx.run_many("insert_tool_call", turn.tool_calls)
     if parent_id is not None:
         threads.adopt(tx, parent_id, parent)
-    return threads.below(
+    return turn, threads.below(
         parent,
         usage=new.usage,
         model=new.model,
@@ -346,7 +346,7 @@ def write_turn(
         persona_id=session.persona_id,
         system_prompt_hash=prepared.prompt_hash,
         thread_key=new.thread_key,
-        compaction_turn_id=prepared.id if new.compaction else None,
+        compaction_turn_id=turn.id if turn.compaction else None,
     )
 
 
@@ -356,32 +356,31 @@ def write_messages(
     """Write messages with their files, lints and codeblocks."""
     if not messages:
         return
-    tx.run_many(statement, [rows.message_row(message) for message in messages])
-    for each, details in (
-        ("insert_message_file", rows.file_rows),
-        ("insert_message_lint", rows.lint_rows),
-        ("insert_message_codeblock", rows.codeblock_rows),
-    ):
-        found = [row for message in messages for row in details(message)]
-        if found:
-            tx.run_many(each, found)
+    tx.run_many(statement, messages)
+    detailed = [message for message in messages if message.has_details]
+    if detailed:
+        _write_details(tx, detailed)
+
+
+def _write_details(tx: Transaction, messages: Sequence[Message]) -> None:
+    tx.run_many(
+        "insert_message_file",
+        [Row(message_id=m.id, **asdict(file)) for m in messages for file in m.files],
+    )
+    tx.run_many(
+        "insert_message_lint",
+        [Row(message_id=m.id, **asdict(lint)) for m in messages for lint in m.lints],
+    )
+    tx.run_many(
+        "insert_message_codeblock",
+        [
+            Row(message_id=m.id, idx=idx, **asdict(block))
+            for m in messages
+            for idx, block in enumerate(m.codeblocks)
+        ],
+    )
 
 
 def _effective_config(tx: Transaction, config: configs.Config, parent_id: str | None) -> str:
     inherited = tx.run("turn_config", id=parent_id)[0][0] if parent_id else None
     return configs.encode(configs.resolve(config, configs.decode(inherited), parent_id))
-
-
-def _as_turn(prepared: Prepared, parent_id: str | None, depth: int) -> Turn:
-    row = prepared.row
-    values = {name: row[name] for name in Turn.__struct_fields__ if name in row}
-    values |= {"parent_turn_id": parent_id, "projected": False, "depth": depth}
-    compacted = prepared.new.compaction
-    if compacted is not None:
-        compacted = msgspec.structs.replace(compacted, turn_id=prepared.id)
-    return Turn(
-        **values,  # type: ignore[arg-type]
-        messages=prepared.messages,
-        tool_calls=prepared.calls,
-        compaction=compacted,
-    )

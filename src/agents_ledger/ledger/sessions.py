@@ -78,21 +78,15 @@ def _create(tx: Transaction, session: Session, reason: MoveReason = "record") ->
         name: getattr(session, name) for name in Session.__struct_fields__[:14]
     }
     values["is_subagent"] = int(session.is_subagent)
-    if not tx.run("insert_session", **values, created_at=now):
+    if not tx.change("insert_session", **values, created_at=now):
         raise NameTaken(f"there is a session {session.label!r} already")
-    named = tx.run(
+    named = tx.change(
         "insert_name", name=session.label, session_label=session.label, created_at=now, reason=None
     )
     if not named:
         raise NameTaken(f"{session.label!r} is an alias already")
     if session.thread_id is not None:
-        tx.run(
-            "log_move",
-            label=session.label,
-            thread_id=session.thread_id,
-            changed_at=now,
-            reason=reason,
-        )
+        tx.run("log_move", label=session.label, reason=reason)
     return Pointer(session.label, session.thread_id, session.persona_id, "active")
 
 
@@ -167,7 +161,7 @@ def spawn(tx: Transaction, child: Session, parent: Pointer, turn_id: str, call_i
         }
         _create(tx, Session(**{**fields, **linked}))
         return
-    linked_now = tx.run(
+    linked_now = tx.change(
         "link_subagent",
         label=child.label,
         parent_session_label=parent.label,
@@ -194,10 +188,9 @@ def move_head(
 
     Two writers may both have read the same head. The first to get here wins; the second is told.
     """
-    moved = tx.run("move_head", label=label, from_turn=from_, to_turn=to, now=at or now_ms())
-    if not moved:
+    if not tx.change("move_head", label=label, from_turn=from_, to_turn=to, now=at or now_ms()):
         raise HeadMoved(label, expected=from_, found=existing(tx, label, exact=True).thread_id)
-    tx.run("log_move", label=label, thread_id=to, changed_at=moved[0][0], reason=reason)
+    tx.run("log_move", label=label, reason=reason)
 
 
 def head(tx: Transaction, key: str, *, at: int | None = None, exact: bool = False) -> str | None:

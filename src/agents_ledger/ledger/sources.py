@@ -36,6 +36,7 @@ CACHED_BLOCKS = 8
 class Block(NamedTuple):
     """A packed piece of a file."""
 
+    file_id: int
     start: int
     length: int
     base_file_id: int | None
@@ -153,6 +154,7 @@ class Sources:
             known = self.read(base.id, 0, base.kept_bytes)
         blocks = [
             Block(
+                file.id,
                 file.kept_bytes + at,
                 len(data[at : at + BLOCK_BYTES]),
                 base.id if base and known else None,
@@ -220,7 +222,7 @@ class Sources:
             self._cache.move_to_end(key)
             return self._cache[key]
         rows = self._core.db.read(lambda tx: tx.run("block_at", file_id=file_id, start=start))
-        block = Block(*rows[0])
+        block = Block(file_id, *rows[0])
         base = None
         if block.base_file_id is not None:
             base_file = self.file_by_id(block.base_file_id)
@@ -246,4 +248,4 @@ def _append(tx: Transaction, file: SourceFile, kept_before: int, blocks: list[Bl
     )
     if not grown:
         raise Conflict(f"another import keeps {file.path}", "Read what is kept of it again.")
-    tx.run_many("insert_block", [{"file_id": file.id, **block._asdict()} for block in blocks])
+    tx.run_many("insert_block", blocks)

@@ -94,7 +94,7 @@ def below(
 def put(tx: Transaction, turn_id: str, place: Place, *, join: bool) -> Place:
     """Give a turn its place: behind its parent if it may join and that is free, else in a new
     segment that hangs there."""
-    if join and place.depth > 1 and tx.run("insert_place", turn_id=turn_id, **place._asdict()):
+    if join and place.depth > 1 and tx.change("insert_place", turn_id=turn_id, **place._asdict()):
         return place
     if place.depth == 1:
         opened = tx.run("open_root_segment")

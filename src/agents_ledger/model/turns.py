@@ -110,6 +110,11 @@ class Message(Struct, frozen=True):
     lints: tuple[MessageLint, ...] = ()
     codeblocks: tuple[MessageCodeblock, ...] = ()
 
+    @property
+    def has_details(self) -> int:
+        """1 if it has files, lints or codeblocks, else 0."""
+        return int(bool(self.files or self.lints or self.codeblocks))
+
 
 class ToolCall(Struct, frozen=True):
     """One invocation of a tool, with what came of it."""

@@ -19,8 +19,11 @@ class Transaction(Protocol):
     def run(self, name: str, /, **values: object) -> list[Row]:
         """Run one statement and return its rows, if it has any."""
 
-    def run_many(self, name: str, rows: Sequence[dict[str, object]], /) -> None:
-        """Run one statement once per row."""
+    def change(self, name: str, /, **values: object) -> int:
+        """Run one statement that writes, and return how many rows it wrote."""
+
+    def run_many(self, name: str, things: Sequence[object], /) -> None:
+        """Run one statement once per thing; their attributes are its values."""
 
     def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
         """Run a statement that has no name: migrations, copies, what a user typed."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from agents_ledger.model.errors import OutcomeUnknown
@@ -132,8 +132,7 @@ class GroupCommit:
         """Commit a batch and hand over; a leader for others goes on while only such wait."""
         again = True
         while again:
-            with self._state:
-                batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_MAX))]
+            batch = self._take(BATCH_MAX)
             try:
                 if batch:
                     self._commit(batch)
@@ -142,6 +141,10 @@ class GroupCommit:
                 raise
             finally:
                 again = self._hand_over(batch, for_others)
+
+    def _take(self, most: int) -> list[Member]:
+        with self._state:
+            return [self._queue.popleft() for _ in range(min(len(self._queue), most))]
 
     def _hand_over(self, batch: Sequence[Member], for_others: bool) -> bool:
         heir = None
@@ -165,7 +168,7 @@ class GroupCommit:
             return False
         return leaderless
 
-    def _commit(self, batch: Sequence[Member]) -> None:
+    def _commit(self, batch: list[Member]) -> None:
         session = self._session
         try:
             session.begin()
@@ -179,10 +182,17 @@ class GroupCommit:
         except Exception as error:
             self._fail(batch, session.error(error))
 
-    def _run_together(self, batch: Sequence[Member]) -> bool:
+    def _joining(self, batch: list[Member]) -> Iterator[Member]:
+        """Everyone in the batch, and whoever queues up meanwhile."""
+        for member in batch:
+            yield member
+            if member is batch[-1]:
+                batch += self._take(BATCH_MAX - len(batch))
+
+    def _run_together(self, batch: list[Member]) -> bool:
         """Whether the transaction stands as it is, or is over; False: do it again apart."""
         session = self._session
-        for member in batch:
+        for member in self._joining(batch):
             written = session.changes()
             try:
                 member.result = member.work(session.transaction)

@@ -34,7 +34,7 @@ from agents_ledger.model.errors import (
 from agents_ledger.model.ids import new_id
 from agents_ledger.store import migrations, queries
 from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work, Writer
-from agents_ledger.store.text import escape_values, unescape_rows
+from agents_ledger.store.text import escape_row, unescape_rows
 
 T = TypeVar("T")
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -56,15 +56,18 @@ WORDS = {
     "server_now": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
 }
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 
 
 @cache
 def _statements() -> dict[str, str]:
     return {
-        name: _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
+        name: queries.PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
         for name, sql in queries.load(WORDS).items()
     }
+
+
+def _escaped(values: dict[str, object]) -> dict[str, object]:
+    return dict(zip(values, escape_row(tuple(values.values())), strict=True))
 
 
 class _Transaction:
@@ -75,14 +78,20 @@ class _Transaction:
         self._statements = _statements()
 
     def run(self, name: str, /, **values: object) -> list[Row]:
-        cursor = self.cursor.execute(self._statements[name], escape_values(values))
+        cursor = self.cursor.execute(self._statements[name], _escaped(values))
         return unescape_rows(cursor.fetchall()) if cursor.description else []
 
-    def run_many(self, name: str, rows: Sequence[dict[str, object]], /) -> None:
+    def change(self, name: str, /, **values: object) -> int:
+        return self.cursor.execute(self._statements[name], _escaped(values)).rowcount
+
+    def run_many(self, name: str, things: Sequence[object], /) -> None:
+        sql = self._statements[name]
+        names = re.findall(r"%\((\w+)\)s", sql)
+        rows = [_escaped({name: getattr(thing, name) for name in names}) for thing in things]
         if len(rows) == 1:
-            self.run(name, **rows[0])
-        elif rows:
-            self.cursor.executemany(self._statements[name], [escape_values(row) for row in rows])
+            self.cursor.execute(sql, rows[0])
+        else:
+            self.cursor.executemany(sql, rows)
 
     def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
         cursor = self.cursor.execute(sql.replace("?", "%s") if values else sql, values or None)

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from itertools import takewhile
+from operator import attrgetter, itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 _SQL = Path(__file__).parent / "sql"
 _HEADER = re.compile(r"^-- (\w+) --$", re.MULTILINE)
 _PIECE = re.compile(r"<(\w+)>")
+PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
+
+
+class Positional(NamedTuple):
+    """A statement whose values stand in a row."""
+
+    sql: str
+    values: Callable[[Mapping[str, object]], tuple[object, ...]]  # by their names
+    attributes: Callable[[object], tuple[object, ...]]  # of a thing that has such
 
 
 def read(path: str) -> str:
@@ -47,6 +58,19 @@ def load(words: Mapping[str, str]) -> dict[str, str]:
     pieces, statements = _statements()
     known = {**pieces, **words}
     return {name: fill(body, known).rstrip() for name, body in statements.items()}
+
+
+def positional(sql: str) -> Positional:
+    """The statement with ? for every :name: given names, a driver looks them up for every row."""
+    names = PARAMETER.findall(sql)
+    marked = PARAMETER.sub("?", sql)
+    if len(names) > 1:
+        return Positional(marked, itemgetter(*names), attrgetter(*names))
+    return Positional(
+        marked,
+        lambda values: tuple([values[name] for name in names]),
+        lambda thing: tuple([getattr(thing, name) for name in names]),
+    )
 
 
 def names() -> tuple[str, ...]:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec.structs import asdict
+
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.sessions import Alias, Move, Session
-from agents_ledger.model.turns import (
-    Message,
-    MessageCodeblock,
-    MessageFile,
-    MessageLint,
-    ToolCall,
-    Turn,
-)
+from agents_ledger.model.turns import Message, ToolCall, Turn
 from agents_ledger.store.database import Row
 
 _HAS_CHILDREN = Turn.__struct_fields__.index("has_children")
@@ -53,71 +48,6 @@ def to_alias(row: Row) -> Alias:
     return Alias(*row)
 
 
-def message_row(message: Message) -> dict[str, object]:
-    """For insert_message."""
-    return {
-        "id": message.id,
-        "turn_id": message.turn_id,
-        "role": message.role,
-        "content": message.content,
-        "source": message.source,
-        "sequence": message.sequence,
-        "created_at": message.created_at,
-        "thinking": message.thinking,
-        "context_json": message.context_json,
-        "metadata_json": message.metadata_json,
-        "tool_call_id": message.tool_call_id,
-        "has_details": int(bool(message.files or message.lints or message.codeblocks)),
-    }
-
-
-def tool_call_row(call: ToolCall) -> dict[str, object]:
-    """For insert_tool_call."""
-    return {
-        "id": call.id,
-        "turn_id": call.turn_id,
-        "message_id": call.message_id,
-        "tool_name": call.tool_name,
-        "tool_number": call.tool_number,
-        "params_json": call.params_json,
-        "result_json": call.result_json,
-        "error": call.error,
-        "status": call.status,
-        "source_status": call.source_status,
-        "spawned_session_label": call.spawned_session_label,
-        "started_at": call.started_at,
-        "completed_at": call.completed_at,
-        "sequence": call.sequence,
-    }
-
-
-def compaction_row(compaction: Compaction, turn_id: str) -> dict[str, object]:
-    """For insert_compaction."""
-    row: dict[str, object] = {
-        name: getattr(compaction, name) for name in Compaction.__struct_fields__
-    }
-    row["turn_id"] = turn_id
-    return row
-
-
-def file_rows(message: Message) -> list[dict[str, object]]:
-    """For insert_message_file."""
-    return [_plain(file, message) for file in message.files]
-
-
-def lint_rows(message: Message) -> list[dict[str, object]]:
-    """For insert_message_lint."""
-    return [_plain(lint, message) for lint in message.lints]
-
-
-def codeblock_rows(message: Message) -> list[dict[str, object]]:
-    """For insert_message_codeblock."""
-    return [{**_plain(block, message), "idx": idx} for idx, block in enumerate(message.codeblocks)]
-
-
-def _plain(
-    value: MessageFile | MessageLint | MessageCodeblock, message: Message
-) -> dict[str, object]:
-    row: dict[str, object] = {name: getattr(value, name) for name in value.__struct_fields__}
-    row["message_id"] = message.id
-    return row
+def turn_row(turn: Turn, request_hash: bytes) -> dict[str, object]:
+    """For insert_turn."""
+    return {**asdict(turn), "projected": int(turn.projected), "request_hash": request_hash}

@@ -15,7 +15,6 @@ from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.request import pathname2url
 
 from agents_ledger.model.errors import (
     Damaged,
@@ -34,7 +33,7 @@ from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work,
 from agents_ledger.store.files import sync_folder
 from agents_ledger.store.group_commit import GroupCommit
 from agents_ledger.store.locks import FileLock, WriteQueue, note_closed, note_open
-from agents_ledger.store.text import escape_values, unescape_rows
+from agents_ledger.store.text import escape_row, unescape_rows
 
 T = TypeVar("T")
 Connect = Callable[..., Any]
@@ -57,10 +56,13 @@ WORDS = {
     "server_now": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
 }
 
+# For every NULL the driver searches, at length and in vain, for an adapter: here is one.
+sqlite3.register_adapter(type(None), lambda null: null)
+
 
 @cache
-def _statements() -> dict[str, str]:
-    return queries.load(WORDS)
+def _statements() -> dict[str, queries.Positional]:
+    return {name: queries.positional(sql) for name, sql in queries.load(WORDS).items()}
 
 
 class _Transaction:
@@ -73,11 +75,18 @@ class _Transaction:
         self._statements = _statements()
 
     def run(self, name: str, /, **values: object) -> list[Row]:
-        rows = self._execute(self._statements[name], escape_values(values)).fetchall()
+        statement = self._statements[name]
+        rows = self._execute(statement.sql, escape_row(statement.values(values))).fetchall()
         return unescape_rows(rows) if rows else rows
 
-    def run_many(self, name: str, rows: Sequence[dict[str, object]], /) -> None:
-        self._executemany(self._statements[name], [escape_values(row) for row in rows])
+    def change(self, name: str, /, **values: object) -> int:
+        before = self.connection.total_changes
+        self.run(name, **values)
+        return int(self.connection.total_changes - before)
+
+    def run_many(self, name: str, things: Sequence[object], /) -> None:
+        sql, _, attributes = self._statements[name]
+        self._executemany(sql, [escape_row(attributes(thing)) for thing in things])
 
     def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
         rows: list[Row] = self._execute(sql, values).fetchall()
@@ -321,7 +330,7 @@ class SqliteDatabase:
         elif not self._read_only:
             options = "?mode=rw"
         connection = self._connect(
-            f"file:{pathname2url(str(self.path))}{options}",
+            f"{self.path.as_uri()}{options}",
             uri=True,
             isolation_level=None,
             timeout=self._wait_seconds,

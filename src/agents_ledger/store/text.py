@@ -9,34 +9,37 @@ from __future__ import annotations
 import re
 
 _ESCAPE = "\x1a"
-_UNSAFE = re.compile("[\x00\x1a\ud800-\udfff]")
-_ESCAPED = re.compile("\x1a([0-9a-f]{4})")
+_UNSAFE = "[\x00\x1a\ud800-\udfff]"  # compiled where used: hardly any text needs it
+_ESCAPED = "\x1a([0-9a-f]{4})"
+
+
+def _is_safe(text: str) -> bool:
+    if text.isascii():
+        return "\x00" not in text and _ESCAPE not in text
+    try:
+        stored = text.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return b"\x00" not in stored and b"\x1a" not in stored
 
 
 def escape(text: str) -> str:
     """Text as it is stored."""
-    if "\x00" not in text and _ESCAPE not in text:
-        if text.isascii():
-            return text
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            pass
-        else:
-            return text
-    return _UNSAFE.sub(lambda found: f"{_ESCAPE}{ord(found[0]):04x}", text)
+    if _is_safe(text):
+        return text
+    return re.sub(_UNSAFE, lambda found: f"{_ESCAPE}{ord(found[0]):04x}", text)
 
 
 def unescape(text: str) -> str:
     """Stored text as it was."""
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
+    return re.sub(_ESCAPED, lambda found: chr(int(found[1], 16)), text)
 
 
-def escape_values(values: dict[str, object]) -> dict[str, object]:
+def escape_row(values: tuple[object, ...]) -> tuple[object, ...]:
     """The same values, with every text as it is stored."""
-    for name, value in values.items():
-        if value.__class__ is str:
-            values[name] = escape(value)
+    for value in values:
+        if value.__class__ is str and not _is_safe(value):
+            return tuple(escape(v) if isinstance(v, str) else v for v in values)
     return values
 
 

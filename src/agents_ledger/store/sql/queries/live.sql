@@ -58,11 +58,10 @@ SELECT max(sequence) FROM (
 ) AS both_kinds;
 
 -- finish_tool_call --
--- No row returned: there is no such call, or it is finished already.
+-- No row written: there is no such call, or it is finished already.
 UPDATE tool_calls SET
     status = :status, result_json = :result_json, error = :error, completed_at = :completed_at
-WHERE turn_id = :turn_id AND id = :id AND status IN ('pending', 'running')
-RETURNING id;
+WHERE turn_id = :turn_id AND id = :id AND status IN ('pending', 'running');
 
 -- close_tool_calls --
 -- Completing or failing a turn leaves no call open.
@@ -72,8 +71,7 @@ WHERE turn_id = :turn_id AND status IN ('pending', 'running');
 
 -- spawn_from_call --
 UPDATE tool_calls SET spawned_session_label = :label
-WHERE turn_id = :turn_id AND id = :id AND spawned_session_label IS NULL
-RETURNING id;
+WHERE turn_id = :turn_id AND id = :id AND spawned_session_label IS NULL;
 
 -- live_parent --
 SELECT

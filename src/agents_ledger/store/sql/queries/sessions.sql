@@ -36,7 +36,7 @@ ORDER BY s.updated_at DESC, s.label
 LIMIT :limit;
 
 -- insert_session --
--- No row returned: there is one of that label.
+-- No row written: there is one of that label.
 INSERT INTO sessions (
     label, thread_id, persona_id, agent_id, created_as, is_subagent, parent_session_label,
     parent_turn_id, spawn_tool_call_id, task_description, task_status, routing_key, origin,
@@ -46,28 +46,26 @@ INSERT INTO sessions (
     :parent_turn_id, :spawn_tool_call_id, :task_description, :task_status, :routing_key, :origin,
     :origin_session_id, :created_at, :created_at
 )
-ON CONFLICT DO NOTHING
-RETURNING label;
+ON CONFLICT DO NOTHING;
 
 -- insert_name --
--- No row returned: the name is taken.
+-- No row written: the name is taken.
 INSERT INTO names (name, session_label, created_at, reason)
 VALUES (:name, :session_label, :created_at, :reason)
-ON CONFLICT DO NOTHING
-RETURNING name;
+ON CONFLICT DO NOTHING;
 
 -- move_head --
--- The one statement that moves a head: only from where the caller saw it. The time it returns
--- never runs backwards within a session, whatever the clock does.
+-- The one statement that moves a head: only from where the caller saw it. Its time never runs
+-- backwards within a session, whatever the clock does.
 UPDATE sessions
 SET thread_id = :to_turn,
     updated_at = CASE WHEN updated_at > :now THEN updated_at ELSE :now END
-WHERE label = :label AND COALESCE(thread_id, '') = COALESCE(CAST(:from_turn AS TEXT), '')
-RETURNING updated_at;
+WHERE label = :label AND COALESCE(thread_id, '') = COALESCE(CAST(:from_turn AS TEXT), '');
 
 -- log_move --
+-- Where a session points since now.
 INSERT INTO session_history (session_label, thread_id, changed_at, reason)
-VALUES (:label, :thread_id, :changed_at, :reason);
+SELECT label, thread_id, updated_at, :reason FROM sessions WHERE label = :label;
 
 -- head_at --
 SELECT thread_id FROM session_history
@@ -131,8 +129,7 @@ WHERE label = :label;
 UPDATE sessions SET
     is_subagent = 1, parent_session_label = :parent_session_label,
     parent_turn_id = :parent_turn_id, spawn_tool_call_id = :spawn_tool_call_id
-WHERE label = :label AND parent_turn_id IS NULL
-RETURNING label;
+WHERE label = :label AND parent_turn_id IS NULL;
 
 -- annotate --
 INSERT INTO annotations (session_label, title, starred, note)

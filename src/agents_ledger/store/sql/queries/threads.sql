@@ -9,7 +9,7 @@ SELECT
 FROM places WHERE turn_id = :turn_id;
 
 -- insert_place --
--- Takes the place if it is free; no row returned: it is taken, open a segment.
+-- Takes the place if it is free; no row written: it is taken, open a segment.
 INSERT INTO places (
     segment_id, depth, turn_id, input_tokens, output_tokens, cached_input_tokens,
     cache_write_tokens, reasoning_tokens, total_tokens, compaction_count, compaction_turn_id,
@@ -19,8 +19,7 @@ INSERT INTO places (
     :cache_write_tokens, :reasoning_tokens, :total_tokens, :compaction_count, :compaction_turn_id,
     :model, :provider, :persona_id, :system_prompt_hash, :thread_key
 )
-ON CONFLICT (segment_id, depth) DO NOTHING
-RETURNING turn_id;
+ON CONFLICT (segment_id, depth) DO NOTHING;
 
 -- open_segment --
 -- A segment that hangs on the parent's at its depth. The jump doubles in length when the two jumps

@@ -1,0 +1,160 @@
+"""Runs all harnesses for some minutes, with new seeds each time, and adds up what was done.
+
+`python -m tests.trust.soak --minutes 30`. The totals and what was found stay in .soak/, so that the
+next run goes on where this one ended. Any finding, also an earlier one, ends it with 1: remove it
+from .soak/state.json when it is understood.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+
+from tests.trust import harness
+from tests.trust.harness import Options
+
+FOLDER = harness.ROOT / ".soak"
+STATE = FOLDER / "state.json"
+WORKERS = 2
+
+
+class Job(Struct, frozen=True):
+    """A harness, how much of it is wanted, and how much it does at a time."""
+
+    name: str
+    module: str
+    unit: str
+    goal: int
+    chunk: int
+    engine: str = "sqlite"
+
+
+JOBS = (
+    Job("power cuts", "power_cuts", "images", 100_000, 3_000),
+    Job("kill -9", "kills", "kills", 5_000, 200),
+    Job("I/O faults", "io_faults", "faults", 20_000, 400),
+    Job("server faults", "server_faults", "events", 500, 12, "postgres"),
+    Job("state machine", "machine", "examples", 15_000, 300),
+    Job("state machine, server", "machine", "examples", 5_000, 60, "postgres"),
+    Job("16 processes", "crowd", "turns each", 2_000, 200),
+    Job("16 processes, server", "crowd", "turns each", 2_000, 100, "postgres"),
+    Job("busy importer", "starvation", "rounds", 100, 6),
+    Job("brawl", "brawl", "rounds", 1_000, 25),
+    Job("brawl, server", "brawl", "rounds", 300, 8, "postgres"),
+)
+
+
+class Found(Struct):
+    """A finding and how to see it again."""
+
+    command: str
+    text: str
+
+
+class Total(Struct):
+    """What one job has done so far."""
+
+    done: int = 0
+    runs: int = 0
+    seconds: float = 0
+    findings: list[Found] = field(default_factory=list)
+
+
+class State(Struct):
+    """All totals, by job."""
+
+    totals: dict[str, Total] = field(default_factory=dict)
+
+
+class Soak:
+    """Two workers that always take the job furthest from its goal."""
+
+    def __init__(self, minutes: float, only: str) -> None:
+        self.jobs = [job for job in JOBS if only in job.name]
+        self.deadline = time.monotonic() + minutes * 60
+        self.state = State()
+        if STATE.exists():
+            self.state = msgspec.json.decode(STATE.read_bytes(), type=State)
+        for job in JOBS:
+            self.state.totals.setdefault(job.name, Total())
+        self._running: list[str] = []
+        self._guard = threading.Lock()
+
+    def run(self) -> bool:
+        """Until the time is over. Whether nothing was ever found."""
+        FOLDER.mkdir(exist_ok=True)
+        workers = [threading.Thread(target=self._work) for _ in range(WORKERS)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        return not any(total.findings for total in self.state.totals.values())
+
+    def _work(self) -> None:
+        while time.monotonic() < self.deadline:
+            self._do(*self._take())
+
+    def _take(self) -> tuple[Job, int]:
+        """The job furthest from its goal that is not being done, and its next seed."""
+        with self._guard:
+            idle = [job for job in self.jobs if job.name not in self._running] or self.jobs
+            job = min(idle, key=lambda job: self.state.totals[job.name].done / job.goal)
+            self._running.append(job.name)
+            total = self.state.totals[job.name]
+            total.runs += 1
+            return job, total.runs
+
+    def _do(self, job: Job, seed: int) -> None:
+        options = Options(seed, job.chunk, engine=job.engine, keep=str(FOLDER / "findings"))
+        start = time.monotonic()
+        outcome = harness.call(job.module, options, timeout=900)
+        command = f"python -m tests.trust.{job.module} --seed {seed} --count {job.chunk}"
+        if job.engine != "sqlite":
+            command += f" --engine {job.engine}"
+        with self._guard:
+            self._running.remove(job.name)
+            total = self.state.totals[job.name]
+            total.done += outcome.done
+            total.seconds += time.monotonic() - start
+            total.findings += [Found(command, text) for text in outcome.findings[:3]]
+            self._save()
+        for finding in outcome.findings[:3]:
+            print(f"{job.name}: {finding}\n  {command}", file=sys.stderr, flush=True)
+
+    def _save(self) -> None:
+        unfinished = Path(f"{STATE}.unfinished")
+        unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(self.state)))
+        unfinished.replace(STATE)
+
+    def table(self) -> str:
+        """What was done, what is wanted, what was found."""
+        lines = [f"{'harness':24}{'done':>10}{'goal':>10}  {'':12}{'minutes':>8}{'findings':>10}"]
+        for job in JOBS:
+            total = self.state.totals[job.name]
+            lines.append(
+                f"{job.name:24}{total.done:>10,}{job.goal:>10,}  {job.unit:12}"
+                f"{total.seconds / 60:>8.1f}{len(total.findings):>10}"
+            )
+        return "\n".join(lines)
+
+
+def main() -> int:
+    """Run as a program."""
+    arguments = argparse.ArgumentParser(prog="python -m tests.trust.soak")
+    arguments.add_argument("--minutes", type=float, default=10)
+    arguments.add_argument("--only", default="", help="jobs with this in their name")
+    given = arguments.parse_args()
+    soak = Soak(given.minutes, given.only)
+    clean = soak.run()
+    print(soak.table())
+    return 0 if clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""The trust harnesses at the size every test run can afford; `make soak` runs them for longer.
+
+Each also runs against a planted bug, and must find it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.trust import harness, plants
+from tests.trust.harness import Options, Outcome
+from tests.trust.server_faults import LAZY
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes are forked and killed")
+
+EARLY = "early acknowledgement"
+
+
+def clean(outcome: Outcome, done: int) -> None:
+    assert outcome.findings == []
+    assert outcome.done >= done
+
+
+def test_no_power_cut_loses_what_was_acknowledged() -> None:
+    clean(harness.call("power_cuts", Options(count=1000)), 1000)
+
+
+def test_no_killed_process_loses_what_was_acknowledged() -> None:
+    clean(harness.call("kills", Options(count=40)), 40)
+
+
+def test_every_io_error_is_told_and_loses_nothing() -> None:
+    clean(harness.call("io_faults", Options(count=300)), 300)
+
+
+def test_no_restart_of_a_server_loses_what_was_acknowledged() -> None:
+    clean(harness.call("server_faults", Options(count=4)), 4)
+
+
+def test_the_ledger_does_what_dictionaries_do() -> None:
+    clean(harness.call("machine", Options(count=100)), 100)
+
+
+def test_the_ledger_on_a_server_does_what_dictionaries_do(postgres_server: str) -> None:
+    options = Options(count=30, engine="postgres", address=postgres_server)
+    clean(harness.call("machine", options), 30)
+
+
+def test_sixteen_processes_write_one_chain() -> None:
+    clean(harness.call("crowd", Options(count=50)), 50)
+
+
+def test_sixteen_processes_write_one_chain_on_a_server(postgres_server: str) -> None:
+    options = Options(count=50, engine="postgres", address=postgres_server)
+    clean(harness.call("crowd", options), 50)
+
+
+def test_a_busy_importer_starves_nobody() -> None:
+    clean(harness.call("starvation", Options(count=2)), 2)
+
+
+def test_a_brawl_leaves_a_sound_ledger() -> None:
+    clean(harness.call("brawl", Options(count=5)), 5)
+
+
+def test_a_brawl_leaves_a_sound_ledger_on_a_server(postgres_server: str) -> None:
+    clean(harness.call("brawl", Options(count=3, engine="postgres", address=postgres_server)), 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("power_cuts", Options(count=100, plant="synchronous=NORMAL")),
+        ("power_cuts", Options(count=100, plant=EARLY)),
+        ("kills", Options(count=10, plant=EARLY)),
+        ("io_faults", Options(count=30, plant=EARLY)),
+        ("server_faults", Options(count=4, plant=LAZY)),
+        ("machine", Options(count=100, plant=plants.NO_CHECK)),
+        ("crowd", Options(count=10, plant=plants.NO_CHECK)),
+        ("starvation", Options(count=1, plant=plants.NO_QUEUE)),
+    ],
+    ids=lambda value: value.plant if isinstance(value, Options) else value,
+)
+def test_a_planted_bug_is_found(name: str, options: Options) -> None:
+    assert harness.call(name, options).findings
+
+
+def test_a_planted_bug_is_found_on_a_server(postgres_server: str) -> None:
+    for name, count in (("machine", 20), ("crowd", 4)):
+        options = Options(
+            count=count, plant=plants.NO_CHECK, engine="postgres", address=postgres_server
+        )
+        assert harness.call(name, options).findings
+
+
+def test_a_harness_that_dies_is_a_finding() -> None:
+    outcome = harness.call("machine", Options(plant="nonsense"))
+
+    assert "nonsense" in outcome.findings[0]
