@@ -27,7 +27,7 @@ from agents_ledger.ledger.projected_turns import (
 )
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Session
-from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, SourceFile
+from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Fault, SourceFile
 from agents_ledger.model.turns import to_json
 from agents_ledger.store.database import Row, Transaction
 
@@ -257,11 +257,16 @@ def _finish(
             if parent != owners[turn_id] and child != owners[turn_id]:
                 tx.run("set_parent_session", label=child, parent=owners[turn_id])
     _note_sources(tx, files, derivation)
-    by_path = {file.path: file.id for file in files}
     for file in files:
-        tx.run("delete_faults", file_id=file.id)
         tx.run("mark_derived", id=file.id, derived_bytes=file.kept_bytes, derived_version=version)
-    for fault in derivation.faults:
+    _note_faults(tx, files, derivation.faults)
+
+
+def _note_faults(tx: Transaction, files: Sequence[SourceFile], faults: Iterable[Fault]) -> None:
+    by_path = {file.path: file.id for file in files}
+    for file_id in by_path.values():
+        tx.run("delete_faults", file_id=file_id)
+    for fault in faults:
         if fault.path in by_path:
             tx.run(
                 "insert_fault",
