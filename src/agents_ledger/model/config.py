@@ -32,6 +32,8 @@ class Setting(Struct, frozen=True, array_like=True):
 
 
 EffectiveConfig = dict[str, Setting]
+# Made when the module is loaded: a type's first use in two threads at once is not safe.
+_decode = msgspec.json.Decoder(EffectiveConfig).decode
 
 
 def resolve(config: Config, parent: EffectiveConfig, parent_id: str | None) -> EffectiveConfig:
@@ -77,7 +79,7 @@ def decode(text: str | None) -> EffectiveConfig:
     if not text:
         return {}
     try:
-        return msgspec.json.decode(text, type=dict[str, Setting])
+        return _decode(text)
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:  # a lone surrogate
