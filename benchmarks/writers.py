@@ -11,123 +11,126 @@ from pathlib import Path
 from agents_ledger import AsyncLedger, Ledger
 from benchmarks import workload
 from benchmarks.measure import Goal, Line, Took, Watch, interleaved, rate, timed
-from benchmarks.workload import Turn
+from benchmarks.workload import Statement, Turn
 
 WRITERS = 64
-EACH = 10  # turns of a writer in a round; together they stay below the size of a checkpoint
-ALONE = 3
+EACH = 10  # turns of a writer in a round: together they stay below the size of a checkpoint
+ALONE = 2  # of a writer that commits alone, which takes long
 
 
-class Writers:
+class Work:
     """64 sessions with a turn each, and the turns that 64 writers add to them."""
 
     def __init__(self, folder: Path) -> None:
         self.sessions = [f"agent-{number}" for number in range(WRITERS)]
         self.turns = workload.turns(WRITERS)
+        self.pairs = list(zip(self.sessions, self.turns, strict=True))
         self.template = folder / "writers.db"
-        self.template.unlink(missing_ok=True)
-        with Ledger.open(str(self.template)) as ledger:
-            for session, turn in zip(self.sessions, self.turns, strict=True):
-                turn.record(ledger, session)
-        work = list(zip(self.sessions, self.turns, strict=True)) * EACH
+        if not self.template.exists():
+            with Ledger.open(str(self.template)) as ledger:
+                for session, turn in self.pairs:
+                    turn.record(ledger, session)
         captured = self.fresh("captured")
-        self.recorded = workload.capture(captured, work)
-        self.statements = [turn.statements for turn in self.recorded]
-        self.rows = workload.by_table(self.recorded)
+        self.recorded = workload.capture(captured, self.pairs * EACH)
         self.count = len(self.recorded)
+        self.rows = workload.by_table(self.recorded)
         connection = workload.connect(check := self.fresh("check"))
         workload.commit_at_once(connection, self.rows)
         connection.close()
         assert workload.same_rows(captured, check), "the reference must store the same rows"
 
     def fresh(self, name: str) -> Path:
+        """A new copy of the ledger to which the turns are added."""
         return workload.copy_of(self.template, f"{name}.db")
 
-    # -- by hand
 
-    def bulk(self) -> Took:
-        """One transaction, one executemany per kind of row."""
-        connection = workload.connect(self.fresh("bulk"))
-        try:
-            return timed(lambda: workload.commit_at_once(connection, self.rows), self.count)
-        finally:
-            connection.close()
+class Ours:
+    """The ledger's own ways to write."""
 
-    def turn_by_turn(self) -> Took:
-        """One transaction, each turn's statements after the other's."""
-        connection = workload.connect(self.fresh("turn-by-turn"))
-        statements = [each for turn in self.recorded for each in turn.writes]
-        try:
-            return timed(lambda: workload.commit_at_once(connection, statements), self.count)
-        finally:
-            connection.close()
-
-    def direct(self) -> Took:
-        """One thread, a commit per turn, the same statements."""
-        connection = workload.connect(self.fresh("direct"))
-        try:
-            return timed(lambda: workload.commit_each(connection, self.statements), self.count)
-        finally:
-            connection.close()
-
-    def each_alone(self) -> Took:
-        """64 threads with a connection each, a commit per turn."""
-        path = self.fresh("alone")
-        connections = {session: workload.connect(path) for session in self.sessions}
-        mine: dict[str, list[list[workload.Statement]]] = {name: [] for name in self.sessions}
-        for turn in self.recorded[: WRITERS * ALONE]:
-            mine[turn.session].append(turn.statements)
-        works = [
-            partial(workload.commit_each, connections[name], mine[name]) for name in self.sessions
-        ]
-        took = _at_once(works, WRITERS * ALONE)
-        for connection in connections.values():
-            connection.close()
-        return took
-
-    # -- the ledger
+    def __init__(self, work: Work, fresh: Callable[[str], str]) -> None:
+        self._work = work
+        self._fresh = fresh
 
     def lone(self) -> Took:
-        with Ledger.open(str(self.fresh("lone"))) as ledger:
+        """One thread."""
+        with Ledger.open(self._fresh("lone")) as ledger:
             ledger.recover()
 
-            def work() -> None:
-                for _ in range(EACH):
-                    for session, turn in zip(self.sessions, self.turns, strict=True):
-                        turn.record(ledger, session)
+            def write() -> None:
+                for session, turn in self._work.pairs * EACH:
+                    turn.record(ledger, session)
 
-            return timed(work, self.count)
+            return timed(write, self._work.count)
 
     def threads(self) -> Took:
-        with Ledger.open(str(self.fresh("threads"))) as ledger:
+        """64 threads."""
+        with Ledger.open(self._fresh("threads")) as ledger:
             ledger.recover()
 
             def write(session: str, turn: Turn) -> None:
                 for _ in range(EACH):
                     turn.record(ledger, session)
 
-            pairs = zip(self.sessions, self.turns, strict=True)
-            works = [partial(write, session, turn) for session, turn in pairs]
-            return _at_once(works, self.count)
+            return at_once([partial(write, *pair) for pair in self._work.pairs], self._work.count)
 
     def tasks(self) -> Took:
+        """64 asyncio tasks."""
+
         async def main() -> Took:
-            async with AsyncLedger.open(str(self.fresh("tasks"))) as ledger:
+            async with AsyncLedger.open(self._fresh("tasks")) as ledger:
                 await ledger.recover()
 
                 async def write(session: str, turn: Turn) -> None:
                     for _ in range(EACH):
                         await turn.record(ledger, session)
 
-                pairs = zip(self.sessions, self.turns, strict=True)
-                with Watch(self.count) as watch:
-                    await asyncio.gather(*(write(session, turn) for session, turn in pairs))
+                with Watch(self._work.count) as watch:
+                    await asyncio.gather(*(write(*pair) for pair in self._work.pairs))
                 return watch.took
 
         return asyncio.run(main())
 
 
-def _at_once(works: Sequence[Callable[[], None]], operations: int) -> Took:
+class ByHand:
+    """The same rows without a ledger."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def _commit(self, transactions: Sequence[Sequence[Statement]]) -> Took:
+        connection = workload.connect(self._work.fresh("by-hand"))
+        try:
+            return timed(partial(workload.commit_each, connection, transactions), self._work.count)
+        finally:
+            connection.close()
+
+    def direct(self) -> Took:
+        """A transaction per turn, with the ledger's own statements."""
+        return self._commit([turn.statements for turn in self._work.recorded])
+
+    def turn_by_turn(self) -> Took:
+        """One transaction for all; each turn's rows after the other's."""
+        return self._commit([[each for turn in self._work.recorded for each in turn.writes]])
+
+    def by_table(self) -> Took:
+        """One transaction for all; all rows of a kind in one executemany."""
+        return self._commit([self._work.rows])
+
+    def each_alone(self) -> Took:
+        """64 threads with a connection each, a transaction per turn."""
+        path = self._work.fresh("alone")
+        connections = {session: workload.connect(path) for session in self._work.sessions}
+        mine: dict[str, list[list[Statement]]] = {name: [] for name in self._work.sessions}
+        for turn in self._work.recorded[: WRITERS * ALONE]:
+            mine[turn.session].append(turn.statements)
+        works = [partial(workload.commit_each, connections[name], mine[name]) for name in mine]
+        took = at_once(works, WRITERS * ALONE)
+        for connection in connections.values():
+            connection.close()
+        return took
+
+
+def at_once(works: Sequence[Callable[[], None]], operations: int) -> Took:
     """Each in a thread of its own, begun together."""
     begin = threading.Event()
 
@@ -147,29 +150,28 @@ def _at_once(works: Sequence[Callable[[], None]], operations: int) -> Took:
 
 def writers(folder: Path) -> Iterator[Line]:
     """A lone writer, 64 threads and 64 tasks, against the same rows by hand."""
-    side = Writers(folder)
+    work = Work(folder)
+    ours, hand = Ours(work, lambda name: str(work.fresh(name))), ByHand(work)
     found = interleaved(
         {
-            "lone": side.lone,
-            "direct": side.direct,
-            "bulk": side.bulk,
-            "turn by turn": side.turn_by_turn,
-            "tasks": side.tasks,
-            "threads": side.threads,
-            "alone": side.each_alone,
+            "lone": ours.lone,
+            "direct": hand.direct,
+            "tasks": ours.tasks,
+            "bulk": hand.turn_by_turn,
+            "threads": ours.threads,
+            "by table": hand.by_table,
+            "alone": hand.each_alone,
         },
         rounds=9,
     )
-    for name, ours, reference, least in (
+    for name, writer, reference, least in (
         ("lone writer / direct commits", "lone", "direct", 0.9),
         ("64 asyncio writers / one bulk transaction", "tasks", "bulk", 0.5),
         ("64 threads / one bulk transaction", "threads", "bulk", 0.45),
         ("64 asyncio writers / each committing alone", "tasks", "alone", 7),
         ("64 threads / each committing alone", "threads", "alone", 7),
     ):
-        yield rate(name, found[ours], found[reference], "wall", Goal(">=", least))
-        yield rate(name, found[ours], found[reference], "cpu", None)
-    for name in ("tasks", "threads"):
-        yield rate(
-            f"64 {name} / bulk, turn by turn", found[name], found["turn by turn"], "wall", None
-        )
+        yield rate(name, found[writer], found[reference], "wall", Goal(">=", least))
+        yield rate(name, found[writer], found[reference], "cpu", None)
+    for name, writer in (("64 asyncio writers", "tasks"), ("64 threads", "threads")):
+        yield rate(f"{name} / bulk, by table", found[writer], found["by table"], "wall", None)

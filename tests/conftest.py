@@ -1,7 +1,8 @@
 """A ledger for each test, on each engine.
 
 PostgreSQL comes from the wheel, one server for the whole run, or from the address in
-AGENTS_LEDGER_TEST_POSTGRES. Every ledger there has a schema of its own.
+AGENTS_LEDGER_TEST_POSTGRES, which must be a superuser's: some tests break rules behind the ledger's
+back. Every ledger there has a schema of its own.
 """
 
 from __future__ import annotations

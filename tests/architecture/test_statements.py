@@ -28,6 +28,14 @@ def used() -> set[str]:
 
 
 def names_in(tree: ast.AST) -> Iterator[str]:
+    """Said in the call itself, or given to the variable that is passed."""
+    given = {
+        target.id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Call)
@@ -35,7 +43,9 @@ def names_in(tree: ast.AST) -> Iterator[str]:
             and node.func.attr in ("run", "change", "run_many")
             and node.args
         ):
-            for part in ast.walk(node.args[0]):
+            passed = node.args[0]
+            said = given.get(passed.id, passed) if isinstance(passed, ast.Name) else passed
+            for part in ast.walk(said):
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):
                     yield part.value
 

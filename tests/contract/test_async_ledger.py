@@ -20,11 +20,12 @@ from agents_ledger import (
     LiveCall,
     LiveTurn,
     NotFound,
+    OutcomeUnknown,
     Refused,
     Session,
 )
 from agents_ledger.ledger.core import Core
-from agents_ledger.store.database import Database, Transaction, open_database
+from agents_ledger.store.database import Answer, Database, Transaction, open_database
 from tests.builders import A_USAGE, a_call, a_full_turn
 from tests.raw import Raw
 from tests.statements import Meddled
@@ -363,6 +364,42 @@ class Slow:
             return result
 
         return self._db.submit(slow, answer)
+
+
+class Forgotten:
+    """Where the outcome of a write gets lost on its way."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    def set(self, result: Any, error: BaseException | None) -> None:
+        self._answer.set(None, OutcomeUnknown("the commit failed"))
+
+
+def test_a_write_of_unknown_outcome_can_be_made_again(db: Database) -> None:
+    forgetful, database = Meddled.over(db)
+    forgets = [True]
+
+    def submit(work: Any, answer: Answer) -> Any:
+        return db.submit(work, Forgotten(answer) if forgets.pop() else answer)
+
+    forgetful.submit = submit  # type: ignore[attr-defined]
+
+    async def test(ledger: AsyncLedger) -> None:
+        other = await AsyncLedger(lambda: Core(database))
+        with pytest.raises(OutcomeUnknown) as recorded:
+            await other.record("main", "q", "r")
+        forgets.append(True)
+        with pytest.raises(OutcomeUnknown) as begun:
+            await other.turn("main", "q")
+        forgets.extend([False] * 3)
+        again = await other.record("main", "q", "r", id=recorded.value.turn_id or "")
+        assert again.depth == 1
+        turn = await other.turn("main", "q", id=begun.value.turn_id or "")
+        await turn.respond("r")
+        assert await ledger.head("main") == turn.id
+
+    on_database(db, test)
 
 
 def test_closing_lets_no_write_hang(address: str) -> None:

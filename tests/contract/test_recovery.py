@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -65,17 +65,24 @@ def handle(address: str) -> Iterator[Callable[[], Ledger]]:
         yield lambda: handles.enter_context(Ledger(Core(database(address))))
 
 
-def kill(process: subprocess.Popen[str]) -> None:
+def kill(process: subprocess.Popen[str], address: str) -> None:
+    """Kill a writer, and wait until everybody can know."""
     process.kill()
     process.wait()
     time.sleep(LEASE_MS / 1000 * 1.5)
+    with Raw(address) as raw, closing(database(address)) as other:
+        writer_id = raw.one("SELECT id FROM writers")
+        deadline = time.monotonic() + 20
+        while not other.is_dead(writer_id, 1 << 40):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 def test_the_turns_of_a_killed_process_are_failed_and_keep_what_was_recorded(
     address: str, handle: Callable[[], Ledger]
 ) -> None:
     with writing(address) as process:
-        kill(process)
+        kill(process, address)
 
     ledger = handle()
     assert ledger.recover() == ("the-turn",)
@@ -96,7 +103,7 @@ def test_a_handle_recovers_by_itself_before_its_first_write(
     address: str, handle: Callable[[], Ledger], raw: Raw
 ) -> None:
     with writing(address) as process:
-        kill(process)
+        kill(process, address)
 
     ledger = handle()
     ledger.record("other", "q", "r")
@@ -110,7 +117,7 @@ def test_a_handle_recovers_by_itself_before_its_first_write(
 
 def test_a_reader_recovers_nothing(address: str, handle: Callable[[], Ledger], raw: Raw) -> None:
     with writing(address) as process:
-        kill(process)
+        kill(process, address)
     before = raw.dump()
 
     ledger = handle()
@@ -206,6 +213,8 @@ def test_a_writer_that_was_taken_for_dead_is_told(
 
     with pytest.raises(Conflict, match="is sealed"):
         turn.respond("too late")
+    with pytest.raises(Conflict, match="is sealed"), turn:
+        pass
     assert ledger.get_turn(turn.id).status == "failed"
 
 

@@ -17,6 +17,8 @@ def test_a_session_may_be_empty(ledger: Ledger) -> None:
     assert ledger.head("main") is None
     assert ledger.thread("main").turns == ()
     assert ledger.history("main") == ()
+    with pytest.raises(NotFound, match="session 'main' is empty"):
+        ledger.get_turn("main")
 
 
 def test_a_session_may_begin_at_a_turn(ledger: Ledger) -> None:

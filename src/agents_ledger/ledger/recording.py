@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from types import SimpleNamespace as Row
-from typing import Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import msgspec
 from msgspec import UNSET
@@ -31,6 +32,9 @@ from agents_ledger.model.turns import (
 )
 from agents_ledger.store import rows
 from agents_ledger.store.database import Transaction
+
+if TYPE_CHECKING:
+    import hashlib
 
 _ROLES = frozenset(get_args(MessageRole))
 _CALL_STATUSES = frozenset(get_args(CallStatus))
@@ -97,11 +101,7 @@ def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> Prepare
     now = now_ms()
     own_id = turn_id or new_id()
     started_at = new.started_at or now
-    query = _fill(new.query, own_id, started_at)
-    steps = _fill(new.steps, own_id, now, first=len(query))
-    response = _fill((new.response,) if new.response else (), own_id, now, len(query) + len(steps))
-    messages = tuple(step for step in (*query, *steps, *response) if isinstance(step, Message))
-    calls = tuple(_closed(step, now) for step in steps if isinstance(step, ToolCall))
+    messages, calls = _fill(new, own_id, started_at, now)
     usage = new.usage
     turn = Turn(
         id=own_id,
@@ -122,8 +122,8 @@ def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> Prepare
         cache_write_tokens=usage.cache_write_tokens,
         reasoning_tokens=usage.reasoning_tokens,
         total_tokens=usage.total,
-        query_message_ids=id_list(query),
-        response_message_id=response[0].id if response else None,
+        query_message_ids=id_list(messages[: len(new.query)]),
+        response_message_id=messages[-1].id if new.response else None,
         tool_call_count=len(calls),
         source_event_id=new.source_event_id,
         workspace_path=new.workspace_path,
@@ -204,20 +204,22 @@ def _words(words: Iterable[str]) -> str:
 
 
 def _fill(
-    steps: Sequence[Message | ToolCall], turn_id: str, at: int, first: int = 0
-) -> tuple[Any, ...]:
-    """The same steps with what the ledger adds: ids, their turn, their order, the time."""
-    filled: list[Message | ToolCall] = []
+    new: NewTurn, turn_id: str, started_at: int, now: int
+) -> tuple[tuple[Message, ...], tuple[ToolCall, ...]]:
+    """All messages and calls with what the ledger adds: ids, their turn, their order, the time."""
+    messages = [fill_message(part, turn_id, n, started_at) for n, part in enumerate(new.query)]
+    calls: list[ToolCall] = []
     speaker: str | None = None
-    for sequence, step in enumerate(steps, first):
-        if isinstance(step, Message):
-            done: Message | ToolCall = fill_message(step, turn_id, sequence, at)
-            if step.role == "assistant":
-                speaker = done.id
-        else:
-            done = fill_call(step, turn_id, sequence, at, speaker)
-        filled.append(done)
-    return tuple(filled)
+    for sequence, step in enumerate(new.steps, len(messages)):
+        if isinstance(step, ToolCall):
+            calls.append(_closed(fill_call(step, turn_id, sequence, now, speaker), now))
+            continue
+        messages.append(fill_message(step, turn_id, sequence, now))
+        if step.role == "assistant":
+            speaker = messages[-1].id
+    if new.response is not None:
+        messages.append(fill_message(new.response, turn_id, len(messages) + len(calls), now))
+    return tuple(messages), tuple(calls)
 
 
 def fill_message(message: Message, turn_id: str, sequence: int, at: int) -> Message:
@@ -256,7 +258,7 @@ def id_list(messages: Sequence[Message]) -> str:
 
 def hash_prompt(prompt: str) -> str:
     """The key under which a system prompt is stored."""
-    return _sha256(prompt.encode("utf-8", "surrogatepass")).hex()
+    return _sha256()(prompt.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _hash(new: NewTurn) -> bytes:
@@ -265,13 +267,14 @@ def _hash(new: NewTurn) -> bytes:
         passed = msgspec.msgpack.encode(new)
     except (UnicodeEncodeError, OverflowError):
         passed = repr(new).encode("utf-8", "surrogatepass")
-    return _sha256(_HASH_VERSION + passed)
+    return _sha256()(_HASH_VERSION + passed).digest()
 
 
-def _sha256(content: bytes) -> bytes:
-    from hashlib import sha256  # loads OpenSSL, which who only reads does not need
+@cache
+def _sha256() -> Callable[[bytes], hashlib._Hash]:
+    import hashlib  # it loads OpenSSL, which who only reads does not need
 
-    return sha256(content).digest()
+    return hashlib.sha256
 
 
 # -- within the transaction -------------------------------------------------------------------

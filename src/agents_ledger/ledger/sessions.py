@@ -8,7 +8,7 @@ from agents_ledger.ledger import threads
 from agents_ledger.model.errors import HeadMoved, NameTaken, NotFound, Refused
 from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.sessions import MoveReason, Session, SessionStatus
-from agents_ledger.store.database import Transaction
+from agents_ledger.store.database import Row, Transaction
 from agents_ledger.store.rows import to_session
 
 LABEL_MAX = 512
@@ -36,13 +36,16 @@ class Pointer(NamedTuple):
 
 def find(tx: Transaction, key: str, *, exact: bool = False) -> Pointer | None:
     """The session a key leads to, ours until we commit."""
-    name = "find_session_exactly" if exact else "find_session"
-    found, before = tx.run(name, key=key), None
+    found, before = _look(tx, key, exact=exact), None
     # On a server it may have been merged away while we waited for it: then look where its key
     # leads now. A session that was merged away is never active.
     while found and found != before and found[0][-1] != "active":
-        found, before = tx.run(name, key=key), found
+        found, before = _look(tx, key, exact=exact), found
     return Pointer(*found[0]) if found else None
+
+
+def _look(tx: Transaction, key: str, *, exact: bool) -> list[Row]:
+    return tx.run("find_session_exactly" if exact else "find_session", key=key)
 
 
 def existing(tx: Transaction, key: str, *, exact: bool = False) -> Pointer:

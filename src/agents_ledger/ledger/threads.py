@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.errors import Ambiguous, NotFound, Refused
@@ -27,7 +27,7 @@ PREFIX_MIN = 4
 DEEPEST = 1 << 62
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True):
     """Segment and depth of a turn, and the metrics of its thread."""
 
     segment_id: int
@@ -94,14 +94,15 @@ def below(
 def put(tx: Transaction, turn_id: str, place: Place, *, join: bool) -> Place:
     """Give a turn its place: behind its parent if it may join and that is free, else in a new
     segment that hangs there."""
-    if join and place.depth > 1 and tx.change("insert_place", turn_id=turn_id, **place._asdict()):
+    values = {"turn_id": turn_id, **structs.asdict(place)}
+    if join and place.depth > 1 and tx.change("insert_place", **values):
         return place
     if place.depth == 1:
         opened = tx.run("open_root_segment")
     else:
         opened = tx.run("open_segment", parent_id=place.segment_id, fork_depth=place.depth - 1)
-    own = place._replace(segment_id=opened[0][0])
-    tx.run("insert_place", turn_id=turn_id, **own._asdict())
+    own = structs.replace(place, segment_id=opened[0][0])
+    tx.run("insert_place", **{**values, "segment_id": own.segment_id})
     return own
 
 
@@ -174,7 +175,9 @@ def thread(
         from_depth = max(1, place.depth - last + 1)
     to_depth = DEEPEST if to_depth is None else to_depth
     turns = load(tx, turn_id, from_depth, to_depth) if last != 0 else ()
-    return Thread(turn_id, *place[1:], turns)
+    metrics = structs.asdict(place)
+    del metrics["segment_id"]
+    return Thread(turn_id, turns=turns, **metrics)
 
 
 def turn(tx: Transaction, target: str) -> Turn:

@@ -1,8 +1,9 @@
 """Group commit: works that wait together are committed together.
 
-Whoever finds nobody leading leads: it takes what is queued, commits it as one transaction, answers
-everyone, and hands the lead to a waiting thread. A lone caller leads at once, without a hand-over.
-Members that do not wait in a thread (asyncio) are led by a thread kept for them.
+Whoever finds nobody leading leads: it takes what is queued, and what queues up meanwhile, commits
+it as one transaction, answers everyone, and hands the lead to a waiting thread. A lone caller leads
+at once, without a hand-over. Members that do not wait in a thread (asyncio) are led by a thread
+kept for them.
 
 A work that raises before it wrote anything fails alone. One that raises after it wrote spoils the
 batch: it is rolled back and done again with a savepoint for each.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat, starmap
 from typing import Any, Protocol
 
 from agents_ledger.model.errors import OutcomeUnknown
@@ -132,8 +134,9 @@ class GroupCommit:
         """Commit a batch and hand over; a leader for others goes on while only such wait."""
         again = True
         while again:
-            batch = self._take(BATCH_MAX)
+            batch: list[Member] = []
             try:
+                self._take(batch)
                 if batch:
                     self._commit(batch)
             except BaseException:  # Ctrl-C in the leader: nobody may hang
@@ -142,9 +145,11 @@ class GroupCommit:
             finally:
                 again = self._hand_over(batch, for_others)
 
-    def _take(self, most: int) -> list[Member]:
+    def _take(self, batch: list[Member]) -> None:
+        """Move whoever waits into the batch: in one call, which Ctrl-C cannot split."""
         with self._state:
-            return [self._queue.popleft() for _ in range(min(len(self._queue), most))]
+            count = min(len(self._queue), BATCH_MAX - len(batch))
+            batch.extend(starmap(self._queue.popleft, repeat((), count)))
 
     def _hand_over(self, batch: Sequence[Member], for_others: bool) -> bool:
         heir = None
@@ -187,7 +192,7 @@ class GroupCommit:
         for member in batch:
             yield member
             if member is batch[-1]:
-                batch += self._take(BATCH_MAX - len(batch))
+                self._take(batch)
 
     def _run_together(self, batch: list[Member]) -> bool:
         """Whether the transaction stands as it is, or is over; False: do it again apart."""

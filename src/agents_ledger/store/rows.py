@@ -50,4 +50,6 @@ def to_alias(row: Row) -> Alias:
 
 def turn_row(turn: Turn, request_hash: bytes) -> dict[str, object]:
     """For insert_turn."""
-    return {**asdict(turn), "projected": int(turn.projected), "request_hash": request_hash}
+    row: dict[str, object] = asdict(turn)
+    row.update(projected=int(turn.projected), request_hash=request_hash)
+    return row
