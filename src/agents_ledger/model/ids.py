@@ -26,26 +26,26 @@ def _letters(number: int, pairs: int) -> str:
 
 
 class _Ids:
-    """Counts up from a random start within a millisecond, and starts anew in the next."""
+    """Counts up from a random start, drawn once: to draw again would cost more than the rest."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        chance = int.from_bytes(os.urandom(10), "big")
+        # The top bit stays free: counting up does not run out.
+        self.low = chance & (_LOW_END - 1) >> 1
+        self.chance = _letters(chance >> _LOW_BITS, 4)
         self.start(0)
 
     def start(self, ms: int) -> None:
         self.ms = ms
-        chance = int.from_bytes(os.urandom(10), "big")
-        # The top bit stays free: counting up cannot run out within a millisecond.
-        self.low = chance & (_LOW_END - 1) >> 1
-        self.prefix = _letters(ms, 5) + _letters(chance >> _LOW_BITS, 4)
+        self.prefix = _letters(ms, 5) + self.chance
 
     def next(self) -> str:
         ms = time.time_ns() // 1_000_000
         with self.lock:
             if ms > self.ms:
                 self.start(ms)
-            else:
-                self.low += 1
+            self.low += 1
             low = self.low
             prefix = self.prefix
         return (
