@@ -61,7 +61,7 @@ def test_a_turn_whose_recording_fails_at_any_statement_leaves_nothing(
         "insert_tool_call",
         "insert_place",
     }
-    assert {"mark_parent", "move_head", "log_move"} < set(ran)
+    assert {"mark_native_parent", "move_head", "log_move"} < set(ran)
 
 
 def test_a_first_turn_that_fails_at_any_statement_leaves_no_session(

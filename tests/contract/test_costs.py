@@ -46,7 +46,7 @@ def test_a_plain_turn_takes_these_statements_at_any_depth(
             "insert_turn",
             "insert_message",
             "insert_message",
-            "mark_parent",
+            "mark_native_parent",
             "insert_place",
             "move_head",
             "log_move",
@@ -65,7 +65,7 @@ def test_each_further_part_takes_one_statement(counted: tuple[Meddled, Ledger]) 
     assert len(statements.ran) == plain + 7  # a message, five calls, and whether the id is known
 
 
-def test_the_first_turn_beside_another_takes_two_statements_more(
+def test_the_first_turn_beside_another_takes_three_statements_more(
     counted: tuple[Meddled, Ledger],
 ) -> None:
     statements, ledger = counted
@@ -75,7 +75,8 @@ def test_the_first_turn_beside_another_takes_two_statements_more(
 
     ledger.record("other", "q", "r")
 
-    assert len(statements.ran) == plain + 2
+    # A segment, a place in it, and whether the turn it hangs on is a projection.
+    assert len(statements.ran) == plain + 3
     assert "open_segment" in statements.ran
 
 

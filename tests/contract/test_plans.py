@@ -76,12 +76,15 @@ LOOKUPS = {
 }
 # Statements that are about everything there is.
 WHOLE = {
+    "all_source_files",
+    "delete_old_chunks",
     "aliases",
     "counts",
     "live_turns",
     "migrations_applied",
     "other_writers",
     "system_prompts",
+    "turn_is_named",  # of a turn to be taken away, which is rare
     "tree_nodes",  # marks what sessions and compactions point to
 }
 

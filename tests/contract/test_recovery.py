@@ -218,6 +218,7 @@ def test_a_writer_that_was_taken_for_dead_is_told(
     assert ledger.get_turn(turn.id).status == "failed"
 
 
+@pytest.mark.unsound  # the turn has no source
 def test_open_turns_without_a_writer_are_left_alone(
     address: str, handle: Callable[[], Ledger], raw: Raw
 ) -> None:

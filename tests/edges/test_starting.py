@@ -92,7 +92,8 @@ def test_a_reader_that_stops_reading_is_no_error(file: str) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_an_interrupt_ends_with_130_and_no_trace(file: str) -> None:
     Ledger.open(file).close()
-    script = "from agents_ledger.cli.main import main; print(flush=True); main()"
+    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    script = f"{heed}; from agents_ledger.cli.main import main; print(flush=True); main()"
     process = subprocess.Popen(
         [sys.executable, "-c", script, "--ledger", file, "sql", "-"],
         stdin=subprocess.PIPE,

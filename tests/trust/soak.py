@@ -84,6 +84,7 @@ class Soak:
         for job in JOBS:
             self.state.totals.setdefault(job.name, Total())
         self._running: list[str] = []
+        self._broken: set[str] = set()  # it was found out; going on would only find it again
         self._guard = threading.Lock()
 
     def run(self) -> bool:
@@ -97,13 +98,16 @@ class Soak:
         return not any(total.findings for total in self.state.totals.values())
 
     def _work(self) -> None:
-        while time.monotonic() < self.deadline:
-            self._do(*self._take())
+        while time.monotonic() < self.deadline and (taken := self._take()):
+            self._do(*taken)
 
-    def _take(self) -> tuple[Job, int]:
+    def _take(self) -> tuple[Job, int] | None:
         """The job furthest from its goal that is not being done, and its next seed."""
         with self._guard:
-            idle = [job for job in self.jobs if job.name not in self._running] or self.jobs
+            sound = [job for job in self.jobs if job.name not in self._broken]
+            if not sound:
+                return None
+            idle = [job for job in sound if job.name not in self._running] or sound
             job = min(idle, key=lambda job: self.state.totals[job.name].done / job.goal)
             self._running.append(job.name)
             total = self.state.totals[job.name]
@@ -123,6 +127,8 @@ class Soak:
             total.done += outcome.done
             total.seconds += time.monotonic() - start
             total.findings += [Found(command, text) for text in outcome.findings[:3]]
+            if outcome.findings:
+                self._broken.add(job.name)
             self._save()
         for finding in outcome.findings[:3]:
             print(f"{job.name}: {finding}\n  {command}", file=sys.stderr, flush=True)

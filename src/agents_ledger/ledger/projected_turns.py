@@ -256,6 +256,8 @@ def retire(tx: Transaction, gone: set[str]) -> None:
     tx.defer_references()
     for turn_id in sorted(due, key=lambda each: -threads.place_of(tx, each).depth):
         _clear_turn(tx, turn_id)
+        for ids in in_batches([turn_id]):
+            tx.run("unlink_lost_subagents", ids=ids)
         if tx.run("turn_is_named", turn_id=turn_id)[0][0]:
             tx.run("empty_turn", id=turn_id, error=RETIRED)
             _place_all(tx, [Change(_NOTHING, Turn(turn_id), known[turn_id])])

@@ -253,6 +253,7 @@ def _finish(
         if stale:
             tx.run("mark_source_has_more", label=session.label)
     for ids in in_batches([turn.id for turn in derivation.turns]):
+        tx.run("unlink_lost_subagents", ids=ids)
         for child, turn_id, parent in tx.run("spawned_sessions", ids=ids):
             if parent != owners[turn_id] and child != owners[turn_id]:
                 tx.run("set_parent_session", label=child, parent=owners[turn_id])

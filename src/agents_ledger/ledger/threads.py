@@ -109,10 +109,12 @@ def put(tx: Transaction, turn_id: str, place: Place, *, join: bool) -> Place:
 def adopt(tx: Transaction, parent_id: str, parent: Place) -> None:
     """Note that a turn of ours hangs on `parent`; if that is a projection, it is frozen with all
     its ancestors: what we stand on does not change."""
-    first = tx.run("mark_parent", id=parent_id)
-    projected = (first or tx.run("turn_projected", id=parent_id))[0][0]
+    marked = tx.change("mark_native_parent", id=parent_id)
+    if marked or not tx.run("turn_projected", id=parent_id)[0][0]:
+        return
+    tx.run("mark_parent", id=parent_id)
     segment_id, depth = parent.segment_id, parent.depth
-    while projected:
+    while True:
         raised = tx.run("freeze", id=segment_id, depth=depth)
         if not raised or raised[0][0] is None:
             return

@@ -237,7 +237,7 @@ class SqliteDatabase:
         self._readers: list[_Transaction] = []
         self._checkpointer: Any = None
         self._writer: _SqliteWriter | None = None
-        self._writer_guard = threading.Lock()
+        self._guard = threading.Lock()
         self._thread: _LeaderThread | None = None
         self._closed = False
         self._immutable = False
@@ -379,10 +379,11 @@ class SqliteDatabase:
         return result
 
     def submit(self, work: Work[T], answer: Answer) -> Callable[[], bool]:
-        self._check_writable()
-        if self._thread is None:
-            self._thread = _LeaderThread(self._group)
-        member = self._group.submit(work, answer, self._thread.start_leading)
+        with self._guard:
+            self._check_writable()
+            if self._thread is None:
+                self._thread = _LeaderThread(self._group)
+            member = self._group.submit(work, answer, self._thread.start_leading)
         return lambda: self._group.withdraw(member)
 
     def restore(self, work: Work[T]) -> T:
@@ -400,7 +401,7 @@ class SqliteDatabase:
 
     def writer(self) -> Writer:
         self._check_writable()
-        with self._writer_guard:
+        with self._guard:
             if self._writer is None:
                 self._writer = _SqliteWriter(self.path)
             return self._writer
@@ -514,9 +515,11 @@ class SqliteDatabase:
     def close(self) -> None:
         if self._closed or os.getpid() != self._pid:
             return
-        self._closed = True
+        with self._guard:
+            self._closed = True
         note_closed(self.path)
         if self._thread is not None:
+            self._group.run(lambda _: None)  # behind all that is queued: nobody is left waiting
             self._thread.stop()
         while self._readers:
             self._readers.pop().connection.close()

@@ -14,8 +14,6 @@ _ESCAPED = "\x1a([0-9a-f]{4})"
 
 
 def _is_safe(text: str) -> bool:
-    if text.isascii():
-        return "\x00" not in text and _ESCAPE not in text
     try:
         stored = text.encode()
     except UnicodeEncodeError:  # a lone surrogate
@@ -25,8 +23,6 @@ def _is_safe(text: str) -> bool:
 
 def escape(text: str) -> str:
     """Text as it is stored."""
-    if _is_safe(text):
-        return text
     return re.sub(_UNSAFE, lambda found: f"{_ESCAPE}{ord(found[0]):04x}", text)
 
 
@@ -38,7 +34,10 @@ def unescape(text: str) -> str:
 def escape_row(values: tuple[object, ...]) -> tuple[object, ...]:
     """The same values, with every text as it is stored."""
     for value in values:
-        if value.__class__ is str and not _is_safe(value):
+        if value.__class__ is not str:
+            continue
+        plain = value.isascii() and "\x00" not in value and _ESCAPE not in value
+        if not plain and not _is_safe(value):
             return tuple(escape(v) if isinstance(v, str) else v for v in values)
     return values
 

@@ -105,7 +105,13 @@ LIMIT :limit;
 -- known_turns --
 -- What is stored of these turns: enough to tell what changed.
 SELECT t.id, t.request_hash, t.parent_turn_id, t.projected,
-    CASE WHEN EXISTS (SELECT 1 FROM frozen_turns z WHERE z.id = t.id) THEN 1 ELSE 0 END
+    CASE WHEN t.status IN ('completed', 'failed') AND (
+        t.projected = 0
+        OR EXISTS (
+            SELECT 1 FROM places p JOIN segments s ON s.id = p.segment_id
+            WHERE p.turn_id = t.id AND p.depth <= s.frozen_depth
+        )
+    ) THEN 1 ELSE 0 END
 FROM turns t WHERE t.id IN <ids>;
 
 -- project_message --
@@ -239,7 +245,8 @@ ON CONFLICT (source, source_provider, source_session_id) DO UPDATE SET
 -- import_session --
 -- What a source says of its session; people's own words stand in annotations.
 UPDATE sessions SET
-    persona_id = :persona_id, agent_id = :agent_id, is_subagent = :is_subagent,
+    persona_id = :persona_id, agent_id = :agent_id,
+    is_subagent = CASE WHEN spawn_tool_call_id IS NULL THEN :is_subagent ELSE 1 END,
     task_description = :task_description, task_status = :task_status,
     routing_key = :routing_key, origin = :origin, origin_session_id = :origin_session_id,
     source_title = :source_title, metadata_json = :metadata_json
@@ -283,6 +290,15 @@ SELECT id FROM tool_calls WHERE turn_id = :turn_id AND spawned_session_label = :
 -- unlink_subagent --
 UPDATE sessions SET parent_turn_id = NULL, spawn_tool_call_id = NULL, parent_session_label = NULL
 WHERE label = :label;
+
+-- unlink_lost_subagents --
+-- Sessions that name a call of these turns which no longer names them.
+UPDATE sessions SET parent_turn_id = NULL, spawn_tool_call_id = NULL
+WHERE parent_turn_id IN <ids> AND spawn_tool_call_id IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM tool_calls c
+    WHERE c.turn_id = sessions.parent_turn_id AND c.id = sessions.spawn_tool_call_id
+    AND c.spawned_session_label = sessions.label
+);
 
 -- spawned_sessions --
 SELECT label, parent_turn_id, parent_session_label FROM sessions WHERE parent_turn_id IN <ids>;

@@ -71,7 +71,11 @@ INSERT INTO system_prompts (hash, content) VALUES (:hash, :content) ON CONFLICT 
 SELECT content FROM system_prompts WHERE hash = :hash;
 
 -- mark_parent --
-UPDATE turns SET has_children = 1 WHERE id = :id AND has_children = 0 RETURNING projected;
+UPDATE turns SET has_children = 1 WHERE id = :id AND has_children = 0;
+
+-- mark_native_parent --
+-- No row written: it has children already, or is a projection.
+UPDATE turns SET has_children = 1 WHERE id = :id AND has_children = 0 AND projected = 0;
 
 -- turn_projected --
 SELECT projected FROM turns WHERE id = :id;
