@@ -88,7 +88,7 @@ def test_a_planted_bug_is_found(name: str, options: Options) -> None:
 
 
 def test_a_planted_bug_is_found_on_a_server(postgres_server: str) -> None:
-    for name, count in (("machine", 20), ("crowd", 4)):
+    for name, count in (("machine", 80), ("crowd", 4)):
         options = Options(
             count=count, plant=plants.NO_CHECK, engine="postgres", address=postgres_server
         )
