@@ -50,7 +50,7 @@ class Line(NamedTuple):
     name: str
     ours: str
     reference: str = ""
-    ratio: float | None = None
+    ratio: float | None = None  # to the reference; without one, ours as a number
     goal: Goal | None = None
     rounds: int = 1
     spread: str = ""
@@ -159,7 +159,7 @@ def table(lines: Sequence[Line]) -> str:
     """The lines, aligned."""
     cells: list[tuple[str, ...]] = [_TITLES, tuple("-" * len(title) for title in _TITLES)]
     for line in lines:
-        ratio = "" if line.ratio is None else f"{line.ratio:.2f}"
+        ratio = f"{line.ratio:.2f}" if line.ratio is not None and line.reference else ""
         goal = "" if line.goal is None else str(line.goal)
         found = (ratio, goal, line.met, str(line.rounds), line.spread)
         cells.append((line.name, line.ours, line.reference, *found))

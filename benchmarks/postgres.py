@@ -72,6 +72,12 @@ class Schemas:
 
             return timed(write, count)
 
+    def version(self) -> str:
+        import psycopg
+
+        with psycopg.connect(self._server) as connection:
+            return str(connection.execute("SHOW server_version").fetchall()[0][0]).split()[0]
+
     def drop(self) -> None:
         import psycopg
 
@@ -89,6 +95,7 @@ def postgres(folder: Path) -> Iterator[Line]:
             yield Line("PostgreSQL", "not measured: no server", rounds=0)
             return
         schemas = Schemas(server, work.template)
+        version = schemas.version()
         ours = Ours(work, schemas.fresh)
         direct = [turn.writes for turn in work.recorded]
         bulk = [[each for turn in work.recorded for each in turn.writes]]
@@ -108,4 +115,4 @@ def postgres(folder: Path) -> Iterator[Line]:
         ("64 asyncio writers / one bulk transaction", "tasks", "bulk"),
         ("64 threads / one bulk transaction", "threads", "bulk"),
     ):
-        yield rate(f"PostgreSQL: {name}", found[writer], found[reference], "wall", None)
+        yield rate(f"PostgreSQL {version}: {name}", found[writer], found[reference], "wall", None)

@@ -21,11 +21,12 @@ print(perf_counter() - wall, process_time() - cpu)
 
 BARE = "import msgspec, sqlite3"
 LEDGER = "from agents_ledger import Ledger"
+ENGINE = "and the SQLite engine"
 IMPORTS = {
     BARE: BARE,
     "import agents_ledger": "import agents_ledger",  # which imports little before it is used
     LEDGER: LEDGER,
-    "all that a SQLite ledger needs": f"{LEDGER}; import agents_ledger.store.sqlite",
+    ENGINE: f"{LEDGER}; import agents_ledger.store.sqlite",
 }
 
 PROGRAM = (sys.executable, "-c", "from agents_ledger.cli.main import main; main()")
@@ -77,7 +78,8 @@ def starting(folder: Path) -> Iterator[Line]:
     interleaved(sides, 1)  # compiles
     found = interleaved(sides, 21)
     for name in list(IMPORTS)[1:]:
-        yield slower(f"{name} / {BARE}", found[name], found[BARE], "cpu", Goal("<=", 1.5))
+        goal = None if name == ENGINE else Goal("<=", 1.5)
+        yield slower(f"{name} / {BARE}", found[name], found[BARE], "cpu", goal)
     bare = folder / "bare_click.py"
     bare.write_text(CLICK, encoding="utf-8")
     sides = {

@@ -15,6 +15,7 @@ from benchmarks.workload import Statement, Turn
 
 WRITERS = 64
 EACH = 10  # turns of a writer in a round: together they stay below the size of a checkpoint
+FRAME = 4096 + 24  # a page in the write-ahead log
 ALONE = 2  # of a writer that commits alone, which takes long
 
 
@@ -50,28 +51,40 @@ class Ours:
     def __init__(self, work: Work, fresh: Callable[[str], str]) -> None:
         self._work = work
         self._fresh = fresh
+        self.pages: dict[str, float] = {}
+
+    def _note_pages(self, name: str, address: str) -> None:
+        """How many pages a turn has put into SQLite's write-ahead log."""
+        log = Path(f"{address}-wal")
+        if log.exists():
+            self.pages[name] = log.stat().st_size / FRAME / self._work.count
 
     def lone(self) -> Took:
         """One thread."""
-        with Ledger.open(self._fresh("lone")) as ledger:
+        with Ledger.open(address := self._fresh("lone")) as ledger:
             ledger.recover()
 
             def write() -> None:
                 for session, turn in self._work.pairs * EACH:
                     turn.record(ledger, session)
 
-            return timed(write, self._work.count)
+            took = timed(write, self._work.count)
+            self._note_pages("lone writer", address)
+            return took
 
     def threads(self) -> Took:
         """64 threads."""
-        with Ledger.open(self._fresh("threads")) as ledger:
+        with Ledger.open(address := self._fresh("threads")) as ledger:
             ledger.recover()
 
             def write(session: str, turn: Turn) -> None:
                 for _ in range(EACH):
                     turn.record(ledger, session)
 
-            return at_once([partial(write, *pair) for pair in self._work.pairs], self._work.count)
+            works = [partial(write, *pair) for pair in self._work.pairs]
+            took = at_once(works, self._work.count)
+            self._note_pages("64 threads", address)
+            return took
 
     def tasks(self) -> Took:
         """64 asyncio tasks."""
@@ -175,3 +188,5 @@ def writers(folder: Path) -> Iterator[Line]:
         yield rate(name, found[writer], found[reference], "cpu", None)
     for name, writer in (("64 asyncio writers", "tasks"), ("64 threads", "threads")):
         yield rate(f"{name} / bulk, by table", found[writer], found["by table"], "wall", None)
+    for name, pages in ours.pages.items():
+        yield Line(f"pages written per turn, {name}", f"{pages:.1f}")
