@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 CODE := src tests scripts $(wildcard benchmarks)
-COMPILE := $(BIN)/uv pip compile pyproject.toml --all-extras --group build --universal \
+COMPILE := $(BIN)/uv pip compile pyproject.toml --group build --universal \
   --python-version 3.11 --generate-hashes --no-header --quiet $(ARGS)
 
 # Passed on to agents-ledger, pytest and uv: make test ARGS="-k fork"
@@ -51,8 +51,8 @@ soak: dev
 
 # The second file is held to the first, so that tests run on what users get.
 requirements: dev
-	$(COMPILE) --output-file requirements/run.txt
-	$(COMPILE) --group dev --constraint requirements/run.txt --output-file requirements/dev.txt
+	$(COMPILE) --extra all --output-file requirements/run.txt
+	$(COMPILE) --all-extras --group dev --constraint requirements/run.txt --output-file requirements/dev.txt
 
 clean:
 	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

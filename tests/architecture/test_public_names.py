@@ -59,8 +59,8 @@ def test_every_error_is_public() -> None:
 def test_every_value_a_verb_takes_or_returns_is_public() -> None:
     met: set[str] = set()
     for face in FACES:
-        for name, verb in vars(face).items():
-            if not name.startswith("_") and inspect.isfunction(inspect.unwrap(verb)):
+        for name, verb in inspect.getmembers(face, inspect.isfunction):
+            if not name.startswith("_"):
                 for hint in typing.get_type_hints(verb).values():
                     met |= ours(hint)
 

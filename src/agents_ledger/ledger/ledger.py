@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack
 
-from agents_ledger.ledger import audit, history, live, names, recording, sessions, threads, trees
+from agents_ledger.ledger import live, names, recording, sessions
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.live import NO_RESPONSE, LiveState
-from agents_ledger.model import config as configs
+from agents_ledger.ledger.reading import Reading
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.errors import Conflict, OutcomeUnknown
 from agents_ledger.model.sessions import (
     Alias,
     AliasReason,
-    Finding,
-    Move,
     Session,
     SessionStatus,
-    Thread,
 )
-from agents_ledger.model.trees import Headline, Tree
 from agents_ledger.model.turns import (
     Answer,
     CallStatus,
@@ -40,7 +36,7 @@ from agents_ledger.store.database import Work
 T = TypeVar("T")
 
 
-class Ledger:
+class Ledger(Reading):
     """One ledger, for any number of threads.
 
     A target is a session's label or alias, or a turn's id or the first letters of it.
@@ -67,9 +63,6 @@ class Ledger:
     def _write(self, work: Work[T]) -> T:
         self._core.recover_once()
         return self._core.db.write(work)
-
-    def _read(self, work: Work[T]) -> T:
-        return self._core.db.read(work)
 
     # -- turns --------------------------------------------------------------------------------
 
@@ -118,100 +111,9 @@ class Ledger:
             raise OutcomeUnknown(str(unknown), turn.id) from unknown
         return turn
 
-    def get_turn(self, target: str) -> Turn:
-        """One turn with all it consists of."""
-        return self._read(lambda tx: threads.turn(tx, target))
-
-    def partial_text(self, turn_id: str) -> str:
-        """What a live turn has streamed so far."""
-        return self._read(lambda tx: live.partial_text(tx, threads.resolve_turn(tx, turn_id)))
-
-    def live_turns(self, key: str | None = None) -> tuple[str, ...]:
-        """The ids of turns being written now, or whose writer died: of one session, or all."""
-        return self._read(lambda tx: live.live_turns(tx, key))
-
     def recover(self) -> tuple[str, ...]:
         """Fail the turns whose writer died; their ids. Done by itself before the first write."""
         return self._core.recover()
-
-    def effective_config(self, target: str) -> configs.EffectiveConfig:
-        """The configuration a turn ran with, and who decided each value."""
-        return configs.decode(self.get_turn(target).effective_config_json)
-
-    def system_prompt(self, target: str) -> str | None:
-        """The system prompt in force at a turn."""
-        return self._read(lambda tx: threads.system_prompt(tx, target))
-
-    # -- threads ------------------------------------------------------------------------------
-
-    def thread(
-        self,
-        target: str,
-        *,
-        last: int | None = None,
-        from_depth: int = 1,
-        to_depth: int | None = None,
-        exact: bool = False,
-    ) -> Thread:
-        """A turn with its ancestors: metrics of the whole, the turns asked for, root first."""
-        return self._read(
-            lambda tx: threads.thread(
-                tx, target, last=last, from_depth=from_depth, to_depth=to_depth, exact=exact
-            )
-        )
-
-    def ancestry(self, target: str) -> tuple[str, ...]:
-        """The ids of a thread's turns, root first."""
-        return self._read(lambda tx: threads.ancestry(tx, target))
-
-    def ancestor_at(self, target: str, depth: int) -> str | None:
-        """The turn of a thread at a depth; the root's depth is 1."""
-        return self._read(lambda tx: threads.ancestor_at(tx, target, depth))
-
-    def is_ancestor(self, ancestor: str, descendant: str) -> bool:
-        """Whether a turn stands on another's thread."""
-        return self._read(lambda tx: threads.is_ancestor(tx, ancestor, descendant))
-
-    def common_ancestor(self, first: str, second: str) -> str | None:
-        """The deepest turn that two threads share."""
-        return self._read(lambda tx: threads.common_ancestor(tx, first, second))
-
-    def children(self, target: str) -> tuple[Turn, ...]:
-        """The turns that hang on a turn, without their messages."""
-        return self._read(lambda tx: threads.children(tx, target))
-
-    def siblings(self, target: str) -> tuple[Turn, ...]:
-        """The other turns that hang where this one does, without their messages."""
-        return self._read(lambda tx: threads.siblings(tx, target))
-
-    def roots(self) -> tuple[Turn, ...]:
-        """The turns that hang on nothing, without their messages."""
-        return self._read(threads.roots)
-
-    def subtree(self, target: str, *, limit: int = 10_000) -> tuple[Turn, ...]:
-        """A turn and what stands below it, shallow first, without their messages."""
-        return self._read(lambda tx: threads.subtree(tx, target, limit))
-
-    def latest_roots(
-        self, *, limit: int = 100, before: str | None = None, subagents: bool = False
-    ) -> tuple[str, ...]:
-        """The ids of turns that hang on nothing, newest first; the next page `before` the last."""
-        return self._read(
-            lambda tx: trees.latest_roots(tx, limit=limit, before=before, subagents=subagents)
-        )
-
-    def tree(self, target: str, *, fold: bool = True, limit: int = 2000) -> Tree:
-        """A turn and what stands below it, with long runs folded: at most `limit` nodes."""
-        return self._read(lambda tx: trees.tree(tx, target, fold=fold, limit=limit))
-
-    def headlines(self, turn_ids: Iterable[str]) -> tuple[Headline, ...]:
-        """Turns in one line each: a short id, and how the first message begins."""
-        wanted = tuple(turn_ids)
-        return self._read(lambda tx: trees.headlines(tx, wanted))
-
-    def compactions(self, target: str) -> tuple[Compaction, ...]:
-        """The compactions on a thread, latest first."""
-        return self._read(lambda tx: threads.compactions(tx, target))
 
     # -- sessions -----------------------------------------------------------------------------
 
@@ -219,33 +121,6 @@ class Ledger:
         """Make a session, empty or pointing to a turn. NameTaken if its label leads somewhere."""
         new = Session(session) if isinstance(session, str) else session
         return self._write(lambda tx: sessions.create(tx, new))
-
-    def session(self, key: str, *, exact: bool = False) -> Session:
-        """A session by label or alias; `exact` reaches one that was merged away."""
-        return self._read(lambda tx: sessions.get(tx, key, exact=exact))
-
-    def sessions(
-        self,
-        *,
-        status: SessionStatus | None = "active",
-        persona_id: str | None = None,
-        origin: str | None = None,
-        parent: str | None = None,
-        limit: int = 100,
-        after: Session | None = None,
-    ) -> tuple[Session, ...]:
-        """Sessions, latest first. The next page comes `after` the last one of this."""
-        return self._read(
-            lambda tx: sessions.list_(
-                tx,
-                status=status,
-                persona_id=persona_id,
-                origin=origin,
-                parent=parent,
-                limit=limit,
-                after=after,
-            )
-        )
 
     def fork(
         self,
@@ -259,10 +134,6 @@ class Ledger:
         return self._write(
             lambda tx: sessions.fork(tx, target, label=label, before=before, persona_id=persona_id)
         )
-
-    def head(self, key: str, *, at: int | None = None, exact: bool = False) -> str | None:
-        """The turn a session points to, now or at a time in Unix milliseconds."""
-        return self._read(lambda tx: sessions.head(tx, key, at=at, exact=exact))
 
     def move(self, key: str, target: str, *, expected: Any = ...) -> Session:
         """Point a session to any sealed turn; only from `expected`, if that is given."""
@@ -303,35 +174,9 @@ class Ledger:
         """Let a session answer to another key."""
         return self._write(lambda tx: names.add(tx, alias, key, reason=reason))
 
-    def aliases(self, key: str | None = None) -> tuple[Alias, ...]:
-        """The aliases of a session, or all."""
-        return self._read(lambda tx: names.of(tx, key))
-
     def merge(self, first: str, second: str, *, reason: AliasReason = "identity_merge") -> Session:
         """Let two sessions go on as the one with the longer history; nothing is lost."""
         return self._write(lambda tx: names.merge(tx, first, second, reason=reason))
-
-    def history(
-        self, key: str, *, limit: int = 100, before: int | None = None, exact: bool = False
-    ) -> tuple[Move, ...]:
-        """The moves of a session's head, latest first. The next page comes `before` the last id."""
-        return self._read(
-            lambda tx: history.moves(tx, key, limit=limit, before=before, exact=exact)
-        )
-
-    def sessions_including(self, target: str) -> tuple[str, ...]:
-        """The labels of all sessions whose head ever stood on a turn or below it."""
-        return self._read(lambda tx: history.sessions_including(tx, target))
-
-    # -- the whole ----------------------------------------------------------------------------
-
-    def audit(self) -> tuple[Finding, ...]:
-        """Every broken rule; empty when all hold."""
-        return self._read(partial(audit.audit, engine=self._core.db.engine))
-
-    def query(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Column names and rows of an SQL statement, which may only read."""
-        return self._core.db.query(sql)
 
 
 class LiveTurn:

@@ -1,0 +1,181 @@
+"""The verbs of Ledger that only read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, TypeVar
+
+from agents_ledger.ledger import audit, history, live, names, sessions, threads, trees
+from agents_ledger.ledger.core import Core
+from agents_ledger.model import config as configs
+from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.sessions import Alias, Finding, Move, Session, SessionStatus, Thread
+from agents_ledger.model.trees import Headline, Tree
+from agents_ledger.model.turns import Turn
+from agents_ledger.store.database import Work
+
+T = TypeVar("T")
+
+
+class Reading:
+    """What can be asked of a ledger."""
+
+    _core: Core
+
+    def _read(self, work: Work[T]) -> T:
+        return self._core.db.read(work)
+
+    # -- turns ---------------------------------------------------------------------------------
+
+    def get_turn(self, target: str) -> Turn:
+        """One turn with all it consists of."""
+        return self._read(lambda tx: threads.turn(tx, target))
+
+    def partial_text(self, turn_id: str) -> str:
+        """What a live turn has streamed so far."""
+        return self._read(lambda tx: live.partial_text(tx, threads.resolve_turn(tx, turn_id)))
+
+    def live_turns(self, key: str | None = None) -> tuple[str, ...]:
+        """The ids of turns being written now, or whose writer died: of one session, or all."""
+        return self._read(lambda tx: live.live_turns(tx, key))
+
+    def effective_config(self, target: str) -> configs.EffectiveConfig:
+        """The configuration a turn ran with, and who decided each value."""
+        return configs.decode(self.get_turn(target).effective_config_json)
+
+    def system_prompt(self, target: str) -> str | None:
+        """The system prompt in force at a turn."""
+        return self._read(lambda tx: threads.system_prompt(tx, target))
+
+    # -- threads -------------------------------------------------------------------------------
+
+    def thread(
+        self,
+        target: str,
+        *,
+        last: int | None = None,
+        from_depth: int = 1,
+        to_depth: int | None = None,
+        exact: bool = False,
+    ) -> Thread:
+        """A turn with its ancestors: metrics of the whole, the turns asked for, root first."""
+        return self._read(
+            lambda tx: threads.thread(
+                tx, target, last=last, from_depth=from_depth, to_depth=to_depth, exact=exact
+            )
+        )
+
+    def ancestry(self, target: str) -> tuple[str, ...]:
+        """The ids of a thread's turns, root first."""
+        return self._read(lambda tx: threads.ancestry(tx, target))
+
+    def ancestor_at(self, target: str, depth: int) -> str | None:
+        """The turn of a thread at a depth; the root's depth is 1."""
+        return self._read(lambda tx: threads.ancestor_at(tx, target, depth))
+
+    def is_ancestor(self, ancestor: str, descendant: str) -> bool:
+        """Whether a turn stands on another's thread."""
+        return self._read(lambda tx: threads.is_ancestor(tx, ancestor, descendant))
+
+    def common_ancestor(self, first: str, second: str) -> str | None:
+        """The deepest turn that two threads share."""
+        return self._read(lambda tx: threads.common_ancestor(tx, first, second))
+
+    def children(self, target: str) -> tuple[Turn, ...]:
+        """The turns that hang on a turn, without their messages."""
+        return self._read(lambda tx: threads.children(tx, target))
+
+    def siblings(self, target: str) -> tuple[Turn, ...]:
+        """The other turns that hang where this one does, without their messages."""
+        return self._read(lambda tx: threads.siblings(tx, target))
+
+    def roots(self) -> tuple[Turn, ...]:
+        """The turns that hang on nothing, without their messages."""
+        return self._read(threads.roots)
+
+    def subtree(self, target: str, *, limit: int = 10_000) -> tuple[Turn, ...]:
+        """A turn and what stands below it, shallow first, without their messages."""
+        return self._read(lambda tx: threads.subtree(tx, target, limit))
+
+    def latest_roots(
+        self, *, limit: int = 100, before: str | None = None, subagents: bool = False
+    ) -> tuple[str, ...]:
+        """The ids of turns that hang on nothing, newest first; the next page `before` the last."""
+        return self._read(
+            lambda tx: trees.latest_roots(tx, limit=limit, before=before, subagents=subagents)
+        )
+
+    def tree(self, target: str, *, fold: bool = True, limit: int = 2000) -> Tree:
+        """A turn and what stands below it, with long runs folded: at most `limit` nodes."""
+        return self._read(lambda tx: trees.tree(tx, target, fold=fold, limit=limit))
+
+    def headlines(self, turn_ids: Iterable[str]) -> tuple[Headline, ...]:
+        """Turns in one line each: a short id, and how the first message begins."""
+        wanted = tuple(turn_ids)
+        return self._read(lambda tx: trees.headlines(tx, wanted))
+
+    def compactions(self, target: str) -> tuple[Compaction, ...]:
+        """The compactions on a thread, latest first."""
+        return self._read(lambda tx: threads.compactions(tx, target))
+
+    # -- sessions ------------------------------------------------------------------------------
+
+    def session(self, key: str, *, exact: bool = False) -> Session:
+        """A session by label or alias; `exact` reaches one that was merged away."""
+        return self._read(lambda tx: sessions.get(tx, key, exact=exact))
+
+    def sessions(
+        self,
+        *,
+        status: SessionStatus | None = "active",
+        persona_id: str | None = None,
+        origin: str | None = None,
+        parent: str | None = None,
+        limit: int = 100,
+        after: Session | None = None,
+    ) -> tuple[Session, ...]:
+        """Sessions, latest first. The next page comes `after` the last one of this."""
+        return self._read(
+            lambda tx: sessions.list_(
+                tx,
+                status=status,
+                persona_id=persona_id,
+                origin=origin,
+                parent=parent,
+                limit=limit,
+                after=after,
+            )
+        )
+
+    def head(self, key: str, *, at: int | None = None, exact: bool = False) -> str | None:
+        """The turn a session points to, now or at a time in Unix milliseconds."""
+        return self._read(lambda tx: sessions.head(tx, key, at=at, exact=exact))
+
+    # -- names and history ---------------------------------------------------------------------
+
+    def aliases(self, key: str | None = None) -> tuple[Alias, ...]:
+        """The aliases of a session, or all."""
+        return self._read(lambda tx: names.of(tx, key))
+
+    def history(
+        self, key: str, *, limit: int = 100, before: int | None = None, exact: bool = False
+    ) -> tuple[Move, ...]:
+        """The moves of a session's head, latest first. The next page comes `before` the last id."""
+        return self._read(
+            lambda tx: history.moves(tx, key, limit=limit, before=before, exact=exact)
+        )
+
+    def sessions_including(self, target: str) -> tuple[str, ...]:
+        """The labels of all sessions whose head ever stood on a turn or below it."""
+        return self._read(lambda tx: history.sessions_including(tx, target))
+
+    # -- the whole -----------------------------------------------------------------------------
+
+    def audit(self) -> tuple[Finding, ...]:
+        """Every broken rule; empty when all hold."""
+        return self._read(partial(audit.audit, engine=self._core.db.engine))
+
+    def query(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Column names and rows of an SQL statement, which may only read."""
+        return self._core.db.query(sql)
