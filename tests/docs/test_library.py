@@ -31,7 +31,7 @@ def test_the_examples_run_in_order(
 
 def test_every_verb_is_named() -> None:
     text = (ROOT / PAGE).read_text(encoding="utf-8")
-    verbs = [name for name in vars(Ledger) if not name.startswith("_")]
+    verbs = [name for name in dir(Ledger) if not name.startswith("_")]
 
     missing = [verb for verb in verbs if not re.search(rf"\b{verb}\b", text)]
 
