@@ -5,9 +5,16 @@ from __future__ import annotations
 import click
 
 from agents_ledger.cli.terminal import complain
-from agents_ledger.model.errors import Conflict, LedgerError, NotFound, Refused, StoreUnavailable
+from agents_ledger.model.errors import (
+    Conflict,
+    EngineError,
+    LedgerError,
+    NotFound,
+    Refused,
+    StoreUnavailable,
+)
 
-EXIT_CODES = {NotFound: 3, Conflict: 4, Refused: 5, StoreUnavailable: 6}
+EXIT_CODES = {NotFound: 3, Conflict: 4, Refused: 5, StoreUnavailable: 6, EngineError: 7}
 
 
 def report(error: Exception) -> int | None:

@@ -7,6 +7,7 @@ LedgerError
 │   └── NameTaken        a session or alias of that name exists
 ├── Refused              the request contradicts the ledger's rules
 │   └── Ambiguous        the short id fits several turns
+├── EngineError          the model could not be run; `kind` says why
 └── StoreUnavailable     the database could not be used
     ├── Locked           another process held it too long
     ├── ReadOnly         it may not be written
@@ -17,11 +18,23 @@ LedgerError
     ├── Unreachable      the server does not answer, or refuses us
     └── OutcomeUnknown   a commit failed half way: it may or may not be stored
 
-Each says what happened and to which thing; `hint` says what to do next. The four families are four
-exit codes of the command line and four kinds of HTTP status.
+Each says what happened and to which thing; `hint` says what to do next. The five families are five
+exit codes of the command line and five kinds of HTTP status.
 """
 
 from __future__ import annotations
+
+from typing import Literal
+
+EngineFault = Literal["overflow", "rate", "auth", "unavailable", "bad_request", "cancelled"]
+_ENGINE_HINTS: dict[EngineFault, str] = {
+    "overflow": "Compact the session with `agents-ledger compact`, then ask again.",
+    "rate": "Wait a little, then ask again.",
+    "auth": "Check the key of the provider.",
+    "unavailable": "The provider or the network failed: ask again later.",
+    "bad_request": "Check the model's name and the settings it was given.",
+    "cancelled": "Ask again; what was said until then is recorded.",
+}
 
 
 class LedgerError(Exception):
@@ -79,6 +92,21 @@ class Ambiguous(Refused):
     """The short id fits several turns."""
 
     hint = "Give more letters of the id."
+
+
+class EngineError(LedgerError):
+    """The model could not be run to its end. `kind` says why."""
+
+    hint = "Ask again, or use another model."
+
+    def __init__(self, kind: EngineFault, message: str, hint: str | None = None) -> None:
+        super().__init__(message, hint or _ENGINE_HINTS[kind])
+        self.kind = kind
+
+    @property
+    def passing(self) -> bool:
+        """Whether the same request may go well later."""
+        return self.kind in ("rate", "unavailable")
 
 
 class StoreUnavailable(LedgerError):

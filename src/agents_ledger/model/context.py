@@ -1,0 +1,63 @@
+"""What a model is shown, as values of no provider: a row of items, each naming its turn."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Part = Literal["summary", "kept", "since", "query"]
+Speaker = Literal["user", "assistant"]
+
+
+class ImageItem(Struct, frozen=True, tag="image"):
+    """An image, by reference: an address, a `data:` address, or words that say where it lies."""
+
+    reference: str
+    media_type: str | None = None
+    role: Speaker = "user"
+    turn_id: str | None = None
+    part: Part = "since"
+
+
+class TextItem(Struct, frozen=True, tag="text"):
+    """Something said. `turn_id` is None while it is not recorded: the current query."""
+
+    role: Speaker
+    text: str
+    turn_id: str | None = None
+    part: Part = "since"
+
+
+class ThinkingItem(Struct, frozen=True, tag="thinking"):
+    """What the model thought; with the signature by which its provider knows it again, if any."""
+
+    text: str
+    signature: str | None = None
+    provider: str | None = None
+    turn_id: str | None = None
+    part: Part = "since"
+
+
+class CallItem(Struct, frozen=True, tag="call"):
+    """A tool call: its id, the tool, its parameters as JSON text."""
+
+    id: str
+    tool_name: str
+    params_json: str = "{}"
+    turn_id: str | None = None
+    part: Part = "since"
+
+
+class ResultItem(Struct, frozen=True, tag="result"):
+    """What came of a tool call."""
+
+    call_id: str
+    text: str
+    is_error: bool = False
+    images: tuple[ImageItem, ...] = ()
+    turn_id: str | None = None
+    part: Part = "since"
+
+
+Item = TextItem | ThinkingItem | ImageItem | CallItem | ResultItem

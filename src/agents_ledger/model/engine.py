@@ -1,0 +1,133 @@
+"""The Engine port: what runs a model, whoever makes it.
+
+An engine is given a request and yields events. Pieces of a message come before its `MessageDone`,
+the calls it makes after it; `Finished` is the last event, once. An engine never executes a tool: it
+awaits `request.call`, whose owner checks, records and executes. What goes wrong is raised as
+EngineError, after the events that happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Literal, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from agents_ledger.model.context import CallItem, Item, ResultItem
+from agents_ledger.model.errors import EngineError
+from agents_ledger.model.turns import Usage
+
+StopReason = Literal["end", "max_tokens", "refusal", "other"]
+CallTool = Callable[[CallItem], Awaitable[ResultItem]]
+
+
+class ModelConfig(Struct, frozen=True):
+    """How the model runs. None: as the engine decides."""
+
+    model: str | None = None
+    thinking: str | int | bool | None = None  # on or off, a level in words, or tokens to think with
+    max_tokens: int | None = None
+    temperature: float | None = None
+
+
+class Tool(Struct, frozen=True):
+    """A tool offered to the model. `parameters` is the JSON Schema of an object."""
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = msgspec.field(default_factory=lambda: {"type": "object"})
+
+
+async def no_tools(call: CallItem) -> ResultItem:
+    """The answer to every call where no tools are offered."""
+    return ResultItem(call.id, f"there is no tool {call.tool_name!r}", is_error=True)
+
+
+class Request(Struct, frozen=True):
+    """What an engine is asked to do. The last item is what the model has to answer."""
+
+    items: tuple[Item, ...]
+    system_prompt: str | None = None
+    config: ModelConfig = ModelConfig()
+    tools: tuple[Tool, ...] = ()
+    call: CallTool = no_tools
+
+
+class TextPiece(Struct, frozen=True, tag="text"):
+    """A piece of what is being said."""
+
+    text: str
+
+
+class ThinkingPiece(Struct, frozen=True, tag="thinking"):
+    """A piece of what is being thought."""
+
+    text: str
+
+
+class MessageDone(Struct, frozen=True, tag="message"):
+    """A message of the assistant is complete: all of its text and thinking.
+
+    `signature` is what the provider wants to see again with the thinking; messages keep it in
+    `metadata_json` as `thinking_signature`.
+    """
+
+    text: str
+    thinking: str | None = None
+    signature: str | None = None
+
+
+class CallBegun(Struct, frozen=True, tag="call_begun"):
+    """The model calls a tool; it is executed next."""
+
+    call: CallItem
+
+
+class CallFinished(Struct, frozen=True, tag="call_finished"):
+    """What came of it."""
+
+    result: ResultItem
+
+
+class Finished(Struct, frozen=True, tag="finished"):
+    """The model is done: what it cost over all its calls, and why it stopped."""
+
+    usage: Usage = Usage()
+    model: str | None = None
+    provider: str | None = None
+    stop_reason: StopReason = "end"
+
+
+Event = TextPiece | ThinkingPiece | MessageDone | CallBegun | CallFinished | Finished
+
+
+class Engine(Protocol):
+    """Runs a model. Two exist: the echo engine, and one for every provider through pydantic-ai."""
+
+    @property
+    def name(self) -> str:
+        """By which it is chosen."""
+
+    def run(self, request: Request) -> AsyncIterator[Event]:
+        """What the model says and does, as it happens."""
+
+
+class Reply(Struct, frozen=True):
+    """All that an engine said in the end, for callers who need no pieces."""
+
+    text: str
+    finished: Finished
+
+
+async def ask(engine: Engine, request: Request) -> Reply:
+    """Run an engine to its end; the text is that of its last message."""
+    text, finished = "", None
+    async for event in engine.run(request):
+        if isinstance(event, MessageDone):
+            text = event.text
+        elif isinstance(event, Finished):
+            finished = event
+    if finished is None:
+        raise EngineError("unavailable", f"engine {engine.name!r} ended without an answer")
+    return Reply(text, finished)
