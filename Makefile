@@ -12,7 +12,7 @@ ARGS ?=
 MINUTES ?= 10
 
 .DELETE_ON_ERROR:
-.PHONY: help up dev test check format bench soak requirements clean
+.PHONY: help up dev test check format bench soak abilities requirements clean
 
 help:
 	@echo "make up            set up, and start agents-ledger"
@@ -21,6 +21,7 @@ help:
 	@echo "make format        let ruff put the format right"
 	@echo "make bench         measure the speed (ONLY=name for one part)"
 	@echo "make soak          run the trust harnesses for MINUTES=$(MINUTES)"
+	@echo "make abilities     write docs/abilities.md from the table of abilities"
 	@echo "make requirements  pin again after a change in pyproject.toml (ARGS=--upgrade for newer)"
 	@echo "make clean         remove .venv and the caches"
 
@@ -48,6 +49,9 @@ bench: dev
 
 soak: dev
 	$(BIN)/python -m tests.trust.soak --minutes $(MINUTES) $(ARGS)
+
+abilities: dev
+	$(BIN)/python scripts/abilities.py > docs/abilities.md
 
 # The second file is held to the first, so that tests run on what users get.
 requirements: dev

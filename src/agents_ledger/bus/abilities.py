@@ -1,0 +1,11 @@
+"""The one table of the ledger's abilities: what the bus, MCP, HTTP and docs/abilities.md offer."""
+
+from __future__ import annotations
+
+from agents_ledger.bus import session_abilities, turn_abilities
+from agents_ledger.bus.ability import Ability
+
+ABILITIES: tuple[Ability, ...] = (
+    *session_abilities.ABILITIES,
+    *turn_abilities.ABILITIES,
+)

@@ -1,0 +1,163 @@
+"""What the ledger offers over the bus does what its verbs do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from agents_ledger import Ledger
+from agents_ledger.bus import AgentBus, BusError
+from agents_ledger.bus.abilities import ABILITIES
+from tests.builders import chain
+from tests.bus.conftest import Ask
+from tests.importers.test_requests import item
+
+
+def test_a_turn_is_recorded_and_read_back(ask: Ask, ledger: Ledger) -> None:
+    turn = ask(
+        "ldg:turn:record",
+        session="main",
+        query="How many?",
+        response="Two.",
+        tool_calls=[{"tool_name": "count", "params": {"of": "x"}, "result": "2"}],
+        usage={"input_tokens": 3, "output_tokens": 4},
+        id="turn-1",
+    )["turn"]
+
+    assert turn["total_tokens"] == 7
+    stored = ledger.get_turn("turn-1")
+    assert (stored.tool_calls[0].params_json, stored.tool_calls[0].result_json) == (
+        '{"of":"x"}',
+        '"2"',
+    )
+    assert ask("ldg:turn:get", target="main")["turn"]["id"] == "turn-1"
+
+
+def test_recording_the_same_id_twice_stores_once(ask: Ask, ledger: Ledger) -> None:
+    said = {"session": "main", "query": "q", "response": "r", "id": "turn-1"}
+
+    ask("ldg:turn:record", **said)
+    ask("ldg:turn:record", **said)
+    with pytest.raises(BusError, match="with other content"):
+        ask("ldg:turn:record", **{**said, "response": "other"})
+
+    assert len(ledger.thread("main").turns) == 1
+
+
+def test_a_parent_that_is_not_the_head_is_refused(ask: Ask, ledger: Ledger) -> None:
+    first, _ = chain(ledger, "main", 2)
+
+    with pytest.raises(BusError) as caught:
+        ask("ldg:turn:record", session="main", query="q", response="r", parent=first)
+
+    assert caught.value.details["kind"] == "HeadMoved"
+
+
+def test_sessions_are_resolved_listed_forked_named_and_moved(ask: Ask, ledger: Ledger) -> None:
+    first, second = chain(ledger, "main", 2)
+
+    fork = ask("ldg:session:fork", target=first, label="other")["session"]
+    assert (fork["label"], fork["thread_id"]) == ("other", first)
+    assert ask("ldg:session:alias", alias="me", key="other")["alias"]["session_label"] == "other"
+    assert ask("ldg:session:resolve", key="me")["session"]["label"] == "other"
+    assert [a["alias"] for a in ask("ldg:session:aliases", key="other")["aliases"]] == ["me"]
+    assert ask("ldg:session:head", key="main")["turn_id"] == second
+    ask("ldg:session:move", key="main", target=first, expected=second)
+    with pytest.raises(BusError, match="is at"):
+        ask("ldg:session:move", key="main", target=first, expected=second)
+    reasons = [m["reason"] for m in ask("ldg:session:history", key="main")["moves"]]
+    assert reasons == ["move", "record", "record"]
+    ask("ldg:session:archive", key="other")
+    assert [s["label"] for s in ask("ldg:session:list")["sessions"]] == ["main"]
+
+
+def test_lists_are_paged_to_their_end(ask: Ask, ledger: Ledger) -> None:
+    for number in range(5):
+        chain(ledger, f"s{number}", 2)
+
+    seen: list[str] = []
+    page: dict[str, Any] = {"after": None}
+    while True:
+        page = ask("ldg:session:list", limit=2, after=page["after"])
+        seen += [session["label"] for session in page["sessions"]]
+        if page["after"] is None:
+            break
+    moves = ask("ldg:session:history", key="s1", limit=1)
+    rest = ask("ldg:session:history", key="s1", limit=5, before=moves["before"])
+
+    assert sorted(seen) == ["s0", "s1", "s2", "s3", "s4"]
+    assert len(rest["moves"]) == 1
+    assert rest["before"] is None
+
+
+def test_a_thread_is_read_in_parts_and_streamed_whole(
+    ask: Ask, ledger: Ledger, ledger_bus: AgentBus
+) -> None:
+    ids = chain(ledger, "main", 120)
+
+    last = ask("ldg:thread:get", target="main", last=2)["thread"]
+    between = ask("ldg:thread:get", target="main", from_depth=3, to_depth=4)["thread"]
+    streamed = ledger_bus.invoke_stream("ldg:thread:stream")('{"target": "main"}')
+
+    assert (last["depth"], [t["id"] for t in last["turns"]]) == (120, ids[-2:])
+    assert [t["id"] for t in between["turns"]] == ids[2:4]
+    assert [json.loads(piece)["turn"]["id"] for piece in streamed] == ids
+    assert ask("ldg:tree:get", target=ids[0])["tree"]["turn_count"] == 120
+
+
+def test_an_empty_thread_streams_nothing(ledger: Ledger, ledger_bus: AgentBus) -> None:
+    ledger.create_session("empty")
+
+    assert list(ledger_bus.invoke_stream("ldg:thread:stream")('{"target": "empty"}')) == []
+
+
+def test_a_compaction_is_recorded_and_listed(ask: Ask, ledger: Ledger) -> None:
+    first, second, third = chain(ledger, "main", 3)
+
+    ask(
+        "ldg:compaction:record",
+        session="main",
+        summary="They counted.",
+        summarized_through_turn_id=second,
+        first_kept_turn_id=third,
+    )
+
+    [compaction] = ask("ldg:compaction:list", target="main")["compactions"]
+    assert compaction["summary"] == "They counted."
+    assert ledger.thread("main").compaction_count == 1
+    assert first
+
+
+def test_sessions_are_imported(ask: Ask) -> None:
+    request = {
+        "source": "aix",
+        "runId": "r1",
+        "mode": "backfill",
+        "idempotencyKey": "k1",
+        "items": [item()],
+    }
+
+    response = ask("ldg:session:import", request=request)["response"]
+    with pytest.raises(BusError) as caught:
+        ask("ldg:session:import", request={"source": "nobody"})
+
+    assert (response["imported"], response["failed"]) == (1, 0)
+    assert caught.value.code == "EXECUTION_ERROR"
+    assert len(ask("ldg:session:list")["sessions"]) == 1
+
+
+def test_the_audit_and_the_recovery_say_what_they_found(ask: Ask) -> None:
+    assert ask("ldg:ledger:audit") == {"findings": []}
+    assert ask("ldg:ledger:recover") == {"turn_ids": []}
+
+
+def test_every_schema_is_a_schema() -> None:
+    for ability in ABILITIES:
+        for schema in (ability.input_schema, ability.output_schema):
+            jsonschema.Draft202012Validator.check_schema(schema)
+            assert schema["type"] == "object"
+        assert ability.input_schema["additionalProperties"] is False
+        assert ability.description.endswith(".")
