@@ -30,6 +30,7 @@ from agents_ledger import (
     NotFound,
     ReadOnly,
     Refused,
+    StoreUnavailable,
     Unreachable,
     new_id,
 )
@@ -386,7 +387,19 @@ def test_a_newer_ledger_is_refused(ledger: Ledger, address: str, raw: Raw) -> No
     raw.execute("DELETE FROM schema_migrations WHERE number = 999")
 
 
-# -- no room ----------------------------------------------------------------------------------
+# -- no room, no ground -----------------------------------------------------------------------
+
+
+def test_a_file_system_without_shared_memory_is_refused(tmp_path: Path) -> None:
+    def without(address: str, **options: Any) -> sqlite3.Connection:
+        return sqlite3.connect(f"{address}&vfs=unix-none", **options)
+
+    file = str(tmp_path / "ledger.db")
+    with said(StoreUnavailable, "this file system cannot hold a ledger"):
+        SqliteDatabase(file, connect=without)
+
+    with Ledger.open(file) as ledger:
+        assert ledger.audit() == ()
 
 
 def test_a_full_disk_is_said_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:

@@ -291,6 +291,23 @@ def test_an_answer_is_kept_when_the_head_moved_meanwhile(ledger: Ledger) -> None
     assert ledger.fork(turn.id, label="mine").thread_id == turn.id
 
 
+def test_a_turn_of_a_session_merged_meanwhile_is_kept_beside_the_one_that_stayed(
+    ledger: Ledger,
+) -> None:
+    mine = chain(ledger, "channel", 1)[0]
+    head = chain(ledger, "person", 2)[-1]
+    turn = ledger.turn("channel", "q")
+    ledger.merge("channel", "person")
+
+    with pytest.raises(HeadMoved) as caught, turn:
+        turn.respond("r")
+
+    assert (caught.value.expected, caught.value.found) == (mine, head)
+    assert ledger.head("channel") == head
+    assert ledger.head("channel", exact=True) == mine
+    assert ledger.get_turn(turn.id).status == "completed"
+
+
 def test_a_live_turn_begins_only_where_its_caller_expects(ledger: Ledger, raw: Raw) -> None:
     chain(ledger, "main", 2)
     before = raw.dump()

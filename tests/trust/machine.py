@@ -254,7 +254,7 @@ class Machine(RuleBasedStateMachine):
     def respond(self, number: int, answer: str | None) -> None:
         turn = self.live(number)
         ref = self.ref.turns[turn.id]
-        session = self.ref.sessions[ref.label]
+        session = self.ref.sessions[self.ref.names[ref.label]]
         follows = session.head == ref.parent
         told = self.attempt(
             None if follows else HeadMoved, lambda: turn.respond(answer, usage=Usage(1, 2))

@@ -234,8 +234,8 @@ def seal(tx: Transaction, live: Live, sealing: Sealing) -> HeadMoved | None:
     """End a turn. If its session moved meanwhile, the turn is kept beside the head, and the
     HeadMoved to be raised once that is committed is returned."""
     # The session before anything else, as recording does: on a server two writers of one session
-    # would otherwise wait for each other.
-    session = sessions.existing(tx, _mine(tx, live), exact=True)
+    # would otherwise wait for each other. One merged away goes on as the session that stayed.
+    session = sessions.existing(tx, _mine(tx, live))
     turn_id, now = live.turn_id, now_ms()
     parent_id, persona_id, prompt_hash, thread_key, model, provider = tx.run(
         "live_parent", turn_id=turn_id

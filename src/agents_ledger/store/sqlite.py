@@ -348,7 +348,11 @@ class SqliteDatabase:
     def _set_up(connection: Any, *, read_only: bool) -> None:
         execute = connection.execute
         if not read_only:
-            execute("PRAGMA journal_mode=WAL")
+            if execute("PRAGMA journal_mode=WAL").fetchone()[0] != "wal":
+                raise StoreUnavailable(
+                    "this file system cannot hold a ledger: it shares no memory between processes",
+                    "Keep the ledger on a local disk.",
+                )
             execute("PRAGMA synchronous=FULL")
             execute("PRAGMA fullfsync=ON")
             execute("PRAGMA wal_autocheckpoint=0")
