@@ -392,7 +392,8 @@ def test_a_newer_ledger_is_refused(ledger: Ledger, address: str, raw: Raw) -> No
 
 def test_a_file_system_without_shared_memory_is_refused(tmp_path: Path) -> None:
     def without(address: str, **options: Any) -> sqlite3.Connection:
-        return sqlite3.connect(f"{address}&vfs=unix-none", **options)
+        connection: sqlite3.Connection = sqlite3.connect(f"{address}&vfs=unix-none", **options)
+        return connection
 
     file = str(tmp_path / "ledger.db")
     with said(StoreUnavailable, "this file system cannot hold a ledger"):
