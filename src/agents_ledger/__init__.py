@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from agents_ledger.ledger.async_ledger import AsyncLedger, AsyncLiveCall, AsyncLiveTurn
     from agents_ledger.ledger.ledger import Ledger, LiveCall, LiveTurn
     from agents_ledger.model.compaction import Compaction
+    from agents_ledger.model.comparison import Branch, Comparison, ToolCount, TouchedFile
     from agents_ledger.model.config import Config, Setting
     from agents_ledger.model.context import (
         CallItem,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         Turn,
         Usage,
     )
+    from agents_ledger.model.usage import ModelUsage, Spent, ToolUsage, UsageLine, UsageReport
 
 __all__ = [
     "Alias",
@@ -67,10 +69,12 @@ __all__ = [
     "AsyncLedger",
     "AsyncLiveCall",
     "AsyncLiveTurn",
+    "Branch",
     "CallBegun",
     "CallFinished",
     "CallItem",
     "Compaction",
+    "Comparison",
     "Config",
     "Conflict",
     "Damaged",
@@ -93,6 +97,7 @@ __all__ = [
     "MessageFile",
     "MessageLint",
     "ModelConfig",
+    "ModelUsage",
     "Move",
     "NameTaken",
     "NewerLedger",
@@ -106,6 +111,7 @@ __all__ = [
     "ResultItem",
     "Session",
     "Setting",
+    "Spent",
     "StoreUnavailable",
     "Subagent",
     "TextItem",
@@ -115,10 +121,15 @@ __all__ = [
     "Thread",
     "Tool",
     "ToolCall",
+    "ToolCount",
+    "ToolUsage",
+    "TouchedFile",
     "Tree",
     "Turn",
     "Unreachable",
     "Usage",
+    "UsageLine",
+    "UsageReport",
     "estimate_tokens",
     "new_id",
     "now_ms",
@@ -128,6 +139,7 @@ _MODULES = {
     "ledger.async_ledger": ("AsyncLedger", "AsyncLiveCall", "AsyncLiveTurn"),
     "ledger.ledger": ("Ledger", "LiveCall", "LiveTurn"),
     "model.compaction": ("Compaction",),
+    "model.comparison": ("Branch", "Comparison", "ToolCount", "TouchedFile"),
     "model.config": ("Config", "Setting"),
     "model.context": ("CallItem", "ImageItem", "ResultItem", "TextItem", "ThinkingItem"),
     "model.engine": (
@@ -155,6 +167,7 @@ _MODULES = {
         "Turn",
         "Usage",
     ),
+    "model.usage": ("ModelUsage", "Spent", "ToolUsage", "UsageLine", "UsageReport"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
