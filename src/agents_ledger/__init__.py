@@ -7,8 +7,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from agents_ledger.ledger.async_ledger import AsyncLedger, AsyncLiveCall, AsyncLiveTurn
     from agents_ledger.ledger.ledger import Ledger, LiveCall, LiveTurn
+    from agents_ledger.ledger.queue import AsyncQueue, Queue
     from agents_ledger.model.compaction import Compaction
-    from agents_ledger.model.comparison import Branch, Comparison, ToolCount, TouchedFile
     from agents_ledger.model.config import Config, Setting
     from agents_ledger.model.context import (
         CallItem,
@@ -49,6 +49,16 @@ if TYPE_CHECKING:
         Unreachable,
     )
     from agents_ledger.model.ids import new_id, now_ms
+    from agents_ledger.model.permissions import (
+        Grant,
+        Layer,
+        MisusedCall,
+        PermissionReview,
+        Permissions,
+        ToolUse,
+        Used,
+    )
+    from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueLimits
     from agents_ledger.model.sessions import Alias, Finding, Move, Session, Thread
     from agents_ledger.model.tokens import estimate_tokens
     from agents_ledger.model.trees import Headline, Node, Subagent, Tree
@@ -61,20 +71,20 @@ if TYPE_CHECKING:
         Turn,
         Usage,
     )
-    from agents_ledger.model.usage import ModelUsage, Spent, ToolUsage, UsageLine, UsageReport
 
 __all__ = [
     "Alias",
     "Ambiguous",
+    "Ask",
     "AsyncLedger",
     "AsyncLiveCall",
     "AsyncLiveTurn",
-    "Branch",
+    "AsyncQueue",
     "CallBegun",
     "CallFinished",
     "CallItem",
+    "Claim",
     "Compaction",
-    "Comparison",
     "Config",
     "Conflict",
     "Damaged",
@@ -83,9 +93,11 @@ __all__ = [
     "EngineError",
     "Finding",
     "Finished",
+    "Grant",
     "HeadMoved",
     "Headline",
     "ImageItem",
+    "Layer",
     "Ledger",
     "LedgerError",
     "LiveCall",
@@ -96,8 +108,8 @@ __all__ = [
     "MessageDone",
     "MessageFile",
     "MessageLint",
+    "MisusedCall",
     "ModelConfig",
-    "ModelUsage",
     "Move",
     "NameTaken",
     "NewerLedger",
@@ -105,13 +117,17 @@ __all__ = [
     "NotALedger",
     "NotFound",
     "OutcomeUnknown",
+    "PermissionReview",
+    "Permissions",
+    "Queue",
+    "QueueEntry",
+    "QueueLimits",
     "ReadOnly",
     "Refused",
     "Request",
     "ResultItem",
     "Session",
     "Setting",
-    "Spent",
     "StoreUnavailable",
     "Subagent",
     "TextItem",
@@ -121,15 +137,12 @@ __all__ = [
     "Thread",
     "Tool",
     "ToolCall",
-    "ToolCount",
-    "ToolUsage",
-    "TouchedFile",
+    "ToolUse",
     "Tree",
     "Turn",
     "Unreachable",
     "Usage",
-    "UsageLine",
-    "UsageReport",
+    "Used",
     "estimate_tokens",
     "new_id",
     "now_ms",
@@ -139,7 +152,6 @@ _MODULES = {
     "ledger.async_ledger": ("AsyncLedger", "AsyncLiveCall", "AsyncLiveTurn"),
     "ledger.ledger": ("Ledger", "LiveCall", "LiveTurn"),
     "model.compaction": ("Compaction",),
-    "model.comparison": ("Branch", "Comparison", "ToolCount", "TouchedFile"),
     "model.config": ("Config", "Setting"),
     "model.context": ("CallItem", "ImageItem", "ResultItem", "TextItem", "ThinkingItem"),
     "model.engine": (
@@ -155,6 +167,17 @@ _MODULES = {
         "Tool",
     ),
     "model.ids": ("new_id", "now_ms"),
+    "ledger.queue": ("AsyncQueue", "Queue"),
+    "model.permissions": (
+        "Grant",
+        "Layer",
+        "MisusedCall",
+        "PermissionReview",
+        "Permissions",
+        "ToolUse",
+        "Used",
+    ),
+    "model.queue": ("Ask", "Claim", "QueueEntry", "QueueLimits"),
     "model.sessions": ("Alias", "Finding", "Move", "Session", "Thread"),
     "model.tokens": ("estimate_tokens",),
     "model.trees": ("Headline", "Node", "Subagent", "Tree"),
@@ -167,7 +190,6 @@ _MODULES = {
         "Turn",
         "Usage",
     ),
-    "model.usage": ("ModelUsage", "Spent", "ToolUsage", "UsageLine", "UsageReport"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

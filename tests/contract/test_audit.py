@@ -42,6 +42,11 @@ def plant(sql: str, named: str, *along: str) -> Plant:
 
 
 REFERENCE = "reference_dangling"  # a rule of SQLite alone: a server keeps its references itself
+WRITER = "(SELECT min(id) FROM writers)"
+QUEUED = (
+    "INSERT INTO queue (id, session_label, mode, status, enqueued_at, ready_at, turn_id, ask_json,"
+    " request_hash, writer_id) VALUES"
+)
 # In braces: the turns, messages and segments of the scene below.
 PLANTS: dict[str, list[Plant]] = {
     "parent_missing": [
@@ -303,6 +308,34 @@ PLANTS: dict[str, list[Plant]] = {
             "{second}",
             REFERENCE,
         ),
+    ],
+    "line_divided": [
+        plant(
+            f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, 't1', 'x', 'h', {WRITER}),"
+            f" ('y', 'side', 'followup', 'claimed', 0, 0, 't2', 'x', 'h', {WRITER})",
+            "side",
+        ),
+    ],
+    "claim_incomplete": [
+        plant(f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, 't1', 'x', 'h', NULL)", "x"),
+        plant(
+            f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, NULL, 'x', 'h', {WRITER})",
+            "x",
+        ),
+        plant(
+            f"{QUEUED} ('x', 'side', 'followup', 'waiting', 0, 0, NULL, 'x', 'h', {WRITER})",
+            "x",
+        ),
+    ],
+    "claim_late": [
+        plant(
+            f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, '{{side}}', 'x', 'h', {WRITER})",
+            "x",
+        ),
+    ],
+    "entry_unanswered": [
+        plant(f"{QUEUED} ('x', 'side', 'steer', 'done', 0, 0, 'gone', NULL, 'h', NULL)", "x"),
+        plant(f"{QUEUED} ('x', 'side', 'steer', 'waiting', 0, 0, NULL, NULL, 'h', NULL)", "x"),
     ],
     "guard_missing": [
         plant("DROP VIEW agent_turns", "agent_turns"),

@@ -32,8 +32,14 @@ SHOWN = 20
     show_default=True,
     help="Per rule.",
 )
-def audit(run: Invocation, *, limit: int) -> int:
+@click.option("--permissions", is_flag=True, help="Judge every call by what its turn was granted.")
+@click.option("--persona", metavar="ID", help="With --permissions: only calls of this persona.")
+def audit(run: Invocation, *, limit: int, permissions: bool, persona: str | None) -> int:
     """Check every rule of the ledger; exit with 1 if one is broken."""
+    if permissions:
+        from agents_ledger.cli.permissions import tell
+
+        return tell(run, persona_id=persona, limit=limit)
     with run.reading() as ledger:
         findings = ledger.audit()
     meanings = rules.meanings()

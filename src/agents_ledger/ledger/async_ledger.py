@@ -116,6 +116,14 @@ class AsyncLedger(AsyncReading):
 
         await asyncio.to_thread(self._core.close)
 
+    async def _writer_id(self) -> str:
+        import asyncio
+
+        known = self._core.db.known_writer()
+        if known is None:
+            known = await asyncio.to_thread(self._core.db.writer)
+        return known.id
+
     async def _write(self, work: Work[T]) -> T:
         """Queue `work` and wait for it. Cancelling takes it back, or, when a leader has it already,
         waits for its outcome first: a cancelled write is either not stored or known to be."""
@@ -262,14 +270,17 @@ class AsyncLiveTurn:
         self._state: LiveState | None = None
         self.id = prepared.id
 
-    async def _start(self) -> AsyncLiveTurn:
+    async def _start(
+        self, within: Callable[[Work[None]], Work[None]] = lambda work: work
+    ) -> AsyncLiveTurn:
+        """`within`: what the first commit does beside."""
         import asyncio
 
-        writer = await asyncio.to_thread(self._ledger._core.db.writer)
+        writer_id = await self._ledger._writer_id()
         if self._state is None:
-            state = LiveState(self._prepared, writer.id)
+            state = LiveState(self._prepared, writer_id)
             try:
-                await self._ledger._write(state.begin())
+                await self._ledger._write(within(state.begin()))
             except asyncio.CancelledError:  # perhaps it was begun: nobody will enter its block
                 with suppress(LedgerError):
                     await asyncio.shield(self._ledger._write(state.fail("CancelledError", Usage())))

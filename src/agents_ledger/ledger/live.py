@@ -348,6 +348,7 @@ def fail_all(tx: Transaction, writer_id: str) -> list[str]:
     failed = [row[0] for row in tx.run("writer_turns", writer_id=writer_id)]
     for turn_id in failed:
         seal(tx, Live(turn_id, writer_id), Sealing("failed", WRITER_DIED))
+    tx.run("settle_claims", writer_id=writer_id)
     tx.run("delete_writer", id=writer_id)
     return failed
 
@@ -362,5 +363,8 @@ def retire(db: Database) -> None:
 
 
 def _retire(tx: Transaction, writer_id: str) -> bool:
-    tx.run("delete_writer", id=writer_id)
-    return bool(tx.run("writer_turns", writer_id=writer_id))
+    left = bool(tx.run("writer_turns", writer_id=writer_id))
+    if not left:
+        tx.run("settle_claims", writer_id=writer_id)
+        tx.run("delete_writer", id=writer_id)
+    return left

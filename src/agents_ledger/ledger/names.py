@@ -62,6 +62,7 @@ def merge(tx: Transaction, first: str, second: str, *, reason: AliasReason) -> S
     )
     tx.run("repoint_names", from_label=goes, to_label=stays)
     tx.run("repoint_label", from_label=goes, to_label=stays, reason=reason)
+    tx.run("repoint_queue", from_label=goes, to_label=stays)
     tx.run("set_session_status", label=goes, status="archived")
     return sessions.get(tx, stays, exact=True)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from agents_ledger.model.errors import Refused
 
 VARIABLE = "AGENTS_LEDGER"
+POLICY_VARIABLE = "AGENTS_LEDGER_POLICY"
 
 
 def address(given: str | None, environment: Mapping[str, str] = os.environ) -> str:
@@ -34,6 +35,15 @@ def settings_file() -> Path:
     from platformdirs import user_config_path
 
     return user_config_path("agents-ledger", appauthor=False) / "settings.toml"
+
+
+def policy_file(chosen: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """The policy of a ledger: AGENTS_LEDGER_POLICY, else beside its file, else this user's."""
+    if environment.get(POLICY_VARIABLE):
+        return Path(environment[POLICY_VARIABLE])
+    if chosen.startswith(("postgresql://", "postgres://")):
+        return settings_file().with_name("policy.toml")
+    return Path(chosen).with_suffix(".policy.toml")
 
 
 def excluded() -> tuple[str, ...]:

@@ -50,6 +50,7 @@ WORDS = {
     "clustered": "",
     "lock_sessions": "FOR UPDATE OF s",
     "lock_live": "FOR UPDATE",
+    "lock_idle": "FOR UPDATE OF s SKIP LOCKED",
     "lock_projection": "SELECT pg_advisory_xact_lock(hashtext(current_schema() || ' projection'))",
     "position": "strpos",
     "ids": "(SELECT json_array_elements_text(CAST(:ids AS json)))",
@@ -445,13 +446,13 @@ _FAMILIES: tuple[tuple[tuple[type[Exception], ...], type[LedgerError], str], ...
 
 def _continue_numbers(tx: Transaction) -> None:
     """Let every numbered table count on from the rows it was filled with."""
-    for (table,) in tx.execute(
-        "SELECT table_name FROM information_schema.columns"
+    for table, key in tx.execute(
+        "SELECT table_name, column_name FROM information_schema.columns"
         " WHERE table_schema = current_schema() AND is_identity = 'YES'"
     ):
         tx.execute(
-            f"SELECT setval(pg_get_serial_sequence('{table}', 'id'),"
-            f" COALESCE((SELECT max(id) FROM {table}), 0) + 1, false)"
+            f"SELECT setval(pg_get_serial_sequence('{table}', '{key}'),"
+            f" COALESCE((SELECT max({key}) FROM {table}), 0) + 1, false)"
         )
 
 

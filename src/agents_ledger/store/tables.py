@@ -35,6 +35,7 @@ TABLES = {
     "writers": "id",
     "live_turns": "turn_id",
     "partial_texts": "turn_id, piece",
+    "queue": "position",
 }
 
 

@@ -351,5 +351,31 @@ SELECT p.turn_id, 'partial text'
 FROM partial_texts p LEFT JOIN live_turns l ON l.turn_id = p.turn_id
 WHERE l.turn_id IS NULL;
 
+-- audit_line_divided --
+-- At most one turn at a time answers a session's line.
+SELECT q.session_label, count(DISTINCT q.turn_id)
+FROM queue q WHERE q.status = 'claimed'
+GROUP BY q.session_label HAVING count(DISTINCT q.turn_id) > 1;
+
+-- audit_claim_incomplete --
+-- A claimed entry has a writer and its turn's id; no other entry has a writer.
+SELECT q.id, q.status
+FROM queue q
+WHERE (q.status = 'claimed' AND (q.writer_id IS NULL OR q.turn_id IS NULL))
+OR (q.status <> 'claimed' AND q.writer_id IS NOT NULL);
+
+-- audit_claim_late --
+-- No entry is claimed any more once its turn is sealed.
+SELECT q.id, q.turn_id
+FROM queue q JOIN turns t ON t.id = q.turn_id
+WHERE q.status = 'claimed' AND t.status IN ('completed', 'failed');
+
+-- audit_entry_unanswered --
+-- What is done was answered by a turn; what still waits keeps what it asks.
+SELECT q.id, q.status
+FROM queue q LEFT JOIN turns t ON t.id = q.turn_id
+WHERE (q.status = 'done' AND t.id IS NULL)
+OR (q.status <> 'done' AND q.ask_json IS NULL);
+
 -- system_prompts --
 SELECT hash, content FROM system_prompts;

@@ -9,7 +9,8 @@ UPDATE writers SET seen_at = <server_now> WHERE id = :id;
 
 -- delete_writer --
 DELETE FROM writers WHERE id = :id
-AND NOT EXISTS (SELECT 1 FROM live_turns l WHERE l.writer_id = writers.id);
+AND NOT EXISTS (SELECT 1 FROM live_turns l WHERE l.writer_id = writers.id)
+AND NOT EXISTS (SELECT 1 FROM queue q WHERE q.writer_id = writers.id);
 
 -- other_writers --
 -- Writers that may have died, with how long ago each was last seen, in milliseconds.

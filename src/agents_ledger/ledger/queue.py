@@ -1,0 +1,438 @@
+"""The queue: one durable line per session, answered by one writer at a time.
+
+An entry is claimed together with the id of the turn that will answer it. A crash before that turn
+began leaves the entry waiting; once it has begun, it is never asked again by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple, get_args
+
+import msgspec
+from msgspec.structs import replace
+
+from agents_ledger.ledger import sessions
+from agents_ledger.ledger.async_ledger import AsyncLedger, AsyncLiveTurn
+from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.ledger.live import LiveState
+from agents_ledger.ledger.recording import check_id, recording
+from agents_ledger.model.errors import Conflict, HeadMoved, NotFound, Refused
+from agents_ledger.model.ids import new_id, now_ms
+from agents_ledger.model.queue import (
+    Ask,
+    Claim,
+    QueueEntry,
+    QueueLimits,
+    QueueMode,
+    QueueStatus,
+)
+from agents_ledger.store.database import Row, Transaction, Work
+
+PATIENCE = 10  # a batch that keeps growing is answered after so many times its debounce
+BATCH_MAX = 100
+GLIMPSE = 80  # characters told of a message that a full line could not hold
+AT_MOST = 1000
+FULL = "the line was full"
+DEFAULT = QueueLimits()
+_MODES = get_args(QueueMode)
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Ask).decode
+
+
+class NewEntry(NamedTuple):
+    """What a caller puts in a line."""
+
+    id: str
+    session: str
+    ask: Ask
+    mode: QueueMode
+    limits: QueueLimits
+    persona_id: str | None  # of the session, if this creates it
+    now: int
+
+
+class Urgent(NamedTuple):
+    """What whoever answers a line must notice: `what` is stop, interrupt or steer."""
+
+    session_label: str
+    id: str  # of the turn to stop, or of the entry
+    what: str
+
+
+def to_entry(row: Row) -> QueueEntry:
+    """A row of <queue_columns>."""
+    values = list(row[:12])
+    values[-1] = None if values[-1] is None else _decode(values[-1])
+    return QueueEntry(*values)
+
+
+# -- joining a line ----------------------------------------------------------------------------
+
+
+def enqueue(tx: Transaction, new: NewEntry) -> QueueEntry:
+    """Put an entry at the end of its session's line. The same again changes nothing."""
+    ask_json = _encode(new.ask).decode()
+    digest = hashlib.sha256(f"{new.session}\0{new.mode}\0{ask_json}".encode()).digest()
+    known = tx.run("queue_entry", id=new.id)
+    if known:
+        if bytes(known[0][-1]) != digest:
+            raise Conflict(f"entry {new.id} is queued already, with other content")
+        return to_entry(known[0])
+    label = sessions.writable(tx, new.session, persona_id=new.persona_id or "main").label
+    dropped = _make_room(tx, label, new)
+    ready_at = new.now
+    if new.mode == "collect":
+        ready_at += new.limits.debounce_ms
+        patience_ms = PATIENCE * new.limits.debounce_ms
+        tx.run("delay_batch", label=label, now=new.now, ready_at=ready_at, patience_ms=patience_ms)
+    else:
+        tx.run("end_batch", label=label, now=new.now)
+    tx.run(
+        "insert_queue_entry",
+        id=new.id,
+        session_label=label,
+        mode=new.mode,
+        status="dropped" if dropped else "waiting",
+        enqueued_at=new.now,
+        ready_at=ready_at,
+        error=FULL if dropped else None,
+        ask_json=ask_json,
+        request_hash=digest,
+    )
+    return to_entry(tx.run("queue_entry", id=new.id)[0])
+
+
+def _make_room(tx: Transaction, label: str, new: NewEntry) -> bool:
+    """Drop an entry if the line is full; True: the new one. An interruption always finds room."""
+    limits = new.limits
+    if new.mode == "interrupt" or tx.run("waiting_count", label=label)[0][0] < limits.cap:
+        return False
+    if limits.drop == "new":
+        return True
+    oldest, *others = (
+        to_entry(row) for row in tx.run("waiting_entries", label=label, limit=limits.cap)
+    )
+    tx.run("drop_entry", id=oldest.id, error=FULL)
+    if limits.drop == "summarize" and others:
+        _remember(tx, oldest, others[0])
+    return False
+
+
+def _remember(tx: Transaction, dropped: QueueEntry, next_: QueueEntry) -> None:
+    """Let the next in line tell how the dropped messages began."""
+    if dropped.ask is None or next_.ask is None:
+        return
+    begins = tuple(
+        " ".join((message.content or "").split())[:GLIMPSE] for message in dropped.ask.messages
+    )
+    kept = replace(next_.ask, left_out=(*dropped.ask.left_out, *begins, *next_.ask.left_out))
+    tx.run("leave_out", id=next_.id, ask_json=_encode(kept).decode())
+
+
+# -- being answered ----------------------------------------------------------------------------
+
+
+def claim(tx: Transaction, writer_id: str, *, label: str | None = None) -> Claim | None:
+    """What is to be answered next, of one session or of any; None: nothing is ready."""
+    now = now_ms()
+    if label is None:
+        found = tx.run("ready_session", now=now)
+        if not found:
+            return None
+        label = str(found[0][0])
+    session = sessions.existing(tx, label, exact=True)
+    if tx.run("is_claimed", label=label):  # since we looked, on a server
+        return None
+    line = [to_entry(row) for row in tx.run("waiting_entries", label=label, limit=BATCH_MAX)]
+    batch = _batch(line, now)
+    if not batch:
+        return None
+    turn_id = new_id()
+    tx.run("insert_writer", id=writer_id)
+    tx.run(
+        "claim_entries",
+        label=label,
+        turn_id=turn_id,
+        writer_id=writer_id,
+        upto=batch[-1].position,
+    )
+    return Claim(label, turn_id, writer_id, tuple(batch), session.thread_id, session.persona_id)
+
+
+def _batch(line: Sequence[QueueEntry], now: int) -> Sequence[QueueEntry]:
+    """The entries that one turn answers: up to an interruption, or a run of collected ones."""
+    if not line or line[0].ready_at > now:
+        return ()
+    last_interruption = max(
+        (at for at, entry in enumerate(line) if entry.mode == "interrupt"), default=-1
+    )
+    if last_interruption >= 0:
+        return line[: last_interruption + 1]
+    if line[0].mode != "collect":
+        return line[:1]
+    others = (at for at, entry in enumerate(line) if entry.mode != "collect")
+    return line[: next(others, len(line))]
+
+
+def finish(tx: Transaction, claimed: Claim, status: QueueStatus, error: str | None = None) -> None:
+    """The turn of a claim is sealed, or could not begin."""
+    tx.run(
+        "finish_entries",
+        turn_id=claimed.turn_id,
+        writer_id=claimed.writer_id,
+        status=status,
+        error=error,
+    )
+
+
+def _begin(tx: Transaction, claimed: Claim, begin: Work[None]) -> None:
+    sessions.existing(tx, claimed.session_label, exact=True)
+    if not tx.run("holds_claim", turn_id=claimed.turn_id, writer_id=claimed.writer_id):
+        raise Conflict(f"the claim of turn {claimed.turn_id} was lost to another process")
+    begin(tx)
+
+
+# -- looking and changing ----------------------------------------------------------------------
+
+
+def get(tx: Transaction, entry_id: str) -> QueueEntry:
+    """One entry, waiting or not."""
+    rows = tx.run("queue_entry", id=entry_id)
+    if not rows:
+        raise NotFound(
+            f"there is no queue entry {entry_id!r}", "List them with `agents-ledger queue`."
+        )
+    return to_entry(rows[0])
+
+
+def entries(
+    tx: Transaction, key: str | None, *, everything: bool, limit: int, after: int
+) -> tuple[QueueEntry, ...]:
+    """Entries in the order of their lines: those not answered yet, or all."""
+    label = None if key is None else sessions.get(tx, key).label
+    rows = tx.run(
+        "queue_entries", label=label, everything=int(everything), limit=limit, after=after
+    )
+    return tuple(to_entry(row) for row in rows)
+
+
+def cancel(tx: Transaction, entry_id: str, reason: str) -> QueueEntry:
+    """Take an entry out of its line; if it is being answered, ask that its turn be stopped."""
+    entry = get(tx, entry_id)
+    if not tx.change("cancel_entry", id=entry_id, error=reason):
+        entry = get(tx, entry_id)
+        if entry.status != "claimed":
+            raise Refused(f"entry {entry_id} is {entry.status}: there is nothing to cancel")
+        tx.run("stop_entries", turn_id=entry.turn_id, now=now_ms())
+    return get(tx, entry_id)
+
+
+def stop(tx: Transaction, key: str) -> tuple[str, ...]:
+    """Ask that what runs on a session, or the one turn of this id, be stopped; the turns' ids."""
+    found = sessions.find(tx, key)
+    turns = [row[0] for row in tx.run("claimed_turns", label=found.label)] if found else [key]
+    return tuple(turn for turn in turns if tx.change("stop_entries", turn_id=turn, now=now_ms()))
+
+
+def retry(tx: Transaction, entry_id: str) -> QueueEntry:
+    """Let an entry that failed, or was cancelled or dropped, wait again, at its old position."""
+    entry = get(tx, entry_id)
+    label = sessions.existing(tx, entry.session_label).label
+    if not tx.change("retry_entry", id=entry_id, label=label, now=now_ms()):
+        raise Refused(f"entry {entry_id} is {entry.status}: it cannot be asked again")
+    return get(tx, entry_id)
+
+
+def urgent(tx: Transaction) -> tuple[Urgent, ...]:
+    """Everything urgent, of all lines."""
+    return tuple(Urgent(*row) for row in tx.run("urgent_entries"))
+
+
+# -- the faces ---------------------------------------------------------------------------------
+
+
+class Queue:
+    """The lines of a ledger, for synchronous programs: to put in, look, and take out."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def enqueue(
+        self,
+        session: str,
+        ask: Ask,
+        *,
+        mode: QueueMode | None = None,
+        limits: QueueLimits = DEFAULT,
+        id: str = "",
+        persona_id: str | None = None,
+    ) -> QueueEntry:
+        """Put something at the end of a session's line; it is answered by a broker."""
+        new = _new_entry(session, ask, mode, limits=limits, id=id, persona_id=persona_id)
+        return self._ledger._write(lambda tx: enqueue(tx, new))
+
+    def get(self, entry_id: str) -> QueueEntry:
+        """One entry, waiting or not."""
+        return self._ledger._read(lambda tx: get(tx, entry_id))
+
+    def entries(
+        self,
+        session: str | None = None,
+        *,
+        everything: bool = False,
+        limit: int = AT_MOST,
+        after: int = 0,
+    ) -> tuple[QueueEntry, ...]:
+        """Entries that are not answered yet, or all, of one session or of every."""
+        return self._ledger._read(
+            lambda tx: entries(tx, session, everything=everything, limit=limit, after=after)
+        )
+
+    def cancel(self, entry_id: str, reason: str = "cancelled") -> QueueEntry:
+        """Take an entry out of its line; if it is being answered, ask that its turn be stopped."""
+        return self._ledger._write(lambda tx: cancel(tx, entry_id, reason))
+
+    def stop(self, key: str) -> tuple[str, ...]:
+        """Ask that what runs on a session, or one turn, be stopped; the ids of the turns."""
+        return self._ledger._write(lambda tx: stop(tx, key))
+
+    def retry(self, entry_id: str) -> QueueEntry:
+        """Let an entry that failed, or was cancelled or dropped, wait again."""
+        return self._ledger._write(lambda tx: retry(tx, entry_id))
+
+
+class AsyncQueue:
+    """The same for asyncio, with what a broker needs beside: to claim, to begin, to finish."""
+
+    def __init__(self, ledger: AsyncLedger) -> None:
+        self._ledger = ledger
+
+    async def enqueue(
+        self,
+        session: str,
+        ask: Ask,
+        *,
+        mode: QueueMode | None = None,
+        limits: QueueLimits = DEFAULT,
+        id: str = "",
+        persona_id: str | None = None,
+    ) -> QueueEntry:
+        """Put something at the end of a session's line."""
+        new = _new_entry(session, ask, mode, limits=limits, id=id, persona_id=persona_id)
+        return await self._ledger._write(lambda tx: enqueue(tx, new))
+
+    async def get(self, entry_id: str) -> QueueEntry:
+        """One entry, waiting or not."""
+        return await self._ledger._read(lambda tx: get(tx, entry_id))
+
+    async def entries(
+        self,
+        session: str | None = None,
+        *,
+        everything: bool = False,
+        limit: int = AT_MOST,
+        after: int = 0,
+    ) -> tuple[QueueEntry, ...]:
+        """Entries that are not answered yet, or all, of one session or of every."""
+        return await self._ledger._read(
+            lambda tx: entries(tx, session, everything=everything, limit=limit, after=after)
+        )
+
+    async def cancel(self, entry_id: str, reason: str = "cancelled") -> QueueEntry:
+        """Take an entry out of its line; if it is being answered, ask that its turn be stopped."""
+        return await self._ledger._write(lambda tx: cancel(tx, entry_id, reason))
+
+    async def stop(self, key: str) -> tuple[str, ...]:
+        """Ask that what runs on a session, or one turn, be stopped; the ids of the turns."""
+        return await self._ledger._write(lambda tx: stop(tx, key))
+
+    async def retry(self, entry_id: str) -> QueueEntry:
+        """Let an entry that failed, or was cancelled or dropped, wait again."""
+        return await self._ledger._write(lambda tx: retry(tx, entry_id))
+
+    async def urgent(self) -> tuple[Urgent, ...]:
+        """Turns to be stopped, and messages that interrupt or steer."""
+        return await self._ledger._read(urgent)
+
+    async def claim(self, session: str | None = None) -> Claim | None:
+        """What this process is to answer next, of one session or of any."""
+        writer_id = await self._ledger._writer_id()
+        return await self._ledger._write(lambda tx: claim(tx, writer_id, label=session))
+
+    async def begin(self, claimed: Claim, query: Any, **fields: Any) -> AsyncLiveTurn:
+        """Begin the turn that answers a claim; Conflict if the claim was lost."""
+        chosen = {**fields, "id": claimed.turn_id}
+        prepared = recording(claimed.session_label, query, None, chosen, live=True)
+        turn = AsyncLiveTurn(self._ledger, prepared)
+        return await turn._start(lambda begin: partial(_begin, claimed=claimed, begin=begin))
+
+    async def seal(
+        self,
+        claimed: Claim,
+        state: LiveState,
+        sealing: Work[HeadMoved | None],
+        status: QueueStatus,
+        error: str | None = None,
+    ) -> HeadMoved | None:
+        """End the turn that answers a claim, and the claim with it, as one."""
+
+        def end(tx: Transaction) -> HeadMoved | None:
+            moved = sealing(tx)
+            finish(tx, claimed, status, error)
+            return moved
+
+        moved = await self._ledger._write(end)
+        state.sealed = True
+        return moved
+
+    async def fail(self, claimed: Claim, error: str) -> None:
+        """Give up a claim whose turn could not begin."""
+        await self._ledger._write(lambda tx: finish(tx, claimed, "failed", error))
+
+    async def steer(self, turn: AsyncLiveTurn, session: str) -> tuple[QueueEntry, ...]:
+        """Take the messages that steer a session's turn into it; those taken."""
+        line = await self._ledger._read(
+            lambda tx: tx.run("waiting_entries", label=session, limit=BATCH_MAX)
+        )
+        taken: list[QueueEntry] = []
+        for entry in map(to_entry, line):
+            if entry.mode != "steer" or entry.ask is None:
+                continue
+            if await self._ledger._write(_into_turn(turn, entry, entry.ask)):
+                taken.append(entry)
+        return tuple(taken)
+
+
+def _into_turn(turn: AsyncLiveTurn, entry: QueueEntry, ask: Ask) -> Work[bool]:
+    works = [turn.state.message(message)[1] for message in ask.messages]
+
+    def take(tx: Transaction) -> bool:
+        if not tx.change("answer_in_passing", id=entry.id, turn_id=turn.id):
+            return False
+        for work in works:
+            work(tx)
+        return True
+
+    return take
+
+
+def _new_entry(session: str, ask: Ask, mode: QueueMode | None, **given: Any) -> NewEntry:
+    if not ask.messages:
+        raise Refused("there is nothing to ask: an entry needs a message")
+    if mode is not None and mode not in _MODES:
+        raise Refused(f"a message is queued as {', '.join(_MODES)}, not {mode!r}")
+    if given["id"]:
+        check_id(given["id"])
+    limits: QueueLimits = given["limits"]
+    return NewEntry(
+        given["id"] or new_id(),
+        session,
+        ask,
+        mode or limits.mode,
+        limits,
+        given["persona_id"],
+        now_ms(),
+    )

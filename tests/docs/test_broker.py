@@ -1,0 +1,47 @@
+"""docs/broker.md is true: its examples run, and its policy is one that can be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from agents_ledger.broker import policy
+from agents_ledger.model import permissions
+from tests.docs.console import ROOT, blocks, run_python
+
+PAGE = "docs/broker.md"
+
+
+def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    run_python("\n".join(blocks(PAGE, "python")), tmp_path)
+
+
+def test_the_policy_can_be_read_and_says_every_word_there_is(tmp_path: Path) -> None:
+    (text,) = blocks(PAGE, "toml")
+    file = tmp_path / "ledger.policy.toml"
+    file.write_text(text, encoding="utf-8")
+
+    read = policy.read(file)
+
+    assert read.personas["main"].identity.name == "Atlas"
+    told = set(msgspec.toml.decode(text))
+    assert told == set(policy.Policy.__struct_fields__)
+    for part in (read.engine, read.queue, read.context, read.workers, read.personas["main"].model):
+        for word in part.__struct_fields__:
+            assert f"{word} =" in text, word
+
+
+def test_the_shape_of_what_is_granted_is_ours() -> None:
+    (text,) = blocks(PAGE, "json")
+
+    granted = permissions.decode(text)
+
+    assert granted is not None
+    assert granted.stopped_by("Read") is None
+    assert granted.stopped_by("Bash") == "persona main"
+    assert msgspec.json.decode(permissions.encode(granted)) == msgspec.json.decode(text)
+    assert "`permissions_used`" in (ROOT / PAGE).read_text(encoding="utf-8")
