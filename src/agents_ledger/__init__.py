@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from agents_ledger.ledger.ledger import Ledger, LiveCall, LiveTurn
     from agents_ledger.ledger.queue import AsyncQueue, Queue
     from agents_ledger.model.compaction import Compaction
+    from agents_ledger.model.comparison import Branch, Comparison, ToolCount, TouchedFile
     from agents_ledger.model.config import Config, Setting
     from agents_ledger.model.context import (
         CallItem,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         Turn,
         Usage,
     )
+    from agents_ledger.model.usage import ModelUsage, Spent, ToolUsage, UsageLine, UsageReport
 
 __all__ = [
     "Alias",
@@ -80,11 +82,13 @@ __all__ = [
     "AsyncLiveCall",
     "AsyncLiveTurn",
     "AsyncQueue",
+    "Branch",
     "CallBegun",
     "CallFinished",
     "CallItem",
     "Claim",
     "Compaction",
+    "Comparison",
     "Config",
     "Conflict",
     "Damaged",
@@ -110,6 +114,7 @@ __all__ = [
     "MessageLint",
     "MisusedCall",
     "ModelConfig",
+    "ModelUsage",
     "Move",
     "NameTaken",
     "NewerLedger",
@@ -128,6 +133,7 @@ __all__ = [
     "ResultItem",
     "Session",
     "Setting",
+    "Spent",
     "StoreUnavailable",
     "Subagent",
     "TextItem",
@@ -137,11 +143,16 @@ __all__ = [
     "Thread",
     "Tool",
     "ToolCall",
+    "ToolCount",
+    "ToolUsage",
     "ToolUse",
+    "TouchedFile",
     "Tree",
     "Turn",
     "Unreachable",
     "Usage",
+    "UsageLine",
+    "UsageReport",
     "Used",
     "estimate_tokens",
     "new_id",
@@ -152,6 +163,7 @@ _MODULES = {
     "ledger.async_ledger": ("AsyncLedger", "AsyncLiveCall", "AsyncLiveTurn"),
     "ledger.ledger": ("Ledger", "LiveCall", "LiveTurn"),
     "model.compaction": ("Compaction",),
+    "model.comparison": ("Branch", "Comparison", "ToolCount", "TouchedFile"),
     "model.config": ("Config", "Setting"),
     "model.context": ("CallItem", "ImageItem", "ResultItem", "TextItem", "ThinkingItem"),
     "model.engine": (
@@ -190,6 +202,7 @@ _MODULES = {
         "Turn",
         "Usage",
     ),
+    "model.usage": ("ModelUsage", "Spent", "ToolUsage", "UsageLine", "UsageReport"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -80,9 +80,11 @@ WHOLE = {
     "delete_old_chunks",
     "aliases",
     "counts",
+    "head_segments",
     "live_turns",
     "migrations_applied",
     "other_writers",
+    "session_heads",
     "system_prompts",
     "turn_is_named",  # of a turn to be taken away, which is rare
     "tree_nodes",  # marks what sessions and compactions point to

@@ -66,6 +66,9 @@ def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
         "sessions": "sessions",
         "show": "show demo",
         "tree": "tree",
+        "compare": "compare demo demo-strict",
+        "usage": "usage",
+        "tools": "tools",
         "fork": "fork demo",
         "queue": "queue",
         "audit": "audit",
@@ -86,6 +89,8 @@ def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
 
 
 def test_what_is_shown_is_what_is_printed(tmp_path: Path) -> None:
+    ledger = str(tmp_path / "ledger.db")
+    printed("agents-ledger up", ledger)
     for block in blocks("docs/cli.md", "console"):
         for command, output in commands(block):
-            assert masked(output) == masked(printed(command, str(tmp_path / "ledger.db")))
+            assert masked(output) == masked(printed(command, ledger)), command

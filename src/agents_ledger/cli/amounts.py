@@ -11,6 +11,7 @@ _AGES = (
     (60 * _DAY_MS, "d", _DAY_MS),
 )
 _DIGITS_MAX = 100  # from here on a fraction tells nothing
+_CENT = 10_000  # millionths of a dollar
 
 
 def _scaled(amount: float, units: tuple[str, ...], step: int) -> tuple[str, str]:
@@ -61,3 +62,9 @@ def date(at_ms: int) -> str:
     from datetime import UTC, datetime, timedelta
 
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=at_ms // _DAY_MS)).date().isoformat()
+
+
+def money(microdollars: int) -> str:
+    """$12.34, $0.0042."""
+    dollars = microdollars / 1_000_000
+    return f"${dollars:,.2f}" if microdollars >= _CENT or not microdollars else f"${dollars:.4f}"

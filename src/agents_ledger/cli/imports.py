@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -13,10 +12,10 @@ import click
 
 from agents_ledger.cli import amounts
 from agents_ledger.cli.command import Invocation, command, complete_target
+from agents_ledger.cli.moments import moment
 from agents_ledger.cli.terminal import note
 from agents_ledger.model import settings
 from agents_ledger.model.errors import NotFound, Refused
-from agents_ledger.model.ids import now_ms
 
 if TYPE_CHECKING:
     from agents_ledger.importers.discovery import Found, Wanted
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from agents_ledger.ledger.ledger import Ledger
 
 SHOWN = 10
-UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 EXCLUDE = click.option(
     "--exclude", multiple=True, metavar="PATTERN", help="Leave out paths, or a project's folder."
 )
@@ -91,22 +89,7 @@ def _summary(report: Report) -> str:
 def _wanted(since: str | None, exclude: Sequence[str]) -> Wanted:
     from agents_ledger.importers.discovery import Wanted
 
-    return Wanted(_moment(since) if since else 0, (*settings.excluded(), *exclude))
-
-
-def _moment(text: str) -> float:
-    """Unix seconds of a date, or of so long ago."""
-    from datetime import datetime
-
-    short = re.fullmatch(r"(\d{1,5})([hdw])", text)
-    if short:
-        return now_ms() / 1000 - int(short[1]) * UNITS[short[2]]
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError as error:
-        raise Refused(
-            f"{text!r} is no date", "Write 2026-03-01, or 12h, 7d, 4w for so long ago."
-        ) from error
+    return Wanted(moment(since) / 1000 if since else 0, (*settings.excluded(), *exclude))
 
 
 def _chosen(what: Sequence[str], wanted: Wanted, report: Report) -> list[Found]:

@@ -10,11 +10,14 @@ from agents_ledger.ledger import audit, history, live, names, sessions, threads,
 from agents_ledger.ledger.core import Core
 from agents_ledger.model import config as configs
 from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.comparison import Comparison
 from agents_ledger.model.errors import Refused
+from agents_ledger.model.periods import Zone
 from agents_ledger.model.permissions import PermissionReview
 from agents_ledger.model.sessions import Alias, Finding, Move, Session, SessionStatus, Thread
 from agents_ledger.model.trees import Headline, Tree
 from agents_ledger.model.turns import Turn
+from agents_ledger.model.usage import ToolUsage, UsageBy, UsageReport
 from agents_ledger.store.database import Work
 
 T = TypeVar("T")
@@ -129,6 +132,12 @@ class AsyncReading:
         """The compactions on a thread, latest first."""
         return await self._read(lambda tx: threads.compactions(tx, target))
 
+    async def compare(self, a: str, b: str, *, limit: int = 50) -> Comparison:
+        """Where two threads part, and what each did since; at most `limit` turns of each listed."""
+        from agents_ledger.ledger import comparing
+
+        return await self._read(lambda tx: comparing.compare(tx, a, b, limit=limit))
+
     # -- sessions ------------------------------------------------------------------------------
 
     async def session(self, key: str, *, exact: bool = False) -> Session:
@@ -181,6 +190,36 @@ class AsyncReading:
         return await self._read(lambda tx: history.sessions_including(tx, target))
 
     # -- the whole -----------------------------------------------------------------------------
+
+    async def usage(
+        self,
+        by: UsageBy = "day",
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        project: str | None = None,
+        model: str | None = None,
+        zone: Zone | None = None,
+        limit: int | None = None,
+    ) -> UsageReport:
+        """Turns, tokens and costs by day, week, month, model, project or session.
+
+        `zone` is the place whose days are meant; UTC unless said.
+        """
+        from agents_ledger.ledger import usage
+
+        asked = usage.Asked(since, until, project, model)
+        return await self._read(lambda tx: usage.usage(tx, by, asked, zone=zone, limit=limit))
+
+    async def tools(
+        self, *, since: int | None = None, until: int | None = None, limit: int | None = None
+    ) -> tuple[ToolUsage, ...]:
+        """Uses, failures and durations of every tool, most used first."""
+        from agents_ledger.ledger import tool_usage
+
+        return await self._read(
+            lambda tx: tool_usage.tools(tx, since=since, until=until, limit=limit)
+        )
 
     async def audit(self) -> tuple[Finding, ...]:
         """Every broken rule; empty when all hold."""

@@ -56,6 +56,38 @@ WITH RECURSIVE tail (segment_id, from_depth) AS (
 f.id, f.source, f.path, f.generation, f.family, f.kind, f.size, f.mtime_ns, f.kept_bytes, f.tail_hash,
     f.cursor_json, f.derived_bytes, f.derived_version
 
+-- spent_columns --
+-- What turns used, summed up. Providers count in four ways: cached tokens as part of the input or
+-- apart, reasoning as part of the output or apart; what the total has beyond input and output tells
+-- which. The last two are input from no cache, and output with all reasoning.
+count(*),
+    CAST(sum(CASE WHEN t.status = 'failed' THEN 1 ELSE 0 END) AS BIGINT),
+    CAST(sum(CASE WHEN t.status IN ('completed', 'failed') AND t.turn_type = 'normal'
+        AND t.total_tokens IS NULL
+        THEN 1 ELSE 0 END) AS BIGINT),
+    CAST(sum(t.tool_call_count) AS BIGINT),
+    CAST(COALESCE(sum(t.input_tokens), 0) AS BIGINT),
+    CAST(COALESCE(sum(t.output_tokens), 0) AS BIGINT),
+    CAST(COALESCE(sum(t.cached_input_tokens), 0) AS BIGINT),
+    CAST(COALESCE(sum(t.cache_write_tokens), 0) AS BIGINT),
+    CAST(COALESCE(sum(t.reasoning_tokens), 0) AS BIGINT),
+    CAST(COALESCE(sum(t.total_tokens), 0) AS BIGINT),
+    CAST(sum(COALESCE(t.input_tokens, 0) - CASE
+        WHEN COALESCE(t.cached_input_tokens, 0) + COALESCE(t.cache_write_tokens, 0) = 0 THEN 0
+        WHEN COALESCE(t.total_tokens - COALESCE(t.input_tokens, 0) - COALESCE(t.output_tokens, 0), 0)
+            - COALESCE(t.cached_input_tokens, 0) - COALESCE(t.cache_write_tokens, 0)
+            IN (0, COALESCE(t.reasoning_tokens, 0)) THEN 0
+        ELSE COALESCE(t.cached_input_tokens, 0) + COALESCE(t.cache_write_tokens, 0)
+    END) AS BIGINT),
+    CAST(sum(COALESCE(t.output_tokens, 0) + CASE
+        WHEN COALESCE(t.reasoning_tokens, 0) = 0 THEN 0
+        WHEN COALESCE(t.total_tokens - COALESCE(t.input_tokens, 0) - COALESCE(t.output_tokens, 0), 0)
+            - t.reasoning_tokens
+            IN (0, COALESCE(t.cached_input_tokens, 0) + COALESCE(t.cache_write_tokens, 0))
+            THEN t.reasoning_tokens
+        ELSE 0
+    END) AS BIGINT)
+
 -- queue_columns --
 q.position, q.id, q.session_label, q.mode, q.status, q.enqueued_at, q.ready_at, q.turn_id,
     q.writer_id, q.stop_at, q.error, q.ask_json

@@ -1,0 +1,25 @@
+-- What the turns of a thread did between two depths.
+
+-- range_files --
+-- The files their messages name.
+<range>
+SELECT DISTINCT m.turn_id, f.kind, f.file_path
+FROM range
+JOIN places p ON p.segment_id = range.segment_id
+    AND p.depth BETWEEN :from_depth AND range.upto
+JOIN messages m ON m.turn_id = p.turn_id AND m.has_details = 1
+JOIN message_files f ON f.message_id = m.id;
+
+-- range_calls --
+<range>
+SELECT c.turn_id, c.tool_name, c.status, c.params_json
+FROM range
+JOIN places p ON p.segment_id = range.segment_id
+    AND p.depth BETWEEN :from_depth AND range.upto
+JOIN tool_calls c ON c.turn_id = p.turn_id;
+
+-- turn_answer --
+-- How a turn's response begins.
+SELECT substr(m.content, 1, CAST(:text_max AS INTEGER))
+FROM turns t JOIN messages m ON m.id = t.response_message_id
+WHERE t.id = :turn_id;

@@ -1,0 +1,61 @@
+"""Prices and what a call touches: tables by name, and no guesses."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from agents_ledger.model import prices
+from agents_ledger.model.touching import touched
+
+
+def test_the_table_says_its_day() -> None:
+    assert date.fromisoformat(prices.as_of()) > date(2026, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["claude-opus-4-5", "claude-opus-4-5-20251101", "anthropic/claude-opus-4-5", "Claude-Opus-4-5"],
+)
+def test_a_model_is_found_with_or_without_its_version(name: str) -> None:
+    assert prices.price(name) == prices.Price(5, 0.5, 6.25, 25)
+
+
+@pytest.mark.parametrize("name", [None, "", "claude", "opus", "claude-opus-4-55", "gpt-5-20"])
+def test_a_name_that_is_only_alike_has_no_price(name: str | None) -> None:
+    assert prices.price(name) is None
+
+
+def test_a_kind_without_a_price_costs_as_input() -> None:
+    assert prices.price("gpt-5-pro") == prices.Price(15, 15, 15, 120)
+
+
+def test_no_price_is_negative_and_a_cached_token_never_dearer() -> None:
+    for price in prices._table()[1].values():
+        assert 0 < price.cached_input <= price.input <= price.output
+        assert price.cache_write > 0
+
+
+@pytest.mark.parametrize(
+    ("tool", "params", "files"),
+    [
+        ("Read", '{"file_path": "a.py"}', (("read", "a.py"),)),
+        ("read_file", '{"path": "a.py"}', (("read", "a.py"),)),
+        ("MultiEdit", '{"file_path": "a.py"}', (("written", "a.py"),)),
+        ("write_to_file", '{"path": "a.py"}', (("written", "a.py"),)),
+        ("Grep", '{"path": "a.py"}', ()),
+        ("Read", '{"file_path": 3}', ()),
+        ("Read", "[]", ()),
+        ("Read", "not json", ()),
+        (
+            "apply_patch",
+            '"*** Add File: x\\n*** Delete File: y"',
+            (("written", "x"), ("written", "y")),
+        ),
+        ("shell_patch", '{"command": ["apply", "*** Update File: x"]}', (("written", "x"),)),
+        ("apply_patch", "3", ()),
+    ],
+)
+def test_a_call_touches_the_files_it_names(tool: str, params: str, files: object) -> None:
+    assert touched(tool, params) == files
