@@ -271,6 +271,7 @@ class _Run:
             raise Invalid("item_too_large", f"{len(data)} bytes")
         sources = self.importer.sources
         path = key.path()
+        cursor = encoded(_Note(self.asked.key, outcome)).decode()
         for attempt in range(TRIES):
             latest = sources.file(path)
             if latest is not None and b"".join(sources.stream(latest.id)) == data:
@@ -278,12 +279,11 @@ class _Run:
                 return note.outcome if note is not None else outcome
             try:
                 file = self._begin(path, latest)
+                sources.append(file, data, size=len(data), mtime_ns=0, cursor=cursor, base=latest)
                 break
             except (Conflict, Refused):  # another request keeps an item of this session just now
                 if attempt == TRIES - 1:
                     raise
-        cursor = encoded(_Note(self.asked.key, outcome)).decode()
-        sources.append(file, data, size=len(data), mtime_ns=0, cursor=cursor, base=latest)
         return outcome
 
     def _begin(self, path: str, latest: SourceFile | None) -> SourceFile:

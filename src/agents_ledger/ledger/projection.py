@@ -29,7 +29,7 @@ from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Fault, SourceFile
 from agents_ledger.model.turns import to_json
-from agents_ledger.store.database import Row, Transaction
+from agents_ledger.store.database import Row, Transaction, Work
 
 Outcome = Literal["imported", "upserted", "skipped"]
 BATCH_BYTES = 2 << 20  # of content a transaction: others wait no longer than that takes
@@ -50,14 +50,19 @@ def project(
     core.recover_once()
     known = _known(core, [turn.id for turn in derivation.turns])
     before = {s.session_id: _fingerprint(core, source, s) for s in derivation.sessions}
-    core.db.write(partial(_ensure_sessions, source=source, derived=derivation.sessions))
     owners = _owners(derivation)
     written, stale = 0, set[str]()
+    works: list[Work[None]] = [
+        partial(_ensure_sessions, source=source, derived=derivation.sessions)
+    ]
     for batch in _batches(_changes(derivation.turns, known, stale)):
-        core.db.write(partial(write_batch, changes=batch, owners=owners))
+        if written:  # what is small is one commit with all that is said of it
+            core.db.write(partial(_together, works=works))
+            works = []
+        works.append(partial(write_batch, changes=batch, owners=owners))
         written += len(batch)
     fingerprints = _session_fingerprints(derivation)
-    core.db.write(
+    works.append(
         partial(
             _finish,
             source=source,
@@ -69,6 +74,7 @@ def project(
             owners=owners,
         )
     )
+    core.db.write(partial(_together, works=works))
     return Written(
         {
             s.session_id: _outcome(before[s.session_id], fingerprints[s.session_id])
@@ -76,6 +82,11 @@ def project(
         },
         written,
     )
+
+
+def _together(tx: Transaction, works: Sequence[Work[None]]) -> None:
+    for work in works:
+        work(tx)
 
 
 def _outcome(before: str | None, now: str) -> Outcome:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Required, TypedDict, TypeVar, Unpack
 
 from msgspec import structs
 
@@ -31,6 +31,7 @@ BASE_MAX = 8 << 20  # a generation longer than this does not serve as a base for
 CHAIN_MAX = 16  # so many generations lean on each other; then one stands alone
 TAIL_BYTES = 4096
 CACHED_BLOCKS = 8
+NOT_KEPT = 0  # the number of a file of which nothing is kept yet
 
 
 class Block(NamedTuple):
@@ -41,6 +42,24 @@ class Block(NamedTuple):
     length: int
     base_file_id: int | None
     data: bytes
+
+
+class Growth(NamedTuple):
+    """What a file has grown by, ready to be kept."""
+
+    file: SourceFile  # as it will be
+    kept_before: int
+    blocks: list[Block]
+
+
+class Looks(TypedDict, total=False):
+    """How a file looked when it was read."""
+
+    size: Required[int]
+    mtime_ns: Required[int]
+    tail: bytes | None
+    cursor: str | None
+    base: SourceFile | None  # the generation before, to pack against
 
 
 def is_own_file(path: Path) -> bool:
@@ -121,23 +140,11 @@ class Sources:
         kind: SourceKind,
         previous: SourceFile | None,
     ) -> SourceFile:
-        """A new file, or a new generation of one that was rewritten."""
+        """A new file, or a new generation of one that was rewritten. It is kept with its bytes."""
         generation = previous.generation + 1 if previous else 0
-        values = {
-            "source": source,
-            "path": path,
-            "generation": generation,
-            "family": family,
-            "kind": kind,
-        }
-        rows = self._write(
-            lambda tx: tx.run("insert_source_file", **values, size=0, mtime_ns=0, now=now_ms())
-        )
-        if not rows:
-            raise Conflict(f"another import keeps {path}", "Read what is kept of it again.")
-        return SourceFile(rows[0][0], source, path, generation, family, kind, 0, 0, 0)
+        return SourceFile(NOT_KEPT, source, path, generation, family, kind, 0, 0, 0)
 
-    def append(
+    def growth(
         self,
         file: SourceFile,
         data: bytes,
@@ -147,8 +154,8 @@ class Sources:
         tail: bytes | None = None,
         cursor: str | None = None,
         base: SourceFile | None = None,
-    ) -> SourceFile:
-        """Keep the next bytes of a file, and how it looked when they were read."""
+    ) -> Growth:
+        """The next bytes of a file, packed, and how it looked when they were read."""
         known = None
         if base is not None and base.kept_bytes <= BASE_MAX and file.generation % CHAIN_MAX:
             known = self.read(base.id, 0, base.kept_bytes)
@@ -170,9 +177,21 @@ class Sources:
             tail_hash=tail,
             cursor_json=cursor,
         )
-        self._write(partial(_append, file=grown, kept_before=file.kept_bytes, blocks=blocks))
-        self._starts.pop(file.id, None)
-        return grown
+        return Growth(grown, file.kept_bytes, blocks)
+
+    def keep(self, growths: Sequence[Growth]) -> list[SourceFile | None]:
+        """Keep what files have grown by, in one commit. None: another import keeps that one."""
+        kept = self._write(partial(_keep, growths=growths))
+        for growth in growths:
+            self._starts.pop(growth.file.id, None)
+        return kept
+
+    def append(self, file: SourceFile, data: bytes, **looks: Unpack[Looks]) -> SourceFile:
+        """Keep the next bytes of one file."""
+        kept = self.keep([self.growth(file, data, **looks)])[0]
+        if kept is None:
+            raise Conflict(f"another import keeps {file.path}", "Read what is kept of it again.")
+        return kept
 
     def _write(self, work: Work[T]) -> T:
         self._core.recover_once()
@@ -234,7 +253,27 @@ class Sources:
         return data
 
 
-def _append(tx: Transaction, file: SourceFile, kept_before: int, blocks: list[Block]) -> None:
+def _keep(tx: Transaction, growths: Sequence[Growth]) -> list[SourceFile | None]:
+    return [_keep_one(tx, growth) for growth in growths]
+
+
+def _keep_one(tx: Transaction, growth: Growth) -> SourceFile | None:
+    file, now = growth.file, now_ms()
+    if file.id == NOT_KEPT:
+        begun = tx.run(
+            "insert_source_file",
+            source=file.source,
+            path=file.path,
+            generation=file.generation,
+            family=file.family,
+            kind=file.kind,
+            size=0,
+            mtime_ns=0,
+            now=now,
+        )
+        if not begun:
+            return None
+        file = structs.replace(file, id=begun[0][0])
     grown = tx.run(
         "grow_source_file",
         id=file.id,
@@ -243,9 +282,11 @@ def _append(tx: Transaction, file: SourceFile, kept_before: int, blocks: list[Bl
         kept_bytes=file.kept_bytes,
         tail_hash=file.tail_hash,
         cursor_json=file.cursor_json,
-        kept_before=kept_before,
-        now=now_ms(),
+        kept_before=growth.kept_before,
+        now=now,
     )
     if not grown:
-        raise Conflict(f"another import keeps {file.path}", "Read what is kept of it again.")
-    tx.run_many("insert_block", blocks)
+        return None
+    if growth.blocks:
+        tx.run_many("insert_block", [block._replace(file_id=file.id) for block in growth.blocks])
+    return file

@@ -1,0 +1,156 @@
+"""Keeps what is new of files, before anything is derived; many small files in one commit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from agents_ledger.importers import databases, files
+from agents_ledger.importers.discovery import Found
+from agents_ledger.importers.reader import Reader, ReaderOfRows, Table, kind_of
+from agents_ledger.ledger.sources import TAIL_BYTES, Growth, Sources, tail_hash
+from agents_ledger.model.errors import Conflict, LedgerError, StoreUnavailable
+from agents_ledger.model.sources import Fault, SourceFile
+
+BATCH_BYTES = 8 << 20
+BATCH_FILES = 200
+
+
+class Keeper:
+    """Keeps files; which families have something new is known after a flush."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.families: dict[str, Reader] = {}  # that have something to derive
+        self.faults: list[Fault] = []
+        self.failed = 0
+        self.unchanged = 0
+        self.read_bytes = 0
+        self._sources = sources
+        self._waiting: list[tuple[Found, Growth]] = []
+        self._waiting_bytes = 0
+
+    def add(self, found: Found) -> None:
+        """Keep what is new of a file, now or with the next ones. A fault is noted, not raised."""
+        try:
+            try:
+                self._add(found)
+            except Conflict:  # another import keeps it: go on from what it kept
+                self._add(found)
+        except StoreUnavailable:  # the ledger itself: no other file will fare better
+            raise
+        except (LedgerError, OSError) as error:
+            self.faults.append(Fault(str(found.path), str(error)))
+            self.failed += 1
+        if self._waiting_bytes >= BATCH_BYTES or len(self._waiting) >= BATCH_FILES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Keep what waits."""
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        if not waiting:
+            return
+        kept = self._sources.keep([growth for _, growth in waiting])
+        for (found, growth), file in zip(waiting, kept, strict=True):
+            if file is not None:
+                self.families[file.family] = found.reader
+                continue
+            self.read_bytes -= growth.file.kept_bytes - growth.kept_before
+            self.add(found)  # another import was quicker: go on from what it kept
+        self.flush()
+
+    def _add(self, found: Found) -> None:
+        path, reader = found.path, found.reader
+        known = self._sources.file(files.logical_path(path))
+        if isinstance(reader, ReaderOfRows) and kind_of(reader, path) == "rows":
+            self._add_rows(found, known, reader.tables)
+            return
+        with files.open_regular(path) as opened:
+            status = os.fstat(opened.fileno())
+            if known and (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns):
+                self._unless_derived(known, reader)
+            elif known and self._continues(known, path, opened, reader):
+                self._grow(known, found, opened, None)
+            else:
+                file = self._sources.begin(
+                    source=reader.name,
+                    path=files.logical_path(path),
+                    family=reader.family(path),
+                    kind=kind_of(reader, path),
+                    previous=known,
+                )
+                base = known if kind_of(reader, path) == "document" else None
+                self._grow(file, found, opened, base)
+
+    def _unless_derived(self, file: SourceFile, reader: Reader) -> None:
+        if (file.derived_bytes, file.derived_version) == (file.kept_bytes, reader.version):
+            self.unchanged += 1
+        else:
+            self.families[file.family] = reader
+
+    def _add_rows(self, found: Found, known: SourceFile | None, tables: Sequence[Table]) -> None:
+        """Keep the rows of a database that are new or have changed."""
+        path, reader = found.path, found.reader
+        if known and (known.size, known.mtime_ns) == databases.state(path):
+            self._unless_derived(known, reader)
+            return
+        file = known or self._sources.begin(
+            source=reader.name,
+            path=str(path),
+            family=reader.family(path),
+            kind="rows",
+            previous=None,
+        )
+        kept = databases.keep(self._sources, file, path, tables)
+        self.read_bytes += kept.file.kept_bytes - file.kept_bytes
+        self.faults += [Fault(str(path), what) for what in kept.faults]
+        self._unless_derived(kept.file, reader)
+
+    def _continues(self, known: SourceFile, path: Path, opened: BinaryIO, reader: Reader) -> bool:
+        """Whether the file still begins with what is kept of it."""
+        if kind_of(reader, path) != "lines" or known.kept_bytes == 0:
+            return False
+        if path.suffix != ".zst":
+            opened.seek(0)
+            first = opened.read(min(known.kept_bytes, TAIL_BYTES))
+            opened.seek(max(0, known.kept_bytes - TAIL_BYTES))
+            last = opened.read(min(known.kept_bytes, TAIL_BYTES))
+            return known.tail_hash == tail_hash(first, last)
+        first, last, read = b"", b"", 0
+        for chunk in files.chunks(path, opened, 0):
+            data = chunk[: known.kept_bytes - read]
+            first = first or data[:TAIL_BYTES]
+            last = (last + data)[-TAIL_BYTES:]
+            read += len(data)
+            if read >= known.kept_bytes:
+                break
+        return known.tail_hash == tail_hash(first, last)
+
+    def _grow(
+        self, file: SourceFile, found: Found, opened: BinaryIO, base: SourceFile | None
+    ) -> None:
+        status = os.fstat(opened.fileno())
+        first = last = b""
+        if file.kept_bytes:
+            first = self._sources.read(file.id, 0, TAIL_BYTES)
+            last = self._sources.read(file.id, max(0, file.kept_bytes - TAIL_BYTES), TAIL_BYTES)
+        opened.seek(0)
+        pieces = files.chunks(found.path, opened, file.kept_bytes)
+        data = next(pieces, b"")
+        while True:
+            first = (first + data[:TAIL_BYTES])[:TAIL_BYTES]
+            last = (last + data[-TAIL_BYTES:])[-TAIL_BYTES:]
+            tail = tail_hash(first, last)
+            self.read_bytes += len(data)
+            following = next(pieces, b"")
+            if not following:
+                break
+            # Until all is kept the size is none: an interrupted import reads on.
+            file = self._sources.append(file, data, size=-1, mtime_ns=0, tail=tail, base=base)
+            data = following
+        growth = self._sources.growth(
+            file, data, size=status.st_size, mtime_ns=status.st_mtime_ns, tail=tail, base=base
+        )
+        self._waiting.append((found, growth))
+        self._waiting_bytes += len(data)
