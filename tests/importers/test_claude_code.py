@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from agents_ledger import Ledger
@@ -157,6 +158,89 @@ def test_a_compaction_is_a_turn_with_its_record(ledger: Ledger, tmp_path: Path) 
     assert compaction.compaction.tokens_before == 150_000
     assert compaction.compaction.trigger == "context_limit"
     assert ledger.ancestry(f"claude-code:{SESSION}") == (uid("a1"), uid("c1"), uid("d1"))
+
+
+def test_work_that_goes_on_after_a_compaction_is_a_turn_of_its_own(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", tool("t1", "Bash", command="make"))
+    log.result("a3", "t1", "made")
+    log.add(
+        "system", "c1", subtype="compact_boundary", parentUuid=None, logicalParentUuid=uid("a3")
+    )
+    log.user("c2", "So far: made.", isCompactSummary=True)
+    log.add("attachment", "c3", attachment={"type": "file", "filename": "notes.md"})
+    log.assistant("d1", tool("t2", "Bash", command="test"))
+    log.result("d2", "t2", "passed")
+    log.assistant("d3", text("All passed."))
+
+    import_paths(ledger, log.save())
+
+    label = f"claude-code:{SESSION}"
+    assert ledger.ancestry(label) == (uid("a1"), uid("c1"), uid("d1"))
+    compaction, after = ledger.get_turn(uid("c1")), ledger.get_turn(uid("d1"))
+    assert (compaction.turn_type, compaction.tool_calls) == ("compaction", ())
+    assert [call.id for call in after.tool_calls] == ["t2"]
+    assert (after.query, after.status) == ((), "completed")
+
+
+def test_an_output_too_large_for_its_record_is_read_from_its_own_file(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    whole = "first line\n" * 5000
+    saved = f"C:\\x\\{SESSION}\\tool-results\\b1.txt"
+    shown = f"<persisted-output>\nToo large. Full output saved to: {saved}\n\nPreview"
+    log = Log(tmp_path)
+    log.user("a1", "List them.")
+    log.assistant("a2", tool("t1", "Bash", command="ls"), tool("t2", "Bash", command="pwd"))
+    log.result("a3", "t1", shown)
+    log.result("a4", "t2", "/shop")
+    import_paths(ledger, log.save())
+    call = ledger.get_turn(uid("a1")).tool_calls[0]
+    assert json.loads(str(call.result_json)) == shown
+
+    spilled = tmp_path / SESSION / "tool-results" / "b1.txt"
+    spilled.parent.mkdir(parents=True)
+    spilled.write_text(whole)
+    report = import_paths(ledger, spilled)
+
+    turn = ledger.get_turn(uid("a1"))
+    assert [json.loads(str(call.result_json)) for call in turn.tool_calls] == [whole, "/shop"]
+    told = next(m for m in turn.messages if m.role == "tool")
+    assert (told.tool_call_id, told.content) == ("t1", shown)
+    assert report.records["claude-code", "tool-results", "derived"] == 1
+    assert import_paths(ledger, tmp_path).written_turns == 0
+
+
+def test_what_is_said_of_a_subagent_beside_its_file(ledger: Ledger, tmp_path: Path) -> None:
+    agent = Log(tmp_path / SESSION / "subagents", "agent-abc123")
+    agent.session = SESSION
+    agent.user("e1", "Search the shop.", isSidechain=True, agentId="abc123")
+    agent.assistant("e2", text("Found."), isSidechain=True, agentId="abc123")
+    path = agent.save()
+    path.with_name("agent-abc123.meta.json").write_text(
+        '{"agentType": "Explore", "description": "Search the shop", "spawnDepth": 1}'
+    )
+
+    import_paths(ledger, tmp_path)
+
+    child = ledger.session("claude-code:agent-abc123")
+    assert child.task_description == "Search the shop"
+    assert json.loads(str(child.metadata_json))["agent_type"] == "Explore"
+    assert ledger.query("SELECT count(*) FROM session_sources")[1] == [(2,)]
+
+
+def test_a_record_with_half_a_character_is_read(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Half: \ud83d"))
+
+    report = import_paths(ledger, log.save())
+
+    assert not report.faults
+    assert str(ledger.get_turn(uid("a1")).messages[-1].content).startswith("Half: ")
 
 
 def test_a_subagent_is_a_session_linked_from_both_sides_in_any_order(

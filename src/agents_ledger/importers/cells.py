@@ -46,14 +46,14 @@ def loose(cell: Any) -> Any:
         return None
 
 
-def decoded(cell: Any, kind: type[T]) -> T | None:
-    """An object, as far as `kind` names its fields; None if it is none."""
+def decoded(cell: Any, decoder: msgspec.json.Decoder[T]) -> T | None:
+    """An object, as far as the decoder's type names its fields; None if it is none."""
     try:
-        return msgspec.json.decode(raw(cell), type=kind)
+        return decoder.decode(raw(cell))
     except BROKEN:
         pass
     try:
-        return msgspec.convert(loose(cell), kind)
+        return msgspec.convert(loose(cell), decoder.type)
     except BROKEN:
         return None
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
-
+from agents_ledger.importers import claude_code_records as records
 from agents_ledger.importers.building import TurnBuilder, milliseconds
+from agents_ledger.importers.claude_code_records import text_of
+from agents_ledger.importers.outlines import as_dict, as_number, as_text, record_of
 from agents_ledger.importers.reader import Line, Material
 from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.sources import SourceFile
 from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, MessageSource, Turn
 
 FILE_TOOLS: dict[str, FileKind] = {
@@ -23,17 +25,15 @@ FILE_TOOLS: dict[str, FileKind] = {
 REJECTED = ("The user doesn't want to proceed", "The user doesn't want to take this action")
 THINKING = ("thinking", "redacted_thinking")
 TRIGGERS = {"auto": "context_limit", "manual": "manual"}
+PERSISTED = "<persisted-output>"
 KEPT_FIELDS = ("requestId", "permissionMode", "promptSource", "origin", "isApiErrorMessage")
 
 
-def text_of(content: Any) -> str:
-    """The words of a content: a text, or the text blocks of a list."""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        words = [b.get("text") for b in content if isinstance(b, dict) and b.get("type") == "text"]
-        return "\n\n".join(word for word in words if isinstance(word, str))
-    return ""
+class Beside(NamedTuple):
+    """What belongs to a turn and does not stand in its records."""
+
+    spawned: dict[str, str]  # the sessions of subagents, by the call
+    spills: dict[str, SourceFile]  # outputs that were too large, as records name them
 
 
 def build_turn(
@@ -41,20 +41,20 @@ def build_turn(
     turn_id: str,
     parent_id: str | None,
     lines: Sequence[tuple[str, str, Line]],
-    spawned: dict[str, str],
+    beside: Beside,
 ) -> Turn:
     """The turn that these records make."""
-    return _Turn(material, TurnBuilder(turn_id, parent_id), spawned).built(lines)
+    return _Turn(material, TurnBuilder(turn_id, parent_id), beside).built(lines)
 
 
 class _Turn:
-    def __init__(self, material: Material, builder: TurnBuilder, spawned: dict[str, str]) -> None:
+    def __init__(self, material: Material, builder: TurnBuilder, beside: Beside) -> None:
         self.material = material
         self.builder = builder
-        self.spawned = spawned
+        self.spawned, self.spills = beside
 
     def built(self, lines: Sequence[tuple[str, str, Line]]) -> Turn:
-        records = [(uuid, kind, self._record(line)) for uuid, kind, line in lines]
+        records = [(uuid, kind, record_of(self.material, line)) for uuid, kind, line in lines]
         pieces: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for uuid, kind, record in records:
             if kind == "assistant":
@@ -69,26 +69,19 @@ class _Turn:
                 self._compaction(uuid, kind, record)
             elif kind != "other":
                 self._input(uuid, kind, record)
-            self.builder.workspace_path = self.builder.workspace_path or _text(record.get("cwd"))
+            self.builder.workspace_path = self.builder.workspace_path or as_text(record.get("cwd"))
         return self.builder.build()
-
-    def _record(self, line: Line) -> dict[str, Any]:
-        try:
-            found = msgspec.json.decode(self.material.bytes_of(line))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return {}
-        return found if isinstance(found, dict) else {}
 
     # -- what was asked -----------------------------------------------------------------------
 
     def _input(self, uuid: str, kind: str, record: dict[str, Any]) -> None:
         at = milliseconds(record.get("timestamp"))
-        message = _dict(record.get("message"))
+        message = as_dict(record.get("message"))
         content = message.get("content")
         metadata = {name: record[name] for name in KEPT_FIELDS if record.get(name)}
         source: MessageSource = "human" if kind == "prompt" else "event"
         if kind == "queued":
-            attached = _dict(record.get("attachment"))
+            attached = as_dict(record.get("attachment"))
             content = attached.get("prompt") if attached else record.get("content")
             source = "event" if attached.get("commandMode") == "task-notification" else "human"
             metadata["queued"] = True
@@ -132,7 +125,7 @@ class _Turn:
     ) -> None:
         at = milliseconds(record.get("timestamp"))
         first_uuid = pieces[0][0]
-        message = _dict(record.get("message"))
+        message = as_dict(record.get("message"))
         if first_uuid not in told:
             told.add(first_uuid)
             self._say(first_uuid, at, pieces)
@@ -145,13 +138,13 @@ class _Turn:
         blocks = [
             block
             for _, record in pieces
-            for block in _blocks(_dict(record.get("message")).get("content"))
+            for block in _blocks(as_dict(record.get("message")).get("content"))
         ]
         said = (b.get("text") for b in blocks if b.get("type") == "text")
         thought = [b.get("thinking") for b in blocks if b.get("type") in THINKING]
         words = dict.fromkeys(word for word in said if isinstance(word, str))  # repeats said once
         thoughts = [word for word in thought if isinstance(word, str) and word]
-        last = _dict(pieces[-1][1].get("message"))
+        last = as_dict(pieces[-1][1].get("message"))
         metadata: dict[str, Any] = {
             name: record[name] for _, record in pieces for name in KEPT_FIELDS if record.get(name)
         }
@@ -181,21 +174,21 @@ class _Turn:
             return
         self.builder.failed, self.builder.error = False, None
         self.builder.model, self.builder.provider = model, "anthropic"
-        usage = _dict(message.get("usage"))
+        usage = as_dict(message.get("usage"))
         parts = {
-            "input_tokens": _number(usage.get("input_tokens")),
-            "output_tokens": _number(usage.get("output_tokens")),
-            "cached_input_tokens": _number(usage.get("cache_read_input_tokens")),
-            "cache_write_tokens": _number(usage.get("cache_creation_input_tokens")),
+            "input_tokens": as_number(usage.get("input_tokens")),
+            "output_tokens": as_number(usage.get("output_tokens")),
+            "cached_input_tokens": as_number(usage.get("cache_read_input_tokens")),
+            "cache_write_tokens": as_number(usage.get("cache_creation_input_tokens")),
         }
         if usage:
             self.builder.add_tokens(**parts, total_tokens=sum(n or 0 for n in parts.values()))
 
     def _call(self, block: dict[str, Any], at: int, message_id: str) -> None:
-        name, call_id = _text(block.get("name")) or "unknown", _text(block.get("id"))
+        name, call_id = as_text(block.get("name")) or "unknown", as_text(block.get("id"))
         if not call_id:
             return
-        params = _dict(block.get("input"))
+        params = as_dict(block.get("input"))
         self.builder.call(call_id, name, block.get("input") or {}, at=at, message_id=message_id)
         if call_id in self.spawned:
             self.builder.spawned(call_id, self.spawned[call_id])
@@ -207,19 +200,21 @@ class _Turn:
         at = milliseconds(record.get("timestamp"))
         rich = record.get("toolUseResult")
         words: list[Any] = []
-        for block in _blocks(_dict(record.get("message")).get("content")):
+        for block in _blocks(as_dict(record.get("message")).get("content")):
             if block.get("type") != "tool_result":
                 words.append(block)
                 continue
             said = block.get("content")
             status, error = _status(block, said)
             spawned = None
-            agent_id = _dict(rich).get("agentId")
+            agent_id = as_dict(rich).get("agentId")
             if isinstance(agent_id, str) and agent_id:
                 spawned = f"claude-code:agent-{agent_id}"
+            call_id = as_text(block.get("tool_use_id")) or ""
+            spilled = self._spilled(said) if self.spills else None
             known = self.builder.result(
-                _text(block.get("tool_use_id")) or "",
-                _without_images(said),
+                call_id,
+                _without_images(said) if spilled is None else spilled,
                 at=at,
                 status=status,
                 error=error,
@@ -227,18 +222,32 @@ class _Turn:
             )
             if not known:
                 words.append(block)
+            elif spilled is not None:  # what the agent was shown of it
+                self.builder.message(
+                    uuid, "tool", text_of(said), at=at, source="event", tool_call_id=call_id
+                )
         if words:
             text = text_of(words)
             self.builder.message(
                 uuid, "user", text, at=at, source="event", metadata={"blocks": _other_blocks(words)}
             )
 
+    def _spilled(self, said: Any) -> str | None:
+        """The whole of an output that was too large for its record."""
+        shown = text_of(said)
+        if not shown.startswith(PERSISTED):
+            return None
+        for key in sorted(records.spills_named(shown.encode(errors="replace"))):
+            if key in self.spills:
+                return self.material.document(self.spills[key]).decode(errors="replace")
+        return None
+
     def _compaction(self, uuid: str, kind: str, record: dict[str, Any]) -> None:
         at = milliseconds(record.get("timestamp"))
-        message = _dict(record.get("message"))
+        message = as_dict(record.get("message"))
         summary = text_of(message.get("content"))
-        said = _dict(record.get("compactMetadata"))
-        words = summary or _text(record.get("content"))
+        said = as_dict(record.get("compactMetadata"))
+        words = summary or as_text(record.get("content"))
         self.builder.message(uuid, "system", words, at=at, source="event", metadata=said)
         through = self.builder.parent_id
         if through is None:
@@ -247,7 +256,7 @@ class _Turn:
         self.builder.compaction = Compaction(
             summary or (known.summary if known else ""),
             through,
-            tokens_before=_number(said.get("preTokens"))
+            tokens_before=as_number(said.get("preTokens"))
             or (known.tokens_before if known else None),
             trigger=TRIGGERS.get(str(said.get("trigger"))) or (known.trigger if known else None),
             turn_id=self.builder.id,
@@ -255,19 +264,7 @@ class _Turn:
 
 
 def _message_id(uuid: str, record: dict[str, Any]) -> str:
-    return _text(_dict(record.get("message")).get("id")) or uuid
-
-
-def _dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and 0 <= value < 1 << 53 else None
+    return as_text(as_dict(record.get("message")).get("id")) or uuid
 
 
 def _blocks(content: Any) -> list[dict[str, Any]]:

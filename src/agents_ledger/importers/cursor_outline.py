@@ -100,6 +100,10 @@ class _BubbleData(Struct, rename="camel"):
     tool_former_data: Raw = field(default_factory=_nothing)
 
 
+COMPOSER = msgspec.json.Decoder(ComposerData)
+_BUBBLE = msgspec.json.Decoder(_BubbleData)
+
+
 class _Said(Struct):
     """One record's word on a chat; the highest rank is the newest generation."""
 
@@ -237,7 +241,7 @@ class Outline:
             self.material.count(kind, "derived" if understood else "unmapped")
 
     def _composer(self, composer_id: str, row: Row) -> bool | None:
-        data = decoded((row.values or {}).get("value"), ComposerData)
+        data = decoded((row.values or {}).get("value"), COMPOSER)
         if data is None:
             self.composer(composer_id).broken = True
             return False
@@ -280,7 +284,7 @@ class Outline:
     def _add_bubble(
         self, composer: Composer, name: str, value: bytes, row: Row, inner: tuple[str | int, ...]
     ) -> bool:
-        data = decoded(value, _BubbleData)
+        data = decoded(value, _BUBBLE)
         if data is None:
             return False
         own = as_text(data.bubble_id) or as_text(data.id) or name
@@ -354,7 +358,7 @@ class Outline:
     # -- summaries ----------------------------------------------------------------------------
 
     def _summary_of(self, composer_id: str, row: Row) -> None:
-        data = decoded((row.values or {}).get("value"), ComposerData)
+        data = decoded((row.values or {}).get("value"), COMPOSER)
         if data is not None:
             self._summary(composer_id, data, row)
 

@@ -46,6 +46,9 @@ class Mark(Struct):
     keys: dict[int, str] = field(default_factory=dict)
 
 
+_MARKS = msgspec.json.Decoder(dict[str, Mark])
+
+
 class Kept(NamedTuple):
     """What came of reading a database."""
 
@@ -195,7 +198,7 @@ def _marks(file: SourceFile) -> dict[str, Mark]:
     if file.cursor_json is None or file.size < 0:
         return {}
     try:
-        return msgspec.json.decode(file.cursor_json, type=dict[str, Mark])
+        return _MARKS.decode(file.cursor_json)
     except msgspec.DecodeError:
         return {}
 

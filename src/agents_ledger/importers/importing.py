@@ -14,7 +14,7 @@ from agents_ledger.importers.keeping import Keeper
 from agents_ledger.importers.reader import Material, Reader
 from agents_ledger.importers.readers import READERS
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.projection import files_of_kin, files_sharing, project
+from agents_ledger.ledger.projection import Outcome, files_of_kin, files_sharing, project
 from agents_ledger.ledger.sources import Sources
 from agents_ledger.model.errors import StoreUnavailable
 from agents_ledger.model.ids import now_ms
@@ -42,6 +42,9 @@ def import_paths(ledger: Ledger, paths: Iterable[Path]) -> Report:
     return Importer(ledger, report).run(found)
 
 
+RANK: dict[Outcome, int] = {"skipped": 0, "upserted": 1, "imported": 2}
+
+
 class _Told(NamedTuple):
     """What was reported of families derived together."""
 
@@ -58,6 +61,7 @@ class Importer:
         self.sources = Sources(ledger._core)
         self.report = report or Report()
         self._told: list[_Told] = []
+        self._outcomes: dict[str, Outcome] = {}  # by label
 
     def run(
         self, found: Sequence[Found], progress: Callable[[Found], None] = lambda _: None
@@ -80,17 +84,16 @@ class Importer:
         )
         return self.report
 
-    def _kept(
-        self, found: Iterable[Found], progress: Callable[[Found], None]
-    ) -> dict[str, Reader]:
+    def _kept(self, found: Iterable[Found], progress: Callable[[Found], None]) -> dict[str, Reader]:
         keeper = Keeper(self.sources)
         for each in found:
             keeper.add(each)
             progress(each)
         keeper.flush()
+        for label in self.sources.labels_of_paths(keeper.unchanged):
+            self._note(label, "skipped")
         self.report.faults += keeper.faults
         self.report.counts.failed += keeper.failed
-        self.report.counts.skipped += keeper.unchanged
         self.report.read_bytes += keeper.read_bytes
         return keeper.families
 
@@ -129,11 +132,21 @@ class Importer:
                     kept[file.id] = file
         written = project(self._core, reader.name, reader.version, tuple(kept.values()), derivation)
         self.report.written_turns += written.turns
-        for outcome in written.outcomes.values():
-            setattr(self.report.counts, outcome, getattr(self.report.counts, outcome) + 1)
+        for label, outcome in written.outcomes.items():
+            self._note(label, outcome)
         together = {file.family for file in kept.values()}
         self._tell(reader, together, derivation)
         return together
+
+    def _note(self, label: str, outcome: Outcome) -> None:
+        """Count a session once, though it may be derived more than once: by what changed most."""
+        counts, before = self.report.counts, self._outcomes.get(label)
+        if before is not None and RANK[before] >= RANK[outcome]:
+            return
+        if before is not None:
+            setattr(counts, before, getattr(counts, before) - 1)
+        setattr(counts, outcome, getattr(counts, outcome) + 1)
+        self._outcomes[label] = outcome
 
     def _tell(self, reader: Reader, families: set[str], derivation: Derivation) -> None:
         """Report each record once, though a fork met later has its parent derived again."""

@@ -25,7 +25,7 @@ class Keeper:
         self.families: dict[str, Reader] = {}  # that have something to derive
         self.faults: list[Fault] = []
         self.failed = 0
-        self.unchanged = 0
+        self.unchanged: list[str] = []  # the paths of files with nothing new
         self.read_bytes = 0
         self._sources = sources
         self._waiting: list[tuple[Found, Growth]] = []
@@ -85,7 +85,7 @@ class Keeper:
 
     def _unless_derived(self, file: SourceFile, reader: Reader) -> None:
         if (file.derived_bytes, file.derived_version) == (file.kept_bytes, reader.version):
-            self.unchanged += 1
+            self.unchanged.append(file.path)
         else:
             self.families[file.family] = reader
 

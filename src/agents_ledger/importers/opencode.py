@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
+import msgspec
 from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.building import milliseconds
@@ -149,6 +150,9 @@ class _Info(Struct):
     messages: Any = None
 
 
+_INFO = msgspec.json.Decoder(_Info)
+
+
 class _Outline:
     def __init__(self, material: Material) -> None:
         self.material = material
@@ -182,7 +186,7 @@ class _Outline:
             self._session_row(name, values, row)
             return
         said = Said(self.material.held_row(row), None, (), row.print, row.length)
-        info = decoded(values.get("data"), _Info)
+        info = decoded(values.get("data"), _INFO)
         if info is None:
             self.material.fault(row, f"{row.table} {name} is not what it should be")
             self.material.count(row.table, "malformed")
@@ -209,7 +213,7 @@ class _Outline:
 
     def _document(self, file: SourceFile, newest: bool) -> None:
         data = self.material.document(file)
-        info = decoded(data, _Info)
+        info = decoded(data, _INFO)
         if info is None:
             kind = PurePath(file.path).parent.name
             broken = loose(data) is None
@@ -267,7 +271,7 @@ class _Outline:
     def _inside(self, value: Any, said: Said, way: tuple[str | int, ...]) -> None:
         """A message or a part written into another file."""
         data = encoded(value)
-        info = decoded(data, _Info)
+        info = decoded(data, _INFO)
         if info is not None:
             inner = said._replace(inner=way, print=digest(data), length=len(data))
             self._of_kind(self._kind(info), info, inner, data)

@@ -39,7 +39,7 @@ BATCH_TURNS = 200
 class Written(NamedTuple):
     """What a projection did."""
 
-    outcomes: dict[str, Outcome]  # by session id
+    outcomes: dict[str, Outcome]  # by label
     turns: int  # new or rewritten
 
 
@@ -49,7 +49,7 @@ def project(
     """Bring the ledger's rows to what `derivation` says of `files`."""
     core.recover_once()
     known = _known(core, [turn.id for turn in derivation.turns])
-    before = {s.session_id: _fingerprint(core, source, s) for s in derivation.sessions}
+    before = {s.label: _fingerprint(core, source, s) for s in derivation.sessions}
     owners = _owners(derivation)
     written, stale = 0, set[str]()
     works: list[Work[None]] = [
@@ -76,10 +76,7 @@ def project(
     )
     core.db.write(partial(_together, works=works))
     return Written(
-        {
-            s.session_id: _outcome(before[s.session_id], fingerprints[s.session_id])
-            for s in derivation.sessions
-        },
+        {s.label: _outcome(before[s.label], fingerprints[s.label]) for s in derivation.sessions},
         written,
     )
 
@@ -222,7 +219,7 @@ def _session_fingerprints(derivation: Derivation) -> dict[str, str]:
     prints = {}
     for session in derivation.sessions:
         if session.fingerprint is not None:
-            prints[session.session_id] = session.fingerprint
+            prints[session.label] = session.fingerprint
             continue
         said = msgspec.json.encode(
             {name: getattr(session, name) for name in _SAID} | {"head": session.head}
@@ -231,7 +228,7 @@ def _session_fingerprints(derivation: Derivation) -> dict[str, str]:
         tips = trees.get(roots.get(session.head or "", ""))  # a database holds many trees
         if tips is None:
             tips = [done[t.id] for t in turns.values() if t.file_ids & session.file_ids]
-        prints[session.session_id] = hashlib.sha256(own + b"".join(sorted(tips)) + said).hexdigest()
+        prints[session.label] = hashlib.sha256(own + b"".join(sorted(tips)) + said).hexdigest()
     return prints
 
 
@@ -260,7 +257,7 @@ def _finish(
     """What is said of the sessions, their heads, and that the files are derived."""
     tx.run("lock_projection")
     for session in derivation.sessions:
-        _follow(tx, source, session, fingerprints[session.session_id])
+        _follow(tx, source, session, fingerprints[session.label])
         if stale:
             tx.run("mark_source_has_more", label=session.label)
     for ids in in_batches([turn.id for turn in derivation.turns]):

@@ -21,7 +21,7 @@ from agents_ledger.model.errors import Conflict
 from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.sources import ImportCounts, SourceFile, SourceKind
 from agents_ledger.model.turns import to_json
-from agents_ledger.store.database import Transaction, Work
+from agents_ledger.store.database import Row, Transaction, Work
 from agents_ledger.store.locks import is_open_here
 
 T = TypeVar("T")
@@ -31,6 +31,7 @@ BASE_MAX = 8 << 20  # a generation longer than this does not serve as a base for
 CHAIN_MAX = 16  # so many generations lean on each other; then one stands alone
 TAIL_BYTES = 4096
 CACHED_BLOCKS = 8
+PATHS_AT_ONCE = 500
 NOT_KEPT = 0  # the number of a file of which nothing is kept yet
 
 
@@ -124,6 +125,15 @@ class Sources:
     def files_of_session(self, label: str) -> tuple[SourceFile, ...]:
         """The files a session was derived from."""
         return self._files("source_files_of_session", label=label)
+
+    def labels_of_paths(self, paths: Sequence[str]) -> tuple[str, ...]:
+        """The sessions that were derived from any of these files."""
+        found: dict[str, None] = {}
+        for at in range(0, len(paths), PATHS_AT_ONCE):
+            some = to_json(list(paths[at : at + PATHS_AT_ONCE]))
+            rows = self._core.db.read(partial(_run, "labels_of_paths", some))
+            found |= dict.fromkeys(row[0] for row in rows)
+        return tuple(found)
 
     def _files(self, statement: str, **values: object) -> tuple[SourceFile, ...]:
         rows = self._core.db.read(lambda tx: tx.run(statement, **values))
@@ -251,6 +261,10 @@ class Sources:
         while len(self._cache) > CACHED_BLOCKS:
             self._cache.popitem(last=False)
         return data
+
+
+def _run(statement: str, ids: str, tx: Transaction) -> list[Row]:
+    return tx.run(statement, ids=ids)
 
 
 def _keep(tx: Transaction, growths: Sequence[Growth]) -> list[SourceFile | None]:

@@ -43,6 +43,12 @@ SELECT <source_file_columns> FROM source_files f
 JOIN session_sources s ON s.file_id = f.id
 WHERE s.session_label = :label ORDER BY f.path, f.generation;
 
+-- labels_of_paths --
+-- The sessions that were derived from any of these files.
+SELECT DISTINCT s.session_label
+FROM source_files f JOIN session_sources s ON s.file_id = f.id
+WHERE f.path IN <ids>;
+
 -- source_files_behind --
 -- Kept, but not derived by this version of its reader.
 SELECT <source_file_columns> FROM source_files f

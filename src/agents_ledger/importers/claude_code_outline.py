@@ -1,0 +1,476 @@
+"""Claude Code: the tree of records over all files of a family, and the sessions in it."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from msgspec import Struct, field
+
+from agents_ledger.importers import claude_code_records as records
+from agents_ledger.importers.building import milliseconds
+from agents_ledger.importers.claude_code_records import CHAIN, NOTICES, Record
+from agents_ledger.importers.claude_code_turns import Beside, build_turn
+from agents_ledger.importers.outlines import (
+    BROKEN,
+    UUID,
+    answered_above,
+    as_text,
+    malformed,
+    parents_first,
+    parsed,
+    project_name,
+)
+from agents_ledger.importers.reader import RECORD_MAX, Line, Material, fingerprint
+from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Fault, SourceFile
+
+NAME = "claude-code"
+TITLES = {"ai-title": ("ai_title", 1), "custom-title": ("custom_title", 2)}
+OPENERS = {"prompt", "summary", "boundary"}
+COMPACTING = {"summary", "boundary"}
+BESIDE = {"notice", "other"}  # between a compaction and the work that goes on after it
+
+
+class _Node(Struct):
+    """A record in the tree, and where to read it again."""
+
+    line: Line
+    kind: str
+    parent: str | None  # as the record says
+    previous: str | None  # the record before it in its file, where parents are missing
+    sidechain: bool
+    at: int
+    print: bytes
+    file_ids: set[int]
+    spills: tuple[str, ...] = ()  # outputs in files of their own that it names
+
+
+class _Session(Struct):
+    """What one file says of its session."""
+
+    session_id: str
+    file_ids: set[int]
+    chain: list[str] = field(default_factory=list)  # uuids in the order of the file
+    sides: list[str] = field(default_factory=list)  # roots of subagents written into it
+    title: str | None = None
+    title_rank: int = 0
+    parent_session: str | None = None
+    said_id: str | None = None  # the session id of its last record
+    agent_id: str | None = None
+    last_at: int = 0
+    first_at: int = 0
+    task: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+class Spill(Struct, frozen=True):
+    """An output that was too large for a record."""
+
+    file: SourceFile
+    print: bytes
+
+
+class Outline:
+    """The tree of records over all files, without their content."""
+
+    def __init__(self, material: Material, version: int) -> None:
+        self.material = material
+        self.version = version
+        self.nodes: dict[str, _Node] = {}
+        self.sessions: dict[str, _Session] = {}
+        self.leaf_titles: dict[str, str] = {}
+        self.tasks: dict[str, str] = {}  # prompt of a subagent -> the call that gave it
+        self.prompts: set[str] = set()
+        self.queued: list[tuple[_Session, Line, Record, str | None]] = []
+        self.spills: dict[str, Spill] = {}
+        self.about: dict[str, tuple[SourceFile, dict[str, Any]]] = {}  # session -> what is said
+        for file in material.files:
+            if file.kind == "document":
+                self._read_document(file)
+        for file in material.files:
+            if file.kind != "document":
+                self._add(self._read(file))
+        for waiting in self.queued:
+            self._add_queued(*waiting)
+        for session_id, (file, said) in self.about.items():
+            self._tell(session_id, file, said)
+        self._count_spills()
+
+    # -- files beside -------------------------------------------------------------------------
+
+    def _read_document(self, file: SourceFile) -> None:
+        """The latest generation of a file stands."""
+        name = records.ABOUT_NAME.search(file.path)
+        if file.kept_bytes > RECORD_MAX:
+            what = f"{file.kept_bytes:,} bytes are kept, but too many to read"
+            self.material.faults.append(Fault(file.path, what))
+            self.material.count("(overlong)", "malformed")
+            return
+        data = self.material.document(file)
+        if name is None:
+            self.spills[records.spill_key(file.path)] = Spill(file, b"%d;" % zlib.crc32(data))
+            return
+        said = parsed(data)
+        if isinstance(said, dict):
+            self.about[name[1]] = (file, said)
+        else:
+            self.material.faults.append(Fault(file.path, "not an object"))
+            self.material.count(records.ABOUT, "malformed")
+
+    def _tell(self, session_id: str, file: SourceFile, said: dict[str, Any]) -> None:
+        session = self.sessions.get(session_id)
+        self.material.count(records.ABOUT, "derived" if session else "unmapped")
+        if session is not None:
+            session.file_ids.add(file.id)
+            session.task = as_text(said.get("description"))
+            kind = as_text(said.get("agentType"))
+            session.metadata |= {"agent": said} | ({"agent_type": kind} if kind else {})
+
+    def _count_spills(self) -> None:
+        named = {key for node in self.nodes.values() for key in node.spills}
+        for key in self.spills:
+            self.material.count(records.SPILLED, "derived" if key in named else "unmapped")
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def _add(self, session: _Session) -> None:
+        """A session may stand in several files: states of one file, or copies of it."""
+        known = self.sessions.setdefault(session.session_id, session)
+        if known is session:
+            return
+        known.file_ids |= session.file_ids
+        known.sides += [root for root in session.sides if root not in known.sides]
+        known.last_at = max(known.last_at, session.last_at)
+        if session.title_rank >= known.title_rank and session.title:
+            known.title, known.title_rank = session.title, session.title_rank
+        if len(session.chain) > len(known.chain):
+            known.chain = session.chain
+
+    def _read(self, file: SourceFile) -> _Session:
+        session = _Session(PurePosixPath(file.path.replace("\\", "/")).stem, {file.id})
+        for line in self.material.lines(file):
+            try:
+                record = records.read(line.data or b"")
+            except BROKEN as error:
+                malformed(self.material, line, error)
+                continue
+            records.localise(record, session.session_id, line.offset)
+            if record.uuid and record.type in CHAIN:
+                self._chain(line, record, session)
+            else:
+                self._plain(line, record, session)
+        # The name of a file is its session; of one that was renamed, what its records say.
+        if session.agent_id is not None:
+            session.session_id = f"agent-{session.agent_id}"
+        elif not UUID.fullmatch(session.session_id):
+            session.session_id = session.said_id or session.session_id
+        return session
+
+    def _chain(self, line: Line, record: Record, session: _Session) -> None:
+        uuid = str(record.uuid)
+        kind = self._kind(record)
+        self.material.count(str(record.type), "unmapped" if kind == "other" else "derived")
+        at = milliseconds(record.timestamp)
+        session.first_at = session.first_at or at
+        session.last_at = max(session.last_at, at)
+        self._describe(record, session)
+        session.said_id = record.session_id or session.said_id
+        self._note(uuid, kind, line, record, session.chain[-1] if session.chain else None)
+        if record.is_sidechain and not record.agent_id:
+            if record.parent_uuid is None:
+                session.sides.append(uuid)
+        else:
+            session.chain.append(uuid)
+        if kind == "assistant":
+            for prompt, call in records.tasks(record):
+                self.tasks.setdefault(prompt, call)
+
+    def _note(self, uuid: str, kind: str, line: Line, record: Record, previous: str | None) -> None:
+        known = self.nodes.get(uuid)
+        print_ = line.fingerprint()
+        if known is not None:
+            known.file_ids.add(line.file.id)
+            # Of two contents under one id the longer is shown, then the one with the smaller hash.
+            if (-line.length, print_) < (-known.line.length, known.print):
+                known.line, known.kind, known.print = self.material.held(line), kind, print_
+            return
+        spills: tuple[str, ...] = ()
+        if kind == "result" and self.spills:
+            spills = tuple(sorted(records.spills_named(line.data or b"") & self.spills.keys()))
+        self.nodes[uuid] = _Node(
+            self.material.held(line),
+            kind,
+            record.parent_uuid or record.logical_parent_uuid,
+            previous,
+            bool(record.is_sidechain),
+            milliseconds(record.timestamp),
+            print_,
+            {line.file.id, *(self.spills[key].file.id for key in spills)},
+            spills,
+        )
+
+    def _describe(self, record: Record, session: _Session) -> None:
+        metadata = session.metadata
+        for name in ("cwd", "git_branch", "version", "entrypoint", "session_kind"):
+            if name not in metadata:
+                said = getattr(record, name)
+                if said:
+                    metadata[name] = said
+        if record.is_sidechain and record.agent_id:
+            session.agent_id = record.agent_id
+            session.parent_session = record.session_id
+
+    def _kind(self, record: Record) -> str:
+        if record.type == "assistant":
+            return "assistant"
+        if record.type == "system":
+            return "boundary" if record.subtype == "compact_boundary" else "notice"
+        if record.type == "attachment":
+            return "queued" if records.is_queued(record) else "other"
+        return self._user_kind(record)
+
+    def _user_kind(self, record: Record) -> str:
+        """What a user's record really is: few of them were typed by somebody."""
+        if record.is_compact_summary:
+            return "summary"
+        if records.has_result(record):
+            return "result"
+        if record.is_meta:
+            return "notice"
+        text = records.words_of(record)
+        self.prompts.add(text)
+        return "notice" if text.startswith(NOTICES) else "prompt"
+
+    def _plain(self, line: Line, record: Record, session: _Session) -> None:
+        kind = record.type or "(none)"
+        mapped = True
+        if kind in TITLES:
+            name, rank = TITLES[kind]
+            if getattr(record, name) and rank >= session.title_rank:
+                session.title, session.title_rank = str(getattr(record, name)), rank
+        elif kind == "summary" and record.leaf_uuid:
+            self.leaf_titles[record.leaf_uuid] = str(record.summary or "")
+        elif kind == "queue-operation" and record.operation == "enqueue" and record.content:
+            after = session.chain[-1] if session.chain else None
+            self.queued.append((session, self.material.held(line), record, after))
+        else:
+            mapped = False
+        self.material.count(kind, "derived" if mapped else "unmapped")
+
+    def _add_queued(self, session: _Session, line: Line, record: Record, after: str | None) -> None:
+        """Text typed while the agent worked may stand nowhere else."""
+        text = record.content if isinstance(record.content, str) else ""
+        if not text or text in self.prompts or text.startswith(NOTICES) or after is None:
+            return
+        uuid = f"{session.session_id}:queued:{record.timestamp}"
+        self.nodes.setdefault(
+            uuid,
+            _Node(
+                line,
+                "queued",
+                after,
+                after,
+                False,
+                milliseconds(record.timestamp),
+                line.fingerprint() if line.data else b"queued",
+                {line.file.id},
+            ),
+        )
+
+    # -- the tree -----------------------------------------------------------------------------
+
+    def _parent(self, uuid: str) -> str | None:
+        node = self.nodes[uuid]
+        if node.parent in self.nodes and node.parent != uuid:
+            return node.parent
+        if node.parent is None and node.sidechain:
+            return None
+        return node.previous if node.previous in self.nodes else None
+
+    def _opens(self, uuid: str) -> bool:
+        """A prompt opens a turn, a compaction does, and the work that goes on after one."""
+        kind = self.nodes[uuid].kind
+        if kind in OPENERS:
+            return True
+        if kind in BESIDE:
+            return False
+        above = self._parent(uuid)
+        seen: set[str] = set()
+        while above is not None and self.nodes[above].kind in BESIDE and above not in seen:
+            seen.add(above)
+            above = self._parent(above)
+        return above is not None and self.nodes[above].kind in COMPACTING
+
+    def _owners(self) -> dict[str, str]:
+        """For every record the one that opens its turn: itself, or the nearest opener above."""
+        owners: dict[str, str] = {}
+        for uuid in self.nodes:
+            path: dict[str, None] = {}
+            at: str | None = uuid
+            top = uuid
+            while at is not None and at not in owners and at not in path:
+                path[at] = None
+                top = at
+                if self._opens(at):
+                    break
+                at = self._parent(at)
+            if at is not None and at in owners:
+                top = owners[at]
+            for each in path:
+                owners[each] = top
+        return owners
+
+    def _turns(self) -> tuple[dict[str, str], dict[str, str | None]]:
+        """The turn of every record, and the parent of every turn.
+
+        Prompts that follow each other without an answer are one query. A summary belongs to the
+        boundary it hangs on.
+        """
+        owners = self._owners()
+        answered = {owners[u] for u, node in self.nodes.items() if node.kind == "assistant"}
+        above: dict[str, str | None] = {}
+        for top in dict.fromkeys(owners.values()):
+            parent = self._parent(top)
+            above[top] = owners[parent] if parent is not None else None
+        heirs = Counter(up for up in above.values() if up is not None)
+        joined: dict[str, str] = {}
+        for top, up in above.items():
+            if up is None or up == top:
+                continue
+            kind, up_kind = self.nodes[top].kind, self.nodes[up].kind
+            unanswered = up_kind == kind == "prompt" and up not in answered and heirs[up] == 1
+            if unanswered or (kind, up_kind) == ("summary", "boundary"):
+                joined[top] = up
+        turn_of = {uuid: _follow(owner, joined) for uuid, owner in owners.items()}
+        parents = {
+            top: None if up is None else _follow(up, joined)
+            for top, up in above.items()
+            if top not in joined
+        }
+        return turn_of, {t: None if up == t else up for t, up in parents.items()}
+
+    # -- what comes of it ---------------------------------------------------------------------
+
+    def derivation(self) -> Derivation:
+        """Turns, parents first, and sessions."""
+        turn_of, parents = self._turns()
+        members: dict[str, list[str]] = {}
+        for uuid in self.nodes:  # in the order they were first read
+            members.setdefault(turn_of[uuid], []).append(uuid)
+        spawned = self._spawned()
+        turns = tuple(
+            self._derived(top, parents.get(top), members[top], spawned)
+            for top in parents_first(parents)
+        )
+        tree = _Tree(turn_of, parents, members, self._answered(members))
+        return Derivation(
+            turns=turns,
+            sessions=tuple(self._sessions(tree)),
+            faults=tuple(self.material.faults),
+            counts=self.material.counts,
+        )
+
+    def _answered(self, members: dict[str, list[str]]) -> set[str]:
+        return {
+            top
+            for top, uuids in members.items()
+            if any(self.nodes[u].kind in ("assistant", *COMPACTING) for u in uuids)
+        }
+
+    def _derived(
+        self, top: str, parent: str | None, uuids: list[str], spawned: dict[str, str]
+    ) -> DerivedTurn:
+        nodes = [self.nodes[uuid] for uuid in uuids]
+        lines = [(uuid, node.kind, node.line) for uuid, node in zip(uuids, nodes, strict=True)]
+        spills = {key: self.spills[key] for node in nodes for key in node.spills}
+        prints = [node.print for node in nodes] + [spills[key].print for key in sorted(spills)]
+        return DerivedTurn(
+            top,
+            parent,
+            fingerprint(self.version, prints),
+            frozenset(file_id for node in nodes for file_id in node.file_ids),
+            tuple(uuids),
+            partial(
+                build_turn,
+                self.material,
+                top,
+                parent,
+                lines,
+                Beside(spawned, {key: spill.file for key, spill in spills.items()}),
+            ),
+        )
+
+    def _spawned(self) -> dict[str, str]:
+        """The sessions of subagents written into their parent's file, by the call that spawned."""
+        found = {}
+        for session in self.sessions.values():
+            for root in session.sides:
+                text = records.words_of(records.read(self.material.bytes_of(self.nodes[root].line)))
+                if text in self.tasks:
+                    found[self.tasks[text]] = f"{NAME}:{session.session_id}:{root}"
+        return found
+
+    def _sessions(self, tree: _Tree) -> Iterator[DerivedSession]:
+        for session in self.sessions.values():
+            if session.chain:
+                yield self._session(session, tree)
+            for root in session.sides:
+                own = tree.members.get(root)
+                if own and self.nodes[root].file_ids & session.file_ids:
+                    yield DerivedSession(
+                        session_id=f"{session.session_id}:{root}",
+                        label=f"{NAME}:{session.session_id}:{root}",
+                        head=tree.head(own[-1]),
+                        file_ids=frozenset(session.file_ids),
+                        is_subagent=True,
+                        created_at=self.nodes[root].at,
+                        updated_at=max(self.nodes[u].at for u in own),
+                        metadata=session.metadata,
+                    )
+
+    def _session(self, session: _Session, tree: _Tree) -> DerivedSession:
+        titles = [self.leaf_titles[uuid] for uuid in session.chain if uuid in self.leaf_titles]
+        metadata = dict(session.metadata)
+        if "cwd" in metadata:
+            metadata["project"] = project_name(metadata["cwd"])
+        beside = {self.spills[key].file.id for u in session.chain for key in self.nodes[u].spills}
+        return DerivedSession(
+            session_id=session.session_id,
+            label=f"{NAME}:{session.session_id}",
+            head=tree.head(session.chain[-1]),
+            file_ids=frozenset(session.file_ids | beside),
+            title=session.title or (titles[-1] if titles else None),
+            agent_id=session.agent_id,
+            created_at=session.first_at,
+            updated_at=session.last_at,
+            is_subagent=session.agent_id is not None,
+            parent_label=f"{NAME}:{session.parent_session}" if session.parent_session else None,
+            task_description=session.task,
+            routing_key=metadata.get("cwd"),
+            metadata=metadata,
+        )
+
+
+class _Tree(NamedTuple):
+    """The turns of an outline."""
+
+    turn_of: dict[str, str]
+    parents: dict[str, str | None]
+    members: dict[str, list[str]]
+    answered: set[str]
+
+    def head(self, uuid: str) -> str | None:
+        """The nearest answered turn at or above a record: a pending prompt is never a head."""
+        return answered_above(self.turn_of[uuid], self.parents, self.answered.__contains__)
+
+
+def _follow(top: str, joined: dict[str, str]) -> str:
+    seen = {top}
+    while top in joined and joined[top] not in seen:
+        top = joined[top]
+        seen.add(top)
+    return top

@@ -1,0 +1,209 @@
+"""Claude Code: one record, as far as the tree needs it, and what it really is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from agents_ledger.importers.outlines import BROKEN, UUID, mend, parsed
+
+CHAIN = {"user", "assistant", "system", "attachment"}
+PLAIN = {
+    "agent-name",
+    "ai-title",
+    "custom-title",
+    "file-history-snapshot",
+    "last-prompt",
+    "permission-mode",
+    "progress",
+    "queue-operation",
+    "summary",
+}
+NOTICES = (
+    "[Request interrupted by user",
+    "<bash-stdout>",
+    "<bash-stderr>",
+    "<local-command-stdout>",
+    "<local-command-stderr>",
+    "<system-reminder>",
+    "<task-notification>",
+)
+SPILLED = "tool-results"  # the folder of outputs that were too large for a record
+ABOUT = ".meta.json"  # what is said of a subagent, beside its file
+ABOUT_NAME = re.compile(r"(agent-[^/\\]+)\.meta\.json$")
+_SPILL = re.compile(rb"([^/\\\"]+)(?:/|\\+)tool-results(?:/|\\+)([\w.-]+)")
+_NULL = Raw(b"null")
+
+
+class _Message(Struct):
+    id: str | None = None
+    content: Raw = field(default_factory=lambda: _NULL)
+
+
+class Record(Struct, rename="camel"):
+    """A record, as far as the outline needs it. Anything may be missing."""
+
+    type: str | None = None
+    uuid: str | None = None
+    parent_uuid: str | None = None
+    logical_parent_uuid: str | None = None
+    session_id: str | None = None
+    timestamp: Any = None
+    subtype: str | None = None
+    is_sidechain: bool | None = None
+    is_meta: bool | None = None
+    is_compact_summary: bool | None = None
+    agent_id: str | None = None
+    cwd: str | None = None
+    git_branch: str | None = None
+    version: str | None = None
+    entrypoint: str | None = None
+    session_kind: str | None = None
+    operation: str | None = None
+    content: Any = None
+    summary: Any = None
+    leaf_uuid: str | None = None
+    ai_title: Any = None
+    custom_title: Any = None
+    message: _Message | None = None
+    attachment: Raw = field(default_factory=lambda: _NULL)
+
+
+class _Block(Struct):
+    type: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Raw = field(default_factory=lambda: _NULL)
+
+
+class _Prompt(Struct):
+    prompt: Any = None
+
+
+_decode = msgspec.json.Decoder(Record).decode
+_decode_blocks = msgspec.json.Decoder(list[_Block]).decode
+_decode_prompt = msgspec.json.Decoder(_Prompt).decode
+_FIELDS = dict(zip(Record.__struct_encode_fields__, Record.__struct_fields__, strict=True))
+
+
+def read(data: bytes) -> Record:
+    """The record; where a field is not what it should be, without that field.
+
+    Raises one of outlines.BROKEN if it is no JSON at all.
+    """
+    try:
+        return _decode(data)
+    except msgspec.ValidationError:
+        return _without_misfits(data)
+    except BROKEN:
+        mended = mend(data)
+        if mended is None:
+            raise
+        return _without_misfits(mended)
+
+
+def _without_misfits(data: bytes) -> Record:
+    found = msgspec.json.decode(data)
+    record = Record()
+    for name, said in found.items() if isinstance(found, dict) else ():
+        if name in _FIELDS:
+            try:
+                part = _decode(msgspec.json.encode({name: said}))
+            except msgspec.ValidationError:
+                continue
+            setattr(record, _FIELDS[name], getattr(part, _FIELDS[name]))
+    return record
+
+
+def localise(record: Record, session_id: str, offset: int) -> None:
+    """Give a record an id that no other file has: ids of another form are unique in their file."""
+    if record.type in CHAIN and not record.uuid:
+        record.uuid = f"@{offset}"
+    if record.uuid and not UUID.fullmatch(record.uuid):
+        record.uuid = f"{session_id}:{record.uuid}"
+    if record.parent_uuid and not UUID.fullmatch(record.parent_uuid):
+        record.parent_uuid = f"{session_id}:{record.parent_uuid}"
+    above = record.logical_parent_uuid
+    if above and not UUID.fullmatch(above):
+        record.logical_parent_uuid = f"{session_id}:{above}"
+
+
+def text_of(content: Any) -> str:
+    """The words of a content: a text, or the text blocks of a list."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        words = [b.get("text") for b in content if isinstance(b, dict) and b.get("type") == "text"]
+        return "\n\n".join(word for word in words if isinstance(word, str))
+    return ""
+
+
+def raw_content(record: Record) -> bytes:
+    """The content of a record's message, not parsed."""
+    return bytes(record.message.content) if record.message else b"null"
+
+
+def words_of(record: Record) -> str:
+    """What a record's message says."""
+    return text_of(parsed(raw_content(record)))
+
+
+def has_result(record: Record) -> bool:
+    """Whether a user record brings what came of a call."""
+    content = raw_content(record)
+    if b'"tool_result"' not in content:
+        return False
+    try:
+        return any(block.type == "tool_result" for block in _decode_blocks(content))
+    except BROKEN:
+        return False
+
+
+def is_queued(record: Record) -> bool:
+    """Whether an attachment is a prompt, typed while the agent worked."""
+    return b'"queued_command"' in bytes(record.attachment)
+
+
+def tasks(record: Record) -> Iterator[tuple[str, str]]:
+    """The prompts that a record's calls give to subagents, and the calls."""
+    raw = raw_content(record)
+    if b'"Task"' not in raw and b'"Agent"' not in raw:
+        return
+    try:
+        blocks = _decode_blocks(raw)
+    except BROKEN:
+        return
+    for block in blocks:
+        if block.name in ("Task", "Agent") and block.id:
+            try:
+                prompt = _decode_prompt(block.input).prompt
+            except BROKEN:
+                continue
+            if isinstance(prompt, str):
+                yield prompt, block.id
+
+
+def spills_named(data: bytes) -> set[str]:
+    """The outputs in files of their own that a record names, by folder and name."""
+    if SPILLED.encode() not in data:
+        return set()
+    return {
+        f"{folder.decode(errors='replace')}/{name.decode()}"
+        for folder, name in _SPILL.findall(data)
+    }
+
+
+def spill_key(path: str) -> str:
+    """The folder and name by which a record names an output."""
+    found = _SPILL.search(path.encode(errors="replace"))
+    return f"{found[1].decode(errors='replace')}/{found[2].decode()}" if found else ""
+
+
+def is_spill(path: Path) -> bool:
+    """Whether a file is an output that was too large for a record."""
+    return path.parent.name == SPILLED and bool(UUID.fullmatch(path.parent.parent.name))

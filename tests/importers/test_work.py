@@ -1,0 +1,69 @@
+"""How much work an import does: few commits, and each session counted once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents_ledger import Ledger
+from agents_ledger.ledger.core import Core
+from agents_ledger.store.database import Database, Work
+from tests.importers.claude_log import Log, text
+from tests.importers.helping import import_paths
+
+
+def sessions(folder: Path, number: int) -> list[Log]:
+    logs = []
+    for each in range(number):
+        log = Log(folder, f"{each:08}-0000-4000-8000-000000000000")
+        log.user(f"{each}a", f"question {each}")
+        log.assistant(f"{each}b", text("answer"))
+        log.save()
+        logs.append(log)
+    return logs
+
+
+def test_small_files_are_kept_together_and_each_is_derived_in_one_commit(
+    db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions(tmp_path / "logs", 20)
+    with Ledger(Core(db)) as ledger:
+        ledger.recover()
+        commits = []
+        write = db.write
+
+        def counted(work: Work[Any]) -> Any:
+            commits.append(work)
+            return write(work)
+
+        monkeypatch.setattr(db, "write", counted)
+
+        report = import_paths(ledger, tmp_path / "logs")
+
+        assert report.counts.imported == 20
+        assert len(commits) == 1 + 20 + 1  # kept, derived, the run noted
+
+
+def test_a_session_is_counted_once_however_often_it_is_derived(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    origin = sessions(tmp_path, 1)[0]
+    for number in (7, 8, 9):  # three copies that went on: each derives the first one again
+        copy = Log(tmp_path, f"{number:08}-0000-4000-8000-000000000000")
+        copy.lines, copy.last, copy.clock = list(origin.lines), origin.last, origin.clock
+        copy.user(f"{number}c", "more")
+        copy.assistant(f"{number}d", text("said"))
+        copy.save()
+
+    first = import_paths(ledger, tmp_path)
+    again = import_paths(ledger, tmp_path)
+    origin.user("e", "and more")
+    origin.assistant("f", text("said"))
+    third = import_paths(ledger, origin.save())
+
+    assert (first.counts.imported, first.counts.upserted, first.counts.skipped) == (4, 0, 0)
+    assert (again.counts.imported, again.counts.upserted, again.counts.skipped) == (0, 0, 4)
+    assert third.counts.imported == 0
+    assert third.counts.upserted + third.counts.skipped == 4
