@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import depth, others, postgres, reading, starting, writers
+from benchmarks import context, depth, others, postgres, reading, starting, writers
 from benchmarks.measure import Line, machine, table
 
 PARTS: dict[str, Callable[[Path], Iterator[Line]]] = {
@@ -18,6 +18,7 @@ PARTS: dict[str, Callable[[Path], Iterator[Line]]] = {
     "questions": reading.questions,
     "writers": writers.writers,
     "reading": reading.reading,
+    "context": context.context,
     "postgres": postgres.postgres,
     "starting": starting.starting,
     "others": others.others,

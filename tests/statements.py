@@ -1,4 +1,4 @@
-"""Counts the statements of a write, and makes one of them fail."""
+"""Counts the statements of a write and makes one of them fail; notes those of a read."""
 
 from __future__ import annotations
 
@@ -68,6 +68,42 @@ class _MeddledTransaction:
         for thing in things:
             self._database.count(self._tx, name)
             self._tx.run_many(name, [thing])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tx, name)
+
+
+class Watched:
+    """A database that notes which statements a read ran, and how many rows each gave."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self.ran: list[tuple[str, int]] = []
+
+    @classmethod
+    def over(cls, db: Database) -> tuple[Watched, Database]:
+        """The same object twice: as what it is, and as a database."""
+        watched = cls(db)
+        return watched, cast(Database, watched)
+
+    def read(self, work: Work[T]) -> T:
+        """The database's own, with every statement noted."""
+        self.ran = []
+        return self._db.read(lambda tx: work(cast(Transaction, _WatchedTransaction(tx, self))))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+
+class _WatchedTransaction:
+    def __init__(self, tx: Transaction, database: Watched) -> None:
+        self._tx = tx
+        self._database = database
+
+    def run(self, name: str, /, **values: object) -> list[Row]:
+        rows = self._tx.run(name, **values)
+        self._database.ran.append((name, len(rows)))
+        return rows
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tx, name)

@@ -6,6 +6,7 @@ Each name is imported from its module when it is first used, so that importing t
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from agents_ledger.ledger.async_ledger import AsyncLedger, AsyncLiveCall, AsyncLiveTurn
+    from agents_ledger.ledger.contexts import Context, validate
     from agents_ledger.ledger.ledger import Ledger, LiveCall, LiveTurn
     from agents_ledger.ledger.queue import AsyncQueue, Queue
     from agents_ledger.model.compaction import Compaction
@@ -13,7 +14,10 @@ if TYPE_CHECKING:
     from agents_ledger.model.config import Config, Setting
     from agents_ledger.model.context import (
         CallItem,
+        Cut,
         ImageItem,
+        Problem,
+        Repair,
         ResultItem,
         TextItem,
         ThinkingItem,
@@ -91,6 +95,8 @@ __all__ = [
     "Comparison",
     "Config",
     "Conflict",
+    "Context",
+    "Cut",
     "Damaged",
     "DiskFull",
     "Engine",
@@ -124,11 +130,13 @@ __all__ = [
     "OutcomeUnknown",
     "PermissionReview",
     "Permissions",
+    "Problem",
     "Queue",
     "QueueEntry",
     "QueueLimits",
     "ReadOnly",
     "Refused",
+    "Repair",
     "Request",
     "ResultItem",
     "Session",
@@ -157,15 +165,26 @@ __all__ = [
     "estimate_tokens",
     "new_id",
     "now_ms",
+    "validate",
 ]
 
 _MODULES = {
     "ledger.async_ledger": ("AsyncLedger", "AsyncLiveCall", "AsyncLiveTurn"),
+    "ledger.contexts": ("Context", "validate"),
     "ledger.ledger": ("Ledger", "LiveCall", "LiveTurn"),
     "model.compaction": ("Compaction",),
     "model.comparison": ("Branch", "Comparison", "ToolCount", "TouchedFile"),
     "model.config": ("Config", "Setting"),
-    "model.context": ("CallItem", "ImageItem", "ResultItem", "TextItem", "ThinkingItem"),
+    "model.context": (
+        "CallItem",
+        "Cut",
+        "ImageItem",
+        "Problem",
+        "Repair",
+        "ResultItem",
+        "TextItem",
+        "ThinkingItem",
+    ),
     "model.engine": (
         "CallBegun",
         "CallFinished",

@@ -69,6 +69,7 @@ def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
         "compare": "compare demo demo-strict",
         "usage": "usage",
         "tools": "tools",
+        "context": "context demo --as openai",
         "fork": "fork demo",
         "queue": "queue",
         "audit": "audit",

@@ -22,6 +22,7 @@ COMMANDS = {
     "compare": ("compare", "Compare what two branches did since they parted."),
     "usage": ("usage", "Show turns, tokens and costs by day, model, project or session."),
     "tools": ("usage", "Show uses, failures and durations of tools."),
+    "context": ("context", "Show what a model is shown at a turn, with token counts."),
     "fork": ("sessions", "Make a new session at a turn; nothing is copied."),
     "queue": ("queue", "List what waits to be asked, or cancel an entry."),
     "audit": ("health", "Check every rule of the ledger."),

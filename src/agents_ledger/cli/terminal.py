@@ -197,12 +197,15 @@ class Output:
 
     def json(self, **values: Any) -> None:
         """Print one JSON object; control characters stand escaped in it."""
+        self.plain_json({"schema_version": SCHEMA_VERSION, **values})
+
+    def plain_json(self, value: Any) -> None:
+        """The same for a value whose form is somebody else's: without our version."""
         import json
 
         import msgspec
 
-        plain = msgspec.to_builtins({"schema_version": SCHEMA_VERSION, **values})
-        text = json.dumps(plain, ensure_ascii=False, indent=2)
+        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=2)
         click.echo(_UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
     def csv(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

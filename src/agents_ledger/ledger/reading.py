@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, TypeVar
 
-from agents_ledger.ledger import audit, history, live, names, sessions, threads, trees
+from agents_ledger.ledger import audit, contexts, history, live, names, sessions, threads, trees
+from agents_ledger.ledger.contexts import Context
 from agents_ledger.ledger.core import Core
 from agents_ledger.model import config as configs
 from agents_ledger.model.compaction import Compaction
@@ -14,8 +15,9 @@ from agents_ledger.model.comparison import Comparison
 from agents_ledger.model.periods import Zone
 from agents_ledger.model.permissions import PermissionReview
 from agents_ledger.model.sessions import Alias, Finding, Move, Session, SessionStatus, Thread
+from agents_ledger.model.tokens import Counter, estimate_tokens
 from agents_ledger.model.trees import Headline, Tree
-from agents_ledger.model.turns import Turn
+from agents_ledger.model.turns import Query, Turn
 from agents_ledger.model.usage import ToolUsage, UsageBy, UsageReport
 from agents_ledger.store.database import Work
 
@@ -118,6 +120,26 @@ class Reading:
         """Turns in one line each: a short id, and how the first message begins."""
         wanted = tuple(turn_ids)
         return self._read(lambda tx: trees.headlines(tx, wanted))
+
+    def context(
+        self,
+        target: str,
+        query: Query | None = None,
+        budget: int | None = None,
+        *,
+        last: int = contexts.LAST_TURNS,
+        before: bool = False,
+        count: Counter = estimate_tokens,
+    ) -> Context:
+        """What a model is shown at a turn, with a query to come or as it was asked (`before`).
+
+        Within `budget` tokens, cut in a stated order; the `last` turns and the query stay.
+        """
+        return self._read(
+            lambda tx: contexts.context(
+                tx, target, query=query, budget=budget, last=last, before=before, count=count
+            )
+        )
 
     def compactions(self, target: str) -> tuple[Compaction, ...]:
         """The compactions on a thread, latest first."""

@@ -80,12 +80,13 @@ def new_turn(session: str, query: Query, answer: Answer = None, /, **fields: Any
         fields["steps"] = tuple(fields["steps"])
     response = Message("assistant", answer) if isinstance(answer, str) else answer
     try:
-        return NewTurn(session, _messages(query), response=response, **fields)
+        return NewTurn(session, messages_of(query), response=response, **fields)
     except TypeError as error:
         raise Refused(f"a turn has no such field: {error}") from error
 
 
-def _messages(query: Query) -> tuple[Message, ...]:
+def messages_of(query: Query) -> tuple[Message, ...]:
+    """What was asked, as messages; text is a person's."""
     if isinstance(query, (str, Message)):
         query = (query,)
     return tuple(

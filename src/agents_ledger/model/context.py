@@ -61,3 +61,29 @@ class ResultItem(Struct, frozen=True, tag="result"):
 
 
 Item = TextItem | ThinkingItem | ImageItem | CallItem | ResultItem
+
+
+class Repair(Struct, frozen=True):
+    """Something a turn lacked: what was done, and for which call or message."""
+
+    turn_id: str | None
+    what: str
+    id: str
+
+
+CutKind = Literal["result", "image", "turn", "summary"]
+
+
+class Cut(Struct, frozen=True):
+    """What a budget took away, from which turn, and how many tokens that saved."""
+
+    kind: CutKind
+    turn_id: str | None
+    tokens: int
+
+
+class Problem(Struct, frozen=True):
+    """What a provider would refuse, and at which message; counted from 0."""
+
+    index: int
+    what: str

@@ -1,8 +1,9 @@
 """How many tokens a text has, estimated without a network and without a model's own vocabulary.
 
-A token is taken as four bytes of UTF-8: for English prose close to what vocabularies give, for code
-and JSON up to a quarter too few, for Chinese and Japanese close again. What a provider counted is
-known afterwards, in a turn's usage.
+A token is taken as three bytes of UTF-8. Between the requests of real coding sessions one was
+counted for every 2.9 bytes that were added (604 steps with Claude, code and JSON mostly); prose has
+about four to a token, so that it is counted too high rather than too low. What a provider counted
+is known afterwards, in a turn's usage.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from agents_ledger.model.context import CallItem, ImageItem, Item, ResultItem
 
-BYTES_PER_TOKEN = 4
+BYTES_PER_TOKEN = 3
 IMAGE_TOKENS = 1500  # of about a megapixel, whichever provider
 ITEM_TOKENS = 4  # what a provider adds around each item: role, name, separators
 

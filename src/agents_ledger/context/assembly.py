@@ -1,0 +1,95 @@
+"""What a model is shown of a thread:
+
+[system prompt] + [latest compaction's summary] + [turns it kept] + [turns since] + [current query]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from msgspec import Struct
+
+from agents_ledger.context.budget import Block, block, fit, lightest
+from agents_ledger.context.items import Row
+from agents_ledger.model.context import Cut, Item, Repair, TextItem
+from agents_ledger.model.tokens import ITEM_TOKENS, Counter, estimate_tokens
+from agents_ledger.model.turns import Message, Turn
+
+SUMMARY = "[Previous conversation summary]"
+NO_QUERY = "[no query recorded]"
+
+
+class History(Struct, frozen=True):
+    """What is visible of a thread. `kept`: turns before the latest compaction that it kept."""
+
+    system_prompt: str | None = None
+    summary: str = ""
+    compaction_turn_id: str | None = None
+    kept: Sequence[Turn] = ()
+    since: Sequence[Turn] = ()
+    query: Sequence[Message] = ()
+
+
+class Assembled(Struct, frozen=True):
+    """A context, in blocks; with what had to be repaired and what was cut."""
+
+    system_prompt: str | None
+    blocks: tuple[Block, ...]
+    repairs: tuple[Repair, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """The items in order. A conversation begins with the user."""
+        items = tuple(chain.from_iterable(each.items for each in self.blocks))
+        if items and not _by_user(items[0]):
+            first = items[0]
+            return (TextItem("user", NO_QUERY, first.turn_id, first.part), *items)
+        return items
+
+
+def _by_user(item: Item) -> bool:
+    return getattr(item, "role", None) == "user"
+
+
+def assemble(
+    history: History,
+    *,
+    budget: int | None = None,
+    last: int = 0,
+    count: Counter = estimate_tokens,
+) -> Assembled:
+    """The context of a thread; within `budget` tokens, if that is given."""
+    row = Row()
+    blocks = tuple(each for each in _blocks(history, row, count) if each.items)
+    cuts: tuple[Cut, ...] = ()
+    if budget is not None:
+        room = budget - prompt_tokens(history.system_prompt, count)
+        blocks, cuts = fit(blocks, room, last, count)
+    shown = {each.turn_id for each in blocks}
+    repairs = tuple(each for each in row.repairs if each.turn_id in shown)
+    return Assembled(history.system_prompt, blocks, repairs, cuts)
+
+
+def _blocks(history: History, row: Row, count: Counter) -> Iterator[Block]:
+    if history.summary:
+        turn_id = history.compaction_turn_id
+        words = f"{SUMMARY}\n{history.summary}"
+        yield block("summary", turn_id, [TextItem("user", words, turn_id, "summary")], count)
+    for turn in history.kept:
+        yield block("kept", turn.id, row.turn(turn, "kept"), count)
+    for turn in history.since:
+        yield block("since", turn.id, row.turn(turn, "since"), count)
+    if history.query:
+        yield block("query", None, row.messages(history.query, "query"), count)
+
+
+def prompt_tokens(system_prompt: str | None, count: Counter = estimate_tokens) -> int:
+    """The tokens of a system prompt."""
+    return count(system_prompt) + ITEM_TOKENS if system_prompt else 0
+
+
+def least_tokens(turn: Turn, count: Counter = estimate_tokens) -> int:
+    """The fewest tokens a turn can have in a context that shows it."""
+    return lightest(block("since", turn.id, Row().turn(turn, "since"), count), count)

@@ -1,0 +1,147 @@
+"""Fitting a context into a number of tokens. What is cut first, and what never:
+
+1. long results of tool calls are shortened, oldest first;
+2. images become words, oldest first;
+3. turns are left out whole, oldest first;
+4. the summary is left out.
+
+The system prompt, the query and the last turns are never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec import structs
+
+from agents_ledger.context import images
+from agents_ledger.model.context import Cut, CutKind, ImageItem, Item, Part, ResultItem, TextItem
+from agents_ledger.model.errors import Refused
+from agents_ledger.model.tokens import BYTES_PER_TOKEN, Counter, item_tokens
+
+RESULT_HEAD = 100  # tokens of a long result that stay at its beginning
+RESULT_TAIL = 50
+LAST_TURNS = 3
+
+
+class Block(NamedTuple):
+    """The items of one turn, of the summary or of the query, with their tokens."""
+
+    part: Part
+    turn_id: str | None
+    items: tuple[Item, ...]
+    tokens: int
+
+
+def block(part: Part, turn_id: str | None, items: Iterable[Item], count: Counter) -> Block:
+    """Items weighed."""
+    held = tuple(items)
+    return Block(part, turn_id, held, sum(item_tokens(item, count) for item in held))
+
+
+def fit(
+    blocks: Sequence[Block], room: int, last: int, count: Counter
+) -> tuple[tuple[Block, ...], tuple[Cut, ...]]:
+    """The blocks as they fit into `room`, and what was cut to that end."""
+    held = list(blocks)
+    over = sum(each.tokens for each in held) - room
+    saved: dict[int, dict[CutKind, int]] = {}
+    for kind, smaller in _STEPS:
+        for index in _candidates(blocks, kind, last):
+            if over <= 0:
+                break
+            cut = smaller(held[index], over, count)
+            gain = held[index].tokens - cut.tokens
+            if gain > 0:
+                held[index] = cut
+                over -= gain
+                saved.setdefault(index, {})[kind] = gain
+    if over > 0:
+        raise Refused(
+            f"the parts that are never cut need {room + over} tokens beside the system prompt,"
+            f" and there is room for {max(room, 0)}",
+            "Give a larger budget, protect fewer turns with `last`, or compact the session.",
+        )
+    cuts = [cut for index in sorted(saved) for cut in _told(blocks[index], saved[index])]
+    return tuple(each for each in held if each.items), tuple(cuts)
+
+
+def _candidates(blocks: Sequence[Block], kind: CutKind, last: int) -> list[int]:
+    """Which blocks may be cut, in the order of cutting."""
+    if kind == "summary":
+        return [index for index, each in enumerate(blocks) if each.part == "summary"]
+    turns = [index for index, each in enumerate(blocks) if each.part in ("kept", "since")]
+    return turns[: len(turns) - last] if last else turns
+
+
+def _told(whole: Block, saved: dict[CutKind, int]) -> Iterator[Cut]:
+    """The cuts of a block; of one that was left out, only that."""
+    if "turn" in saved or "summary" in saved:
+        yield Cut("turn" if "turn" in saved else "summary", whole.turn_id, whole.tokens)
+        return
+    for each, gain in saved.items():
+        yield Cut(each, whole.turn_id, gain)
+
+
+def _short_results(whole: Block, over: int, count: Counter) -> Block:
+    return _changed(whole, _shortened, over, count)
+
+
+def _changed(whole: Block, change: Callable[[Item], Item], over: int, count: Counter) -> Block:
+    """A block whose items are changed one after the other, until it is small enough."""
+    items = list(whole.items)
+    for index, item in enumerate(items):
+        if over <= 0:
+            break
+        items[index] = change(item)
+        if items[index] is not item:
+            over -= item_tokens(item, count) - item_tokens(items[index], count)
+    return block(whole.part, whole.turn_id, items, count)
+
+
+def _shortened(item: Item) -> Item:
+    if not isinstance(item, ResultItem):
+        return item
+    text = shorten(item.text, RESULT_HEAD, RESULT_TAIL)
+    return item if text is item.text else structs.replace(item, text=text)
+
+
+def shorten(text: str, head: int, tail: int) -> str:
+    """A long text with its middle left out: about `head` and `tail` tokens stay."""
+    first, end = head * BYTES_PER_TOKEN, tail * BYTES_PER_TOKEN
+    left_out = len(text) - first - end
+    if left_out <= first:
+        return text
+    return f"{text[:first]}\n[... {left_out} characters left out ...]\n{text[-end:]}"
+
+
+def _images_in_words(whole: Block, over: int, count: Counter) -> Block:
+    return _changed(whole, _in_words, over, count)
+
+
+def _in_words(item: Item) -> Item:
+    if isinstance(item, ImageItem):
+        return TextItem(item.role, images.in_words(item), item.turn_id, item.part)
+    if isinstance(item, ResultItem) and item.images:
+        words = [item.text, *map(images.in_words, item.images)]
+        return structs.replace(item, text="\n".join(filter(None, words)), images=())
+    return item
+
+
+def _nothing(whole: Block, over: int, count: Counter) -> Block:
+    return Block(whole.part, whole.turn_id, (), 0)
+
+
+_STEPS: tuple[tuple[CutKind, Callable[[Block, int, Counter], Block]], ...] = (
+    ("result", _short_results),
+    ("image", _images_in_words),
+    ("turn", _nothing),
+    ("summary", _nothing),
+)
+
+
+def lightest(whole: Block, count: Counter) -> int:
+    """The tokens of a block once everything in it is cut that can be: less would leave it out."""
+    all_of_it = whole.tokens
+    return _images_in_words(_short_results(whole, all_of_it, count), all_of_it, count).tokens

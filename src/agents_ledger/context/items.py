@@ -1,0 +1,223 @@
+"""Turns as items: what was said and done, so that every provider accepts it.
+
+Each call is followed by its result. What a turn lacks is repaired, and the repair is told:
+
+- a call without a result gets one that says so;
+- a result without its call is shown as the user's words;
+- a call id that came before, or that a provider would refuse, is replaced by one made from it;
+- letters of a tool's name that a provider would refuse become underscores, parameters that are no
+  JSON object are put into one.
+
+Thinking is kept only with its provider's signature: no provider takes it back without. System
+messages that a turn was asked with are shown as the user's; others are notices, and left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from agents_ledger.context import images
+from agents_ledger.model.context import (
+    CallItem,
+    ImageItem,
+    Item,
+    Part,
+    Repair,
+    ResultItem,
+    TextItem,
+    ThinkingItem,
+)
+from agents_ledger.model.turns import OPEN_CALL, Message, ToolCall, Turn
+
+CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
+REFUSED_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+NAME_MAX = 64
+NO_RESULT = "[no result recorded]"
+NO_OUTPUT = "[no output]"
+NO_CALL = "[result of a tool call that is not recorded]"
+SYSTEM = "[system]"
+
+_decode = msgspec.json.Decoder().decode
+
+
+def sound(text: str) -> str:
+    """The text without lone surrogates, which no provider accepts."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def decoded(text: str | None) -> Any:
+    """The value of a JSON text; None if it is none."""
+    try:
+        return None if text is None else _decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+
+
+class Row:
+    """Items in the making, over one turn after the other."""
+
+    def __init__(self) -> None:
+        self.repairs: list[Repair] = []
+        self._call_ids: set[str] = set()
+
+    def turn(self, turn: Turn, part: Part) -> list[Item]:
+        """The items of a turn."""
+        return _Walk(self, turn, part).items
+
+    def messages(self, messages: Iterable[Message], part: Part) -> list[Item]:
+        """The items of messages that belong to no turn yet."""
+        asked = tuple(messages)
+        ids = msgspec.json.encode([message.id for message in asked]).decode()
+        query = Turn("", query_message_ids=ids, messages=asked)
+        return [structs.replace(item, turn_id=None) for item in self.turn(query, part)]
+
+    def call_id(self, call: ToolCall) -> str:
+        """The id of a call within this row."""
+        chosen = call.id
+        if chosen in self._call_ids or not CALL_ID.fullmatch(chosen):
+            import hashlib
+
+            key = f"{call.turn_id}\0{call.id}".encode("utf-8", "surrogatepass")
+            chosen = f"call_{hashlib.sha256(key).hexdigest()[:24]}"
+            self.repairs.append(Repair(call.turn_id, "call id replaced", call.id))
+        self._call_ids.add(chosen)
+        return chosen
+
+
+class _Walk:
+    """One turn, step by step. Calls of one message stand together, their results after them."""
+
+    def __init__(self, row: Row, turn: Turn, part: Part) -> None:
+        self.row = row
+        self.turn = turn
+        self.part = part
+        self.items: list[Item] = []
+        self._open: list[tuple[str, ToolCall]] = []
+        called = {call.id for call in turn.tool_calls}
+        self._answers = {
+            message.tool_call_id: message.content
+            for message in turn.messages
+            if message.role == "tool" and message.tool_call_id in called
+        }
+        self._asked = {message.id for message in turn.query}
+        for step in turn.steps:
+            if isinstance(step, ToolCall):
+                self._call(step)
+            elif step.role != "tool" or step.tool_call_id not in called:
+                self._close()
+                self._message(step)
+        self._close()
+
+    def _where(self) -> dict[str, Any]:
+        return {"turn_id": self.turn.id, "part": self.part}
+
+    def _message(self, message: Message) -> None:
+        if message.role == "assistant":
+            self._assistant(message)
+        elif message.role == "user":
+            for image in images.of_message(message, decoded(message.metadata_json)):
+                self.items.append(structs.replace(image, **self._where()))
+            self._text("user", message.content)
+        elif message.role == "tool":
+            self._text("user", f"{NO_CALL}\n{message.content or NO_OUTPUT}")
+            self.row.repairs.append(Repair(self.turn.id, "result without a call", message.id))
+        elif message.id in self._asked and message.content:
+            self._text("user", f"{SYSTEM}\n{message.content}")
+
+    def _assistant(self, message: Message) -> None:
+        metadata = decoded(message.metadata_json)
+        signature = metadata.get("thinking_signature") if isinstance(metadata, dict) else None
+        if message.thinking and isinstance(signature, str):
+            self.items.append(
+                ThinkingItem(
+                    sound(message.thinking), signature, self.turn.provider, **self._where()
+                )
+            )
+        self._text("assistant", message.content)
+        for image in images.of_message(message, metadata):
+            self._text("assistant", images.in_words(image))
+
+    def _text(self, role: Any, text: str | None) -> None:
+        if text and not text.isspace():
+            self.items.append(TextItem(role, sound(text), **self._where()))
+
+    def _call(self, call: ToolCall) -> None:
+        if self._open and (
+            call.message_id is None or call.message_id != self._open[-1][1].message_id
+        ):
+            self._close()
+        call_id = self.row.call_id(call)
+        self.items.append(
+            CallItem(call_id, _tool_name(call), _params(call.params_json), **self._where())
+        )
+        self._open.append((call_id, call))
+
+    def _close(self) -> None:
+        for call_id, call in self._open:
+            self.items.append(self._result(call_id, call))
+        self._open.clear()
+
+    def _result(self, call_id: str, call: ToolCall) -> ResultItem:
+        text, pictures = _shown(call)
+        text = text or self._answers.get(call.id) or ""
+        failed = call.status != "completed"
+        if not text and failed:
+            text = call.error or NO_RESULT
+            if call.status in (*OPEN_CALL, "cancelled"):
+                self.row.repairs.append(Repair(self.turn.id, "call without a result", call.id))
+        if not text and not pictures:
+            text = NO_OUTPUT
+        where = self._where()
+        return ResultItem(
+            call_id,
+            sound(text),
+            failed,
+            tuple(structs.replace(each, **where) for each in pictures),
+            **where,
+        )
+
+
+def _tool_name(call: ToolCall) -> str:
+    return REFUSED_IN_NAMES.sub("_", call.tool_name)[:NAME_MAX]
+
+
+def _params(text: str) -> str:
+    value = decoded(text)
+    if isinstance(value, dict):
+        return sound(text)
+    wrapped = {"input": sound(text) if value is None and text.strip() != "null" else value}
+    return msgspec.json.encode(wrapped).decode()
+
+
+def _shown(call: ToolCall) -> tuple[str, list[ImageItem]]:
+    """What a call's result says, and the images in it."""
+    if call.result_json is None:
+        return "", []
+    value = decoded(call.result_json)
+    if isinstance(value, str):
+        return value, []
+    blocks: Any = value.get("content") if isinstance(value, dict) else value
+    if not _are_blocks(blocks):
+        return call.result_json, []
+    texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
+    return "\n".join(texts), list(images.of_blocks(blocks, f"tool call {call.id}"))
+
+
+def _are_blocks(value: Any) -> bool:
+    """Whether this is content in blocks of text and images, and nothing else would be lost."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(
+            isinstance(each, dict)
+            and (isinstance(each.get("text"), str) or each.get("type") in images.KINDS)
+            for each in value
+        )
+    )

@@ -1,0 +1,94 @@
+"""Fitting a context into a budget: what is cut first, and what never."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from agents_ledger import CallItem, ImageItem, Refused, ResultItem, TextItem
+from agents_ledger.context.budget import Block, block, fit, shorten
+from agents_ledger.model.context import Item
+from agents_ledger.model.tokens import estimate_tokens
+
+LONG = "x" * 6000  # 2000 tokens
+
+
+def a_turn(turn_id: str, *items: Item) -> Block:
+    said = TextItem("user", "y" * 300)
+    return block("since", turn_id, (said, *items), estimate_tokens)
+
+
+def with_result(turn_id: str) -> Block:
+    return a_turn(turn_id, CallItem("1", "Read"), ResultItem("1", LONG))
+
+
+SUMMARY = block("summary", "c", [TextItem("user", "s" * 300)], estimate_tokens)
+QUERY = block("query", None, [TextItem("user", LONG)], estimate_tokens)
+THREAD = (
+    SUMMARY,
+    with_result("1"),
+    a_turn("2", ImageItem("a.png")),
+    with_result("3"),
+    a_turn("4"),
+    with_result("5"),
+    QUERY,
+)
+TOTAL = sum(each.tokens for each in THREAD)
+
+
+def cuts_for(room: int, last: int = 2) -> tuple[Sequence[Block], list[tuple[str, str | None]]]:
+    blocks, cuts = fit(THREAD, room, last, estimate_tokens)
+    assert sum(each.tokens for each in blocks) <= room
+    assert TOTAL - sum(cut.tokens for cut in cuts) == sum(each.tokens for each in blocks)
+    return blocks, [(cut.kind, cut.turn_id) for cut in cuts]
+
+
+def test_nothing_is_cut_from_what_fits() -> None:
+    assert cuts_for(TOTAL) == (THREAD, [])
+
+
+def test_results_of_older_turns_are_shortened_first_oldest_first() -> None:
+    assert cuts_for(TOTAL - 1)[1] == [("result", "1")]
+    blocks, cuts = cuts_for(TOTAL - 2000)
+
+    assert cuts == [("result", "1"), ("result", "3")]
+    shortened = blocks[1].items[-1]
+    assert isinstance(shortened, ResultItem)
+    assert shortened.text == f"{'x' * 300}\n[... 5550 characters left out ...]\n{'x' * 150}"
+    assert blocks[-2:] == THREAD[-2:]
+
+
+def test_then_images_become_words_then_turns_are_left_out_and_last_the_summary() -> None:
+    light = 1838 * 2
+    assert cuts_for(TOTAL - light - 10)[1] == [("result", "1"), ("image", "2"), ("result", "3")]
+    assert cuts_for(TOTAL - light - 1600)[1] == [("turn", "1"), ("image", "2"), ("result", "3")]
+
+    blocks, cuts = cuts_for(sum(each.tokens for each in THREAD[-3:]))
+
+    assert cuts == [("summary", "c"), ("turn", "1"), ("turn", "2"), ("turn", "3")]
+    assert blocks == THREAD[-3:]
+
+
+def test_the_query_and_the_last_turns_are_never_touched() -> None:
+    protected = sum(each.tokens for each in THREAD[-3:])
+
+    with pytest.raises(Refused, match=f"need {protected} tokens .* room for {protected - 1}"):
+        cuts_for(protected - 1)
+    assert cuts_for(QUERY.tokens, last=0)[0] == (QUERY,)
+    with pytest.raises(Refused, match="room for 0"):
+        cuts_for(-5, last=0)
+
+
+def test_within_a_turn_no_more_results_are_shortened_than_need_be() -> None:
+    results = (ResultItem("1", LONG), ResultItem("2", LONG), ResultItem("3", LONG))
+    turn = a_turn("1", *results)
+
+    [cut], _ = fit([turn], turn.tokens - 2000, 0, estimate_tokens)
+
+    assert [item.text == LONG for item in cut.items[1:]] == [False, False, True]  # type: ignore[union-attr]
+
+
+def test_what_is_only_a_little_too_long_is_not_shortened() -> None:
+    assert shorten("x" * 750, 100, 50) == "x" * 750
+    assert len(shorten("x" * 751, 100, 50)) < 500
