@@ -77,6 +77,7 @@ LOOKUPS = {
 # Statements that are about everything there is.
 WHOLE = {
     "all_source_files",
+    "all_tokens",
     "delete_old_chunks",
     "aliases",
     "counts",

@@ -30,6 +30,8 @@ COMMANDS = {
     "doctor": ("health", "Report on the ledger's engine, file and writers."),
     "export": ("imports", "Give back a session's records in its source's own format."),
     "rederive": ("imports", "Derive all imported turns again from the kept records."),
+    "serve": ("serve", "Serve the Command Center and the HTTP API."),
+    "token": ("serve", "Create, list or revoke tokens of the server."),
     "sql": ("sql", "Run an SQL query that only reads."),
     "copy": ("copies", "Copy a ledger to another address, and verify the copy."),
     "backup": ("copies", "Save the ledger to a new file, and verify it."),

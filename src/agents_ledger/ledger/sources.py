@@ -17,7 +17,7 @@ from typing import NamedTuple, Required, TypedDict, TypeVar, Unpack
 from msgspec import structs
 
 from agents_ledger.ledger.core import Core
-from agents_ledger.model.errors import Conflict
+from agents_ledger.model.errors import Conflict, NotFound
 from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.sources import ImportCounts, SourceFile, SourceKind
 from agents_ledger.model.turns import to_json
@@ -109,6 +109,12 @@ class Sources:
         return SourceFile(
             *self._core.db.read(lambda tx: tx.run("source_file_by_id", id=file_id))[0]
         )
+
+    def find(self, file_id: int) -> SourceFile:
+        """A file by its number, or NotFound."""
+        if not self._core.db.read(lambda tx: tx.run("source_file_by_id", id=file_id)):
+            raise NotFound(f"there is no source file {file_id}")
+        return self.file_by_id(file_id)
 
     def all_files(self) -> tuple[SourceFile, ...]:
         """Every file, oldest first."""

@@ -30,11 +30,12 @@ def headlines(tx: Transaction, turn_ids: Iterable[str]) -> tuple[Headline, ...]:
         rows = tx.run("headline", turn_id=turn_id, text_max=TEXT_MAX)
         if not rows:
             raise NotFound(f"there is no turn {turn_id}")
-        found.append(_headline(tx, rows[0]))
+        found.append(headline_of(tx, rows[0]))
     return tuple(found)
 
 
-def _headline(tx: Transaction, row: Row) -> Headline:
+def headline_of(tx: Transaction, row: Row) -> Headline:
+    """A row of <turn_columns>, the depth and <headline_columns>."""
     turn = to_turn(row[:_WIDTH])
     text, before, after = row[_WIDTH:]
     if turn.turn_type == "compaction":
@@ -74,7 +75,7 @@ def tree(tx: Transaction, target: str, *, fold: bool, limit: int) -> Tree:
     nodes: list[Node] = []
     runs: dict[int, list[Turn]] = defaultdict(list)
     for _, segment_id, *row in rows:
-        headline = _headline(tx, tuple(row))
+        headline = headline_of(tx, tuple(row))
         turn = headline.turn
         above = _above(runs, segments, segment_id)
         above_id = above.id if above else None

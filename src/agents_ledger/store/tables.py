@@ -32,6 +32,7 @@ TABLES = {
     "session_import_chunk_parts": "source, upload_id, chunk_index",
     "import_runs": "id",
     "source_faults": "file_id, position, what",
+    "access_tokens": "id",
     "writers": "id",
     "live_turns": "turn_id",
     "partial_texts": "turn_id, piece",

@@ -441,3 +441,15 @@ CREATE TABLE source_faults (
     what TEXT NOT NULL,
     PRIMARY KEY (file_id, position, what)
 );
+
+-- Who may ask a server what. The secret is stored nowhere.
+CREATE TABLE access_tokens (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    secret_hash TEXT NOT NULL UNIQUE,
+    scopes TEXT NOT NULL,             -- words with a space between them
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT,
+    revoked_at BIGINT
+);
+CREATE INDEX idx_access_tokens_name ON access_tokens (name);

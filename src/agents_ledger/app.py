@@ -1,0 +1,127 @@
+"""Composes a server from what was asked for: a ledger, who may reach it, and from where."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.ledger.access import Tokens, new_secret
+from agents_ledger.model.errors import Refused
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from agents_ledger.web.safety import Policy
+
+PORT = 8717
+PORTS_TRIED = 20
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class Serving(Struct, frozen=True, kw_only=True):
+    """How a server is to run."""
+
+    host: str = "127.0.0.1"
+    port: int | None = None  # None: the usual one, or the next that is free
+    names: Sequence[str] = ()  # further hosts it answers to
+    certificate: str | None = None
+    key: str | None = None
+    insecure: bool = False  # other machines may reach it without encryption
+
+
+class Server:
+    """A ledger behind HTTP. It answers to its address as soon as it is made."""
+
+    def __init__(self, ledger: Ledger, serving: Serving) -> None:
+        self.is_https = serving.certificate is not None
+        if serving.host not in LOOPBACK and not self.is_https and not serving.insecure:
+            raise Refused(
+                f"{serving.host} is open to other machines, and nothing would be encrypted",
+                "Give --tls-certificate and --tls-key, or --insecure if the network is trusted.",
+            )
+        self._ledger = ledger
+        self._serving = serving
+        self._socket = _listen(serving)
+        self.port = int(self._socket.getsockname()[1])
+        self.secret = new_secret()
+        self._uvicorn: uvicorn.Server | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it answers, without its token."""
+        shown = f"[{self._serving.host}]" if ":" in self._serving.host else self._serving.host
+        if self._serving.names and shown in ("0.0.0.0", "[::]"):  # noqa: S104
+            shown = self._serving.names[0]
+        return f"{'https' if self.is_https else 'http'}://{shown}:{self.port}/"
+
+    @property
+    def address_with_token(self) -> str:
+        """What to open once: the token becomes a cookie."""
+        return f"{self.address}?token={self.secret}"
+
+    def run(self) -> None:
+        """Serve until interrupted, or stopped."""
+        import uvicorn
+
+        from agents_ledger.web.safety import Door
+        from agents_ledger.web.server import make
+
+        door = Door(self.secret, Tokens(self._ledger._core).find)
+        config = uvicorn.Config(
+            make(self._ledger, door, self._policy()),
+            log_level="warning",
+            access_log=False,  # its lines would hold the token
+            server_header=False,
+            proxy_headers=False,
+            lifespan="on",
+            timeout_graceful_shutdown=2,
+            ssl_certfile=self._serving.certificate,
+            ssl_keyfile=self._serving.key,
+            ssl_version=ssl.PROTOCOL_TLS_SERVER,
+        )
+        self._uvicorn = uvicorn.Server(config)
+        try:
+            self._uvicorn.run(sockets=[self._socket])
+        finally:
+            self._socket.close()
+
+    def stop(self) -> None:
+        """End run(), from another thread."""
+        if self._uvicorn is not None:
+            self._uvicorn.should_exit = True
+
+    def _policy(self) -> Policy:
+        from agents_ledger.web.safety import Policy
+
+        names = {*LOOPBACK, self._serving.host, *self._serving.names}
+        hosts = {f"[{name}]" if ":" in name else name.lower() for name in names}
+        return Policy(
+            hosts=frozenset(f"{host}:{self.port}" for host in hosts),
+            is_https=self.is_https,
+            cookie=f"agents_ledger_{self.port}",  # cookies do not tell ports apart
+        )
+
+
+def _listen(serving: Serving) -> socket.socket:
+    family = socket.AF_INET6 if ":" in serving.host else socket.AF_INET
+    last: OSError | None = None
+    ports = range(PORT, PORT + PORTS_TRIED) if serving.port is None else (serving.port,)
+    for port in ports:
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((serving.host, port))
+            listening.listen(128)
+        except (OSError, OverflowError) as error:
+            listening.close()
+            last = error if isinstance(error, OSError) else OSError(str(error))
+        else:
+            return listening
+    raise Refused(
+        f"cannot listen on {serving.host}, port {ports[0]}: {last}", "Choose another with --port."
+    ) from last

@@ -1,0 +1,97 @@
+"""Tokens of a ledger's server. Only their hashes are stored."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from typing import get_args
+
+from agents_ledger.ledger.core import Core
+from agents_ledger.model.errors import NotFound, Refused
+from agents_ledger.model.ids import new_id, now_ms
+from agents_ledger.model.access import SCOPES, Scope, Token
+from agents_ledger.store.database import Row, Transaction
+
+NAME_MAX = 200
+SECRET_BYTES = 32
+
+
+def new_secret() -> str:
+    """A secret nobody can guess."""
+    return secrets.token_urlsafe(SECRET_BYTES)
+
+
+def _hash(secret: str) -> str:
+    """A plain hash is enough: a secret of 256 random bits cannot be tried out."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Tokens:
+    """The tokens of a ledger, made from its core."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def create(
+        self, name: str, scopes: Sequence[Scope] = ("read",), *, expires_at: int | None = None
+    ) -> tuple[Token, str]:
+        """A new token and its secret, which is told this once."""
+        if not name.strip() or len(name) > NAME_MAX:
+            raise Refused(f"a token's name has 1 to {NAME_MAX} characters, this one {len(name)}")
+        unknown = sorted(set(scopes) - set(get_args(Scope)))
+        if unknown or not scopes:
+            raise Refused(
+                f"there is no scope {unknown[0]!r}" if unknown else "a token needs a scope",
+                f"Scopes are {', '.join(SCOPES)}.",
+            )
+        secret = new_secret()
+        ordered = tuple(scope for scope in SCOPES if scope in scopes)
+        token = Token(new_id(), name, ordered, now_ms(), expires_at)
+        self._core.recover_once()
+        self._core.db.write(
+            lambda tx: tx.run(
+                "insert_token",
+                id=token.id,
+                name=name,
+                secret_hash=_hash(secret),
+                scopes=" ".join(ordered),
+                created_at=token.created_at,
+                expires_at=expires_at,
+            )
+        )
+        return token, secret
+
+    def all(self) -> tuple[Token, ...]:
+        """Every token, latest first."""
+        rows = self._core.db.read(lambda tx: tx.run("all_tokens"))
+        return tuple(_token(row) for row in rows)
+
+    def find(self, secret: str) -> Token | None:
+        """The valid token of a secret."""
+        rows = self._core.db.read(lambda tx: tx.run("token_by_hash", secret_hash=_hash(secret)))
+        token = _token(rows[0]) if rows else None
+        return token if token and token.is_valid(now_ms()) else None
+
+    def revoke(self, id_or_name: str) -> Token:
+        """Make a token worthless for ever."""
+        self._core.recover_once()
+        return self._core.db.write(lambda tx: _revoke(tx, id_or_name))
+
+
+def _revoke(tx: Transaction, id_or_name: str) -> Token:
+    rows = tx.run("tokens_called", called=id_or_name)
+    if not rows:
+        raise NotFound(
+            f"there is no token {id_or_name!r}", "List them with `agents-ledger token list`."
+        )
+    if len(rows) > 1:
+        raise Refused(f"{len(rows)} tokens are called {id_or_name!r}", "Give the id of one.")
+    token = _token(rows[0])
+    tx.run("revoke_token", id=token.id, now=now_ms())
+    return _token(tx.run("tokens_called", called=token.id)[0])
+
+
+def _token(row: Row) -> Token:
+    token_id, name, scopes, *times = row
+    return Token(token_id, name, tuple(scopes.split(" ")), *times)

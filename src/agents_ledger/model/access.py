@@ -1,0 +1,29 @@
+"""Access tokens: who may ask a server what."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Scope = Literal["read", "write", "import", "admin"]
+SCOPES: tuple[Scope, ...] = ("read", "write", "import", "admin")
+
+
+class Token(Struct, frozen=True):
+    """What is known of a token. The secret itself is known to its holder alone."""
+
+    id: str
+    name: str
+    scopes: tuple[Scope, ...]
+    created_at: int
+    expires_at: int | None = None
+    revoked_at: int | None = None
+
+    def may(self, scope: Scope) -> bool:
+        """Whether it allows this; an administrator's allows all."""
+        return scope in self.scopes or "admin" in self.scopes
+
+    def is_valid(self, now: int) -> bool:
+        """Whether it is neither revoked nor expired."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)

@@ -1,0 +1,22 @@
+-- Who may ask a server what.
+
+-- insert_token --
+INSERT INTO access_tokens (id, name, secret_hash, scopes, created_at, expires_at)
+VALUES (:id, :name, :secret_hash, :scopes, :created_at, :expires_at);
+
+-- all_tokens --
+-- There are few.
+SELECT id, name, scopes, created_at, expires_at, revoked_at FROM access_tokens ORDER BY id DESC;
+
+-- token_by_hash --
+SELECT id, name, scopes, created_at, expires_at, revoked_at FROM access_tokens
+WHERE secret_hash = :secret_hash;
+
+-- tokens_called --
+-- By id, or by name while they are not revoked.
+SELECT id, name, scopes, created_at, expires_at, revoked_at FROM access_tokens
+WHERE id = :called OR (name = :called AND revoked_at IS NULL)
+ORDER BY id;
+
+-- revoke_token --
+UPDATE access_tokens SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL;

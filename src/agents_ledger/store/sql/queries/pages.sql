@@ -1,0 +1,160 @@
+-- Sessions and threads as pages show them.
+
+-- session_lines --
+-- Latest first, with the size of each thread. Pages continue after (updated_at, label).
+SELECT
+    COALESCE(p.depth, 0), COALESCE(p.total_tokens, 0), COALESCE(p.compaction_count, 0), p.model,
+    t.workspace_path, t.status,
+    (
+        SELECT substr(m.content, 1, CAST(:text_max AS INTEGER)) FROM messages m
+        WHERE m.turn_id = s.thread_id AND m.role = 'user' AND m.content IS NOT NULL
+        ORDER BY m.sequence LIMIT 1
+    ),
+    (SELECT count(*) FROM segments g WHERE g.parent_id = p.segment_id AND g.fork_depth <= p.depth),
+    (SELECT count(*) FROM sessions c WHERE c.parent_session_label = s.label),
+    <session_columns>
+FROM sessions s
+LEFT JOIN annotations a ON a.session_label = s.label
+LEFT JOIN places p ON p.turn_id = s.thread_id
+LEFT JOIN turns t ON t.id = s.thread_id
+WHERE (s.updated_at < :before_at OR (s.updated_at = :before_at AND s.label > :after_label))
+AND s.updated_at >= :since
+AND (CAST(:status AS TEXT) IS NULL OR s.status = :status)
+AND (CAST(:origin AS TEXT) IS NULL OR COALESCE(s.origin, 'native') = :origin)
+AND (CAST(:persona_id AS TEXT) IS NULL OR s.persona_id = :persona_id)
+AND (CAST(:model AS TEXT) IS NULL OR p.model = :model)
+AND (CAST(:project AS TEXT) IS NULL OR t.workspace_path = :project)
+AND (CAST(:subagents AS BIGINT) = 1 OR s.is_subagent = 0)
+AND (CAST(:starred AS BIGINT) = 0 OR a.starred = 1)
+AND (
+    CAST(:text AS TEXT) IS NULL OR lower(s.label) LIKE :text ESCAPE '\'
+    OR lower(COALESCE(a.title, s.source_title, '')) LIKE :text ESCAPE '\'
+    OR lower(COALESCE(s.task_description, '')) LIKE :text ESCAPE '\'
+)
+ORDER BY s.updated_at DESC, s.label
+LIMIT :limit;
+
+-- window_messages --
+-- The messages between two depths of a thread, long texts cut.
+<range>
+SELECT
+    m.role, substr(m.content, 1, CAST(:text_max AS INTEGER)), m.source,
+    substr(m.thinking, 1, CAST(:text_max AS INTEGER)), NULL, NULL, m.tool_call_id,
+    m.id, m.turn_id, m.sequence, m.created_at, length(m.content), length(m.thinking)
+FROM range
+JOIN places p ON p.segment_id = range.segment_id
+    AND p.depth BETWEEN :from_depth AND range.upto
+JOIN messages m ON m.turn_id = p.turn_id
+ORDER BY m.turn_id, m.sequence;
+
+-- window_tool_calls --
+-- The same of tool calls; of results only the length, and where it has an end of its own.
+<range>
+SELECT
+    c.tool_name, substr(c.params_json, 1, CAST(:text_max AS INTEGER)), NULL,
+    substr(c.error, 1, CAST(:text_max AS INTEGER)), c.status, c.id, c.turn_id, c.message_id,
+    c.tool_number, c.source_status, c.spawned_session_label, c.started_at, c.completed_at,
+    c.sequence, length(c.params_json), length(c.result_json), length(c.error)
+FROM range
+JOIN places p ON p.segment_id = range.segment_id
+    AND p.depth BETWEEN :from_depth AND range.upto
+JOIN tool_calls c ON c.turn_id = p.turn_id
+ORDER BY c.turn_id, c.sequence;
+
+-- window_branches --
+-- What hangs on the turns between two depths of a thread: the thread itself, and what is beside it.
+<range>
+SELECT <turn_columns>, c.depth, <headline_columns>
+FROM range
+JOIN places p ON p.segment_id = range.segment_id
+    AND p.depth BETWEEN :from_depth AND range.upto
+JOIN turns t ON t.parent_turn_id = p.turn_id
+JOIN places c ON c.turn_id = t.id
+ORDER BY c.depth, t.id;
+
+-- import_runs --
+-- Latest first; pages continue below an id.
+SELECT id, started_at, finished_at, imported, upserted, skipped, failed, report_json
+FROM import_runs
+WHERE CAST(:before AS TEXT) IS NULL OR id < :before
+ORDER BY id DESC LIMIT :limit;
+
+-- import_run --
+SELECT id, started_at, finished_at, imported, upserted, skipped, failed, report_json
+FROM import_runs WHERE id = :id;
+
+-- imported_as --
+-- Where a session came from.
+SELECT
+    source, source_provider, source_session_id, source_session_fingerprint, session_label,
+    head_turn_id, imported_at, updated_at, last_run_id
+FROM session_imports WHERE session_label = :label
+ORDER BY source, source_provider, source_session_id;
+
+-- source_faults --
+-- What could not be understood, the latest files first; pages continue behind one.
+SELECT x.file_id, f.source, f.path, x.position, x.line, x.what
+FROM source_faults x JOIN source_files f ON f.id = x.file_id
+WHERE x.file_id <= :file_id AND (
+    x.file_id < :file_id OR x.position < :position
+    OR (x.position = :position AND x.what > :what)
+)
+ORDER BY x.file_id DESC, x.position DESC, x.what LIMIT :limit;
+
+-- turn_source_files --
+SELECT <source_file_columns>
+FROM turn_sources x JOIN source_files f ON f.id = x.file_id
+WHERE x.turn_id = :turn_id ORDER BY f.id;
+
+-- moves_since --
+-- Every move of every session behind one, oldest first.
+SELECT id, session_label, thread_id, changed_at, reason FROM session_history
+WHERE id > :after ORDER BY id LIMIT :limit;
+
+-- last_move --
+SELECT COALESCE(max(id), 0) FROM session_history;
+
+-- choices --
+-- The words that sessions can be filtered by, of the latest ones.
+WITH latest AS (
+    SELECT s.origin, s.persona_id, s.thread_id FROM sessions s
+    ORDER BY s.updated_at DESC LIMIT :limit
+)
+SELECT DISTINCT 'origin', COALESCE(origin, 'native') FROM latest
+UNION
+SELECT DISTINCT 'persona', persona_id FROM latest
+UNION
+SELECT DISTINCT 'model', p.model FROM latest JOIN places p ON p.turn_id = latest.thread_id
+WHERE p.model IS NOT NULL
+UNION
+SELECT DISTINCT 'project', t.workspace_path FROM latest JOIN turns t ON t.id = latest.thread_id
+WHERE t.workspace_path IS NOT NULL
+ORDER BY 1, 2;
+
+-- heads_below --
+-- The active sessions whose head stands on a turn or below it, latest first.
+<below>
+SELECT s.label
+FROM tail
+JOIN places p ON p.segment_id = tail.segment_id AND p.depth >= tail.from_depth
+JOIN sessions s ON s.thread_id = p.turn_id
+WHERE s.status = 'active'
+ORDER BY s.updated_at DESC, s.label LIMIT 1;
+
+-- raw_turn --
+SELECT * FROM turns WHERE id = :key;
+
+-- raw_session --
+SELECT * FROM sessions WHERE label = :key;
+
+-- raw_message --
+SELECT * FROM messages WHERE id = :key;
+
+-- raw_place --
+SELECT * FROM places WHERE turn_id = :key;
+
+-- raw_calls --
+SELECT * FROM tool_calls WHERE turn_id = :key ORDER BY sequence LIMIT 200;
+
+-- raw_compaction --
+SELECT * FROM compactions WHERE turn_id = :key;

@@ -1,0 +1,86 @@
+"""Errors as the server tells them: one body for all, and a status for each family."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+import msgspec
+from litestar.exceptions import HTTPException, ValidationException
+from litestar.types import Send
+from msgspec import Struct
+
+from agents_ledger.model.errors import Conflict, LedgerError, NotFound, Refused, StoreUnavailable
+
+STATUS = {NotFound: 404, Conflict: 409, Refused: 422, StoreUnavailable: 503}
+KINDS = {
+    400: "bad_request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "too_large",
+    415: "unsupported_media_type",
+    421: "wrong_host",
+    429: "too_many_requests",
+}
+BAD_REQUEST = 400
+SERVER_FAULT = 500
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Problem(Struct, frozen=True):
+    """What went wrong."""
+
+    kind: str
+    message: str
+    hint: str = ""
+
+
+def problem_of(error: Exception) -> tuple[int, Problem]:
+    """The status and the body of an error."""
+    if isinstance(error, LedgerError):
+        status = next(code for family, code in STATUS.items() if isinstance(error, family))
+        return status, Problem(_snake(type(error).__name__), str(error), error.hint)
+    if isinstance(error, ValidationException):
+        faults = error.extra if isinstance(error.extra, list) else []
+        said = "; ".join(f"{fault.get('key', 'body')}: {fault['message']}" for fault in faults)
+        return BAD_REQUEST, Problem(KINDS[400], said or error.detail)
+    if isinstance(error, HTTPException):
+        status = error.status_code
+        return status, Problem(KINDS.get(status, "failed"), error.detail)
+    return SERVER_FAULT, Problem(
+        "failed", "the server failed to answer", "Its own output tells why."
+    )
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+async def answer_plainly(send: Send, is_api: bool, status: int, message: str, hint: str) -> None:
+    """Refuse a request before the application has seen it."""
+    if is_api:
+        body = _encode(Problem(KINDS[status], message, hint))
+        kind = b"application/json"
+    else:
+        body = _PAGE.format(status=status, message=escape(message), hint=escape(hint)).encode()
+        kind = b"text/html; charset=utf-8"
+    headers = [
+        (b"content-type", kind),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{status} · Agents Ledger</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="stylesheet" href="/static/app.css"><link rel="icon" href="/static/icon.svg"></head>
+<body class="plain"><main><h1>Agents Ledger</h1><p><strong>{message}</strong></p><p>{hint}</p>
+<form method="get" action="/"><label>Token <input name="token" type="password" required></label>
+<button>Open</button></form></main></body></html>
+"""

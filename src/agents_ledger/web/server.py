@@ -1,0 +1,73 @@
+"""The application: its routes, and what happens when one fails."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import msgspec
+from litestar import Litestar, Request, Response, Router
+from litestar.connection import ASGIConnection
+from litestar.datastructures import State
+from litestar.di import Provide
+from litestar.exceptions import PermissionDeniedException
+from litestar.handlers import BaseRouteHandler
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.types import ASGIApp
+
+from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.web import actions, home, pages, static_files
+from agents_ledger.web.errors import SERVER_FAULT, problem_of
+from agents_ledger.web.safety import SAFE, Door, Guard, Policy
+from agents_ledger.web.site import Site
+
+BODY_MAX = 1 << 20
+HTML = (*pages.ROUTES, *home.ROUTES, *actions.ROUTES, *static_files.ROUTES)
+
+_log = logging.getLogger("agents_ledger.web")
+
+
+def make(ledger: Ledger, door: Door, policy: Policy) -> ASGIApp:
+    """The server's application, with its guard before it."""
+    site = Site(ledger)
+    site.warm_up()
+    app = Litestar(
+        route_handlers=[Router("/", route_handlers=HTML, include_in_schema=False)],
+        dependencies={"site": Provide(lambda: site, sync_to_thread=False)},
+        guards=[_has_scope],
+        exception_handlers={Exception: _fail},
+        request_max_body_size=BODY_MAX,
+        openapi_config=OpenAPIConfig(
+            title="Agents Ledger",
+            version="1",
+            path="/api/v1",
+            render_plugins=[JsonRenderPlugin(path="/openapi.json")],
+        ),
+        logging_config=None,
+        state=State({"site": site}),
+    )
+    return Guard(app, door, policy)
+
+
+def _has_scope(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """Every request needs a token that allows what its route does."""
+    if handler.opt.get("public"):
+        return
+    method = connection.scope.get("method", "GET")
+    needed = handler.opt.get("scope") or ("read" if method in SAFE else "write")
+    token = connection.scope["state"].get("token")
+    if token is None or not token.may(needed):
+        raise PermissionDeniedException(f"this needs a token with the scope {needed!r}")
+
+
+def _fail(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+    status, problem = problem_of(error)
+    if status >= SERVER_FAULT:
+        _log.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
+    if request.scope["path"].startswith("/api/"):
+        return Response(msgspec.to_builtins(problem), status_code=status)
+    site: Site | None = request.app.state.get("site")
+    if site is None:
+        return Response(problem.message, status_code=status, media_type="text/plain")
+    return site.page("error.html", request, status=status, problem=problem, title="Error")

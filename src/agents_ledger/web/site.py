@@ -1,0 +1,157 @@
+"""What handlers share: the ledger, and how a page is rendered."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from litestar import Request, Response
+from litestar.datastructures import State
+from litestar.di import NamedDependency
+
+from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.ledger.pages import Pages
+from agents_ledger.ledger.sources import Sources
+from agents_ledger.model.errors import NotFound
+from agents_ledger.model.ids import now_ms
+from agents_ledger.model.sessions import Finding, Session
+from agents_ledger.model.sources import SourceFile
+from agents_ledger.model.turns import Turn
+from agents_ledger.web import formats
+
+HERE = Path(__file__).parent
+THEMES = ("light", "dark")
+
+QUICK_TURNS = 5_000  # so many are audited whenever the page is opened
+RAW_BYTES = 64 * 1024
+
+Asked = Request[Any, Any, State]
+
+
+class AuditReport(NamedTuple):
+    """What an audit found, and of how much."""
+
+    findings: tuple[Finding, ...]
+    at: int
+    took_ms: int
+    counts: dict[str, int]
+
+
+class RawRecord(NamedTuple):
+    """A record as it is stored."""
+
+    kind: str
+    key: str
+    rows: tuple[dict[str, Any], ...]
+    file: SourceFile | None = None
+    start: int = 0
+    text: str = ""
+
+
+class Site:
+    """One server's ledger and templates."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.pages = Pages(ledger._core)
+        self._audited: AuditReport | None = None
+
+    @cached_property
+    def templates(self) -> Environment:
+        """Every value is escaped unless the template says otherwise."""
+        environment = Environment(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        environment.filters.update(formats.FILTERS)
+        environment.globals.update(formats.GLOBALS)
+        return environment
+
+    def warm_up(self) -> None:
+        """Compile the templates now, so that nobody waits for it later."""
+        for name in self.templates.list_templates():
+            self.templates.get_template(name)
+
+    def choices(self) -> dict[str, list[str]]:
+        """What sessions can be filtered by."""
+        return self.pages.choices()
+
+    def session_of(self, turn: Turn) -> Session | None:
+        """The session whose thread shows a turn: the latest one that stands on it."""
+        label = self.pages.session_holding(turn.id)
+        return self.ledger.session(label, exact=True) if label else None
+
+    def audit_report(self, *, run: bool) -> AuditReport | None:
+        """What the audit found, now if that is quick or asked for, else when it last ran."""
+        counts = self.pages.counts()
+        if run or counts["turns"] <= QUICK_TURNS:
+            started = now_ms()
+            findings = self.ledger.audit()
+            self._audited = AuditReport(findings, started, now_ms() - started, counts)
+        return self._audited
+
+    def raw(self, kind: str, key: str, start: int) -> RawRecord:
+        """A record as it is stored: rows of the ledger, or bytes of a file that was imported."""
+        if kind != "source":
+            return RawRecord(kind, key, self.pages.raw(kind, key))
+        if not key.isdecimal() or len(key) > 18:  # noqa: PLR2004
+            raise NotFound(f"there is no source file {key!r}")
+        sources = Sources(self.ledger._core)
+        file = sources.find(int(key))
+        data = sources.read(file.id, start, RAW_BYTES) if start < file.kept_bytes else b""
+        return RawRecord(kind, key, (), file, start, data.decode("utf-8", "backslashreplace"))
+
+    def render(self, template: str, request: Asked, **values: Any) -> str:
+        """A template as text, with what all pages know."""
+        theme = request.cookies.get("theme", "")
+        zoom = request.cookies.get("zoom", "")
+        known = {
+            "csrf": request.scope["state"].get("csrf", ""),
+            "token": request.scope["state"].get("token"),
+            "theme": theme if theme in THEMES else "",
+            "zoom": zoom if zoom in ("1", "2", "3", "4") else "3",
+            "path": request.scope["path"],
+        }
+        return self.templates.get_template(template).render(**known, **values)
+
+    def page(
+        self, template: str, request: Asked, *, status: int = 200, **values: Any
+    ) -> Response[str]:
+        """A page, which a browser need not load again while it is the same."""
+        text = self.render(template, request, **values)
+        return html(text, request, status=status)
+
+
+def html(text: str, request: Asked, *, status: int = 200) -> Response[str]:
+    """A page with the tag of its content."""
+    tag = tag_of(text.encode("utf-8", "backslashreplace"))
+    if status == 200 and request.headers.get("if-none-match") == tag:  # noqa: PLR2004
+        return Response("", status_code=304, headers={"etag": tag}, media_type="text/html")
+    return Response(
+        text.encode("utf-8", "backslashreplace").decode(),
+        status_code=status,
+        media_type="text/html; charset=utf-8",
+        headers={"etag": tag},
+    )
+
+
+def tag_of(content: bytes) -> str:
+    """An entity tag: equal for equal content."""
+    return f'W/"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
+
+
+def named(part: str) -> str:
+    """A part of a path as it was meant; the server keeps paths as they were sent."""
+    return unquote(part, errors="replace")
+
+
+Here = NamedDependency[Site]
+"""The site, as handlers ask for it."""

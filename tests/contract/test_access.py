@@ -1,0 +1,68 @@
+"""Tokens: a secret is told once, its hash is kept, and revoking it is for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents_ledger import Ledger, NotFound, Refused, now_ms
+from agents_ledger.ledger.access import Tokens
+from tests.raw import Raw
+
+
+@pytest.fixture
+def tokens(ledger: Ledger) -> Tokens:
+    return Tokens(ledger._core)
+
+
+def test_a_token_is_found_by_its_secret_which_is_stored_nowhere(tokens: Tokens, raw: Raw) -> None:
+    made, secret = tokens.create("laptop", ["write", "read"])
+
+    assert tokens.find(secret) == made
+    assert made.scopes == ("read", "write")
+    assert tokens.find(secret[:-1]) is None
+    assert not any(secret in str(value) for value in raw.execute("SELECT * FROM access_tokens")[0])
+
+
+def test_a_revoked_token_opens_nothing_and_stays_listed(tokens: Tokens) -> None:
+    made, secret = tokens.create("laptop")
+
+    revoked = tokens.revoke("laptop")
+
+    assert tokens.find(secret) is None
+    assert revoked.revoked_at
+    assert [token.id for token in tokens.all()] == [made.id]
+    assert tokens.revoke(made.id).revoked_at == revoked.revoked_at
+
+
+def test_an_expired_token_opens_nothing(tokens: Tokens) -> None:
+    _, secret = tokens.create("short", expires_at=now_ms() - 1)
+    _, lasting = tokens.create("long", expires_at=now_ms() + 60_000)
+
+    assert tokens.find(secret) is None
+    assert tokens.find(lasting)
+
+
+def test_an_administrators_token_may_do_all_and_others_what_they_say(tokens: Tokens) -> None:
+    admin, _ = tokens.create("admin", ["admin"])
+    reader, _ = tokens.create("reader", ["read"])
+
+    assert admin.may("import")
+    assert reader.may("read")
+    assert not reader.may("write")
+
+
+def test_bad_wishes_are_refused(tokens: Tokens) -> None:
+    with pytest.raises(Refused, match="there is no scope 'root'"):
+        tokens.create("x", ["root"])  # type: ignore[list-item]
+    with pytest.raises(Refused, match="needs a scope"):
+        tokens.create("x", [])
+    with pytest.raises(Refused, match="1 to 200 characters"):
+        tokens.create(" ")
+    with pytest.raises(NotFound, match="no token 'nobody'"):
+        tokens.revoke("nobody")
+
+    tokens.create("twin")
+    tokens.create("twin")
+    with pytest.raises(Refused, match="2 tokens are called 'twin'"):
+        tokens.revoke("twin")
+    assert len(tokens.all()) == 2

@@ -1,0 +1,179 @@
+"""Safety: who is let in, from where, and what every answer says."""
+
+from __future__ import annotations
+
+import http.client
+import urllib.parse
+
+import pytest
+
+from agents_ledger import Refused
+from agents_ledger.app import Server, Serving
+from agents_ledger.ledger.access import Tokens
+from agents_ledger.web.safety import Buckets, csrf_of
+from tests.web.conftest import Running
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+def cookie_of(running: Running) -> dict[str, str]:
+    return {"Cookie": f"agents_ledger_{running.server.port}={running.server.secret}"}
+
+
+def posted(running: Running, path: str, form: dict[str, str], **headers: str) -> int:
+    sent = {**FORM, **cookie_of(running), **{k.replace("_", "-"): v for k, v in headers.items()}}
+    body = urllib.parse.urlencode(form).encode()
+    return running.ask(path, method="POST", body=body, token=None, headers=sent).status
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:{port}",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        "localhost.evil.example:{port}",
+        "127.0.0.1:{port}.evil.example",
+        "127.0.0.1:{port}@evil.example",
+        "0.0.0.0:{port}",
+        "[::ffff:127.0.0.1]:{port}",
+        "2130706433:{port}",
+        "localhost:{port}/",
+        "",
+    ],
+)
+def test_a_forged_host_is_not_answered(running: Running, host: str) -> None:
+    headers = {"Host": host.format(port=running.server.port)}
+
+    assert running.ask("/sessions", headers=headers).status == 421
+
+
+def test_known_hosts_are_answered(running: Running) -> None:
+    port = running.server.port
+    for host in (f"127.0.0.1:{port}", f"LOCALHOST:{port}", f"[::1]:{port}"):
+        assert running.ask("/sessions", headers={"Host": host}).status == 200
+
+
+def test_without_a_token_nothing_is_told(running: Running) -> None:
+    for path in ("/", "/sessions", "/s/demo", "/api/v1/sessions", "/raw/session/demo", "/nothing"):
+        answer = running.ask(path, token=None)
+        assert answer.status == 401
+        assert b"demo" not in answer.body
+    assert running.ask("/api/v1/sessions", token="wrong").json["kind"] == "unauthorized"
+    assert running.ask("/static/app.css", token=None).status == 200
+
+
+def test_the_token_of_an_address_becomes_a_cookie_and_leaves_the_address(running: Running) -> None:
+    secret = running.server.secret
+
+    answer = running.ask(f"/s/demo?token={secret}&tab=raw", token=None)
+
+    assert answer.status == 303
+    assert answer.headers["location"] == "/s/demo?tab=raw"
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert running.ask("/sessions", token=None, headers=cookie_of(running)).status == 200
+
+
+def test_a_token_in_an_address_cannot_lead_to_another_host(running: Running) -> None:
+    answer = running.ask(f"//evil.example/x?token={running.server.secret}", token=None)
+
+    assert answer.headers["location"] == "/evil.example/x"
+
+
+def test_a_wrong_token_in_an_address_opens_nothing(running: Running) -> None:
+    answer = running.ask("/sessions?token=wrong", token=None)
+
+    assert answer.status == 401
+    assert "set-cookie" not in answer.headers
+
+
+def test_requests_of_other_sites_are_refused(running: Running) -> None:
+    evil = {"Origin": "https://evil.example"}
+    assert running.ask("/sessions", headers=evil).status == 403
+    assert running.ask("/sessions", headers={"Origin": "null"}).status == 403
+    cross = {"Sec-Fetch-Site": "cross-site", **FORM}
+    answer = running.ask("/s/demo/annotate", method="POST", body=b"title=x", headers=cross)
+    assert answer.status == 403
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_a_form_needs_what_only_our_pages_know(running: Running) -> None:
+    origin = running.server.address.rstrip("/")
+    right = csrf_of(running.server.secret)
+
+    assert posted(running, "/s/demo/annotate", {"note": "x"}) == 403
+    assert posted(running, "/s/demo/annotate", {"note": "x", "csrf": "0" * 64}) == 403
+    assert (
+        posted(running, "/s/demo/annotate", {"csrf": right}, Origin="https://evil.example") == 403
+    )
+    assert running.ledger.session("demo").note is None
+    assert posted(running, "/s/demo/annotate", {"note": "", "csrf": right}, Origin=origin) == 303
+
+
+def test_a_simple_request_of_another_page_changes_nothing(running: Running) -> None:
+    headers = {**cookie_of(running), "Content-Type": "text/plain"}
+    body = b'{"label": "stolen"}'
+
+    answer = running.ask("/api/v1/sessions", method="POST", body=body, token=None, headers=headers)
+
+    assert answer.status == 403
+
+
+def test_a_token_allows_what_its_scopes_say(running: Running) -> None:
+    tokens = Tokens(running.ledger._core)
+    made, reader = tokens.create("reader", ["read"])
+    form = b"note=x"
+
+    assert running.ask("/sessions", token=reader).status == 200
+    answer = running.ask("/s/demo/annotate", method="POST", body=form, token=reader, headers=FORM)
+    assert answer.status == 403
+    tokens.revoke(made.id)
+    assert running.ask("/sessions", token=reader).status == 401
+
+
+def test_every_answer_says_that_it_is_harmless(running: Running) -> None:
+    for path in ("/sessions", "/static/app.js", "/nothing", "/api/v1/nothing"):
+        headers = running.ask(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe-inline" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "server" not in headers
+
+
+def test_a_page_that_did_not_change_is_not_sent_again(running: Running) -> None:
+    first = running.ask("/s/demo/history")
+    again = running.ask("/s/demo/history", headers={"If-None-Match": first.headers["etag"]})
+
+    assert again.status == 304
+    assert again.body == b""
+
+
+def test_other_machines_need_encryption_or_a_flag(running: Running) -> None:
+    with pytest.raises(Refused, match="nothing would be encrypted"):
+        Server(running.ledger, Serving(host="192.0.2.1", port=0))
+
+
+def test_a_port_that_is_taken_is_told(running: Running) -> None:
+    with pytest.raises(Refused, match="cannot listen"):
+        Server(running.ledger, Serving(port=running.server.port))
+
+
+def test_a_body_too_large_is_refused(running: Running) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", running.server.port, timeout=20)
+    headers = {"Authorization": f"Bearer {running.server.secret}", **FORM}
+    connection.request("POST", "/s/demo/annotate", b"note=" + b"x" * (3 << 20), headers)
+
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+def test_a_bucket_lets_a_burst_pass_and_then_no_more() -> None:
+    buckets = Buckets(3, 0.0)
+
+    assert [buckets.take("a") for _ in range(4)] == [True, True, True, False]
+    assert buckets.take("b")
