@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.access import Tokens, new_secret
+from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import Refused
 
 if TYPE_CHECKING:

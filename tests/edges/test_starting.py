@@ -143,7 +143,7 @@ def test_names_of_commands_and_sessions_are_completed(
         )
         return [entry.split(",", 1)[1] for entry in done.stdout.split()]
 
-    assert completions("agents-ledger se") == ["sessions"]
+    assert completions("agents-ledger ses") == ["sessions"]
     assert completions("agents-ledger show rel") == ["release-notes"]
     assert "--last" in completions("agents-ledger show --")
     monkeypatch.setenv("AGENTS_LEDGER", str(Path(file).with_name("none.db")))

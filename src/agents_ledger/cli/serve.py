@@ -14,9 +14,9 @@ from agents_ledger.cli import amounts
 from agents_ledger.cli.command import Invocation, command
 from agents_ledger.cli.terminal import note
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model.access import SCOPES, Scope, Token
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
-from agents_ledger.model.access import SCOPES, Scope, Token
 
 if TYPE_CHECKING:
     from agents_ledger.app import Serving

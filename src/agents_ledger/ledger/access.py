@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import get_args
 
 from agents_ledger.ledger.core import Core
+from agents_ledger.model.access import SCOPES, Scope, Token
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.ids import new_id, now_ms
-from agents_ledger.model.access import SCOPES, Scope, Token
 from agents_ledger.store.database import Row, Transaction
 
 NAME_MAX = 200
