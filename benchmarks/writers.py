@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -51,30 +52,21 @@ class Ours:
     def __init__(self, work: Work, fresh: Callable[[str], str]) -> None:
         self._work = work
         self._fresh = fresh
-        self.pages: dict[str, float] = {}
-
-    def _note_pages(self, name: str, address: str) -> None:
-        """How many pages a turn has put into SQLite's write-ahead log."""
-        log = Path(f"{address}-wal")
-        if log.exists():
-            self.pages[name] = log.stat().st_size / FRAME / self._work.count
 
     def lone(self) -> Took:
         """One thread."""
-        with Ledger.open(address := self._fresh("lone")) as ledger:
+        with Ledger.open(self._fresh("lone")) as ledger:
             ledger.recover()
 
             def write() -> None:
                 for session, turn in self._work.pairs * EACH:
                     turn.record(ledger, session)
 
-            took = timed(write, self._work.count)
-            self._note_pages("lone writer", address)
-            return took
+            return timed(write, self._work.count)
 
     def threads(self) -> Took:
         """64 threads."""
-        with Ledger.open(address := self._fresh("threads")) as ledger:
+        with Ledger.open(self._fresh("threads")) as ledger:
             ledger.recover()
 
             def write(session: str, turn: Turn) -> None:
@@ -82,9 +74,7 @@ class Ours:
                     turn.record(ledger, session)
 
             works = [partial(write, *pair) for pair in self._work.pairs]
-            took = at_once(works, self._work.count)
-            self._note_pages("64 threads", address)
-            return took
+            return at_once(works, self._work.count)
 
     def tasks(self) -> Took:
         """64 asyncio tasks."""
@@ -143,6 +133,15 @@ class ByHand:
         return took
 
 
+def _pages(work: Work) -> float:
+    """How many pages a turn that is committed alone puts into SQLite's write-ahead log."""
+    path = work.fresh("pages")
+    with Ledger.open(str(path)) as ledger:
+        for session, turn in work.pairs:
+            turn.record(ledger, session)
+        return os.stat(f"{path}-wal").st_size / FRAME / len(work.pairs)
+
+
 def at_once(works: Sequence[Callable[[], None]], operations: int) -> Took:
     """Each in a thread of its own, begun together."""
     begin = threading.Event()
@@ -188,5 +187,4 @@ def writers(folder: Path) -> Iterator[Line]:
         yield rate(name, found[writer], found[reference], "cpu", None)
     for name, writer in (("64 asyncio writers", "tasks"), ("64 threads", "threads")):
         yield rate(f"{name} / bulk, by table", found[writer], found["by table"], "wall", None)
-    for name, pages in ours.pages.items():
-        yield Line(f"pages written per turn, {name}", f"{pages:.1f}")
+    yield Line("pages written per turn, lone writer", f"{_pages(work):.1f}")

@@ -372,8 +372,8 @@ class Forgotten:
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
 
-    def set(self, result: Any, error: BaseException | None) -> None:
-        self._answer.set(None, OutcomeUnknown("the commit failed"))
+    def set(self, result: Any, error: BaseException | None) -> Callable[[], None]:
+        return self._answer.set(None, OutcomeUnknown("the commit failed"))
 
 
 def test_a_write_of_unknown_outcome_can_be_made_again(db: Database) -> None:

@@ -165,8 +165,9 @@ class _Vfs(apsw.VFS):
 class _Rows:
     """A cursor with all its rows at hand."""
 
-    def __init__(self, rows: list[tuple[Any, ...]], description: Any) -> None:
+    def __init__(self, rows: list[tuple[Any, ...]], description: Any, rowcount: int = -1) -> None:
         self._rows = rows
+        self.rowcount = rowcount
         self._next = 0
         self.description = description
 
@@ -217,6 +218,7 @@ class FaultyConnection:
             return list(cursor.execute(sql, values).fetchall())
 
         commits = sql == "COMMIT"
+        before = self.total_changes
         try:
             rows = self._translated(run)
         except sqlite3.Error:
@@ -226,7 +228,7 @@ class FaultyConnection:
         if commits and self._disk.journal is not None:
             state = hashlib.sha256(self._apsw.serialize("main")).hexdigest()
             self._disk.note("commit", state)
-        return _Rows(rows, description or None)
+        return _Rows(rows, description or None, self.total_changes - before)
 
     def executemany(self, sql: str, rows: Sequence[Any]) -> _Rows:
         self._translated(lambda: self._apsw.executemany(sql, rows).fetchall())

@@ -5,7 +5,7 @@ asyncio is imported on use: whoever calls this has it already, whoever does not 
 
 from __future__ import annotations
 
-import threading
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -48,24 +48,16 @@ class _Mailbox:
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self.loop = loop
-        self._guard = threading.Lock()
-        self._letters: list[tuple[Future[Any], Any, BaseException | None]] = []
+        self.letters: deque[tuple[_Answer, Any, BaseException | None]] = deque()
 
-    def post(self, future: Future[Any], result: Any, error: BaseException | None) -> None:
-        with self._guard:
-            self._letters.append((future, result, error))
-            first = len(self._letters) == 1
-        if first:
+    def wake(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
             self.loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
-        with self._guard:
-            letters, self._letters = self._letters, []
-        for future, result, error in letters:
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
+        while self.letters:
+            answer, result, error = self.letters.popleft()
+            answer.arrive(result, error)
 
 
 class _Answer:
@@ -74,9 +66,32 @@ class _Answer:
     def __init__(self, mailbox: _Mailbox) -> None:
         self._mailbox = mailbox
         self.future: Future[Any] = mailbox.loop.create_future()
+        self.arrived = False
 
-    def set(self, result: Any, error: BaseException | None) -> None:
-        self._mailbox.post(self.future, result, error)
+    def set(self, result: Any, error: BaseException | None) -> Callable[[], None]:
+        self._mailbox.letters.append((self, result, error))
+        return self._mailbox.wake
+
+    def arrive(self, result: Any, error: BaseException | None) -> None:
+        """In the loop: tell who waits, if nobody cancelled it."""
+        self.arrived = True
+        if self.future.done():
+            return
+        if error is not None:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(result)
+
+    async def wait_out(self) -> None:
+        """Wait until the outcome is known, whatever it is and whoever cancels."""
+        from asyncio import CancelledError
+
+        while not self.arrived:
+            self.future = self._mailbox.loop.create_future()
+            with suppress(Exception, CancelledError):
+                await self.future
+        if not self.future.cancelled():
+            self.future.exception()  # seen, so that asyncio does not complain
 
 
 class AsyncLedger(AsyncReading):
@@ -137,15 +152,10 @@ class AsyncLedger(AsyncReading):
         answer: _Answer = _Answer(self._mailbox)
         withdraw = self._core.db.submit(work, answer)
         try:
-            result: T = await asyncio.shield(answer.future)
+            result: T = await answer.future
         except asyncio.CancelledError:
             if not withdraw():
-                while not answer.future.done():
-                    try:
-                        await asyncio.wait([answer.future])
-                    except asyncio.CancelledError:
-                        continue
-                answer.future.exception()
+                await answer.wait_out()
             raise
         return result
 

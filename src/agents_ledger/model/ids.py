@@ -14,6 +14,7 @@ _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
 _LOW_BITS = 40
 _LOW_END = 1 << _LOW_BITS
+_TAIL = (1 << 20) - 1  # the part of the count that changes with nearly every id
 
 
 def now_ms() -> int:
@@ -38,23 +39,17 @@ class _Ids:
 
     def start(self, ms: int) -> None:
         self.ms = ms
-        self.prefix = _letters(ms, 5) + self.chance
+        self.prefix = _letters(ms, 5) + self.chance + _letters(self.low >> 20, 2)
 
     def next(self) -> str:
         ms = time.time_ns() // 1_000_000
         with self.lock:
+            self.low = low = self.low + 1
             if ms > self.ms:
                 self.start(ms)
-            self.low += 1
-            low = self.low
-            prefix = self.prefix
-        return (
-            prefix
-            + _PAIRS[low >> 30]
-            + _PAIRS[low >> 20 & 1023]
-            + _PAIRS[low >> 10 & 1023]
-            + _PAIRS[low & 1023]
-        )
+            elif not low & _TAIL:
+                self.start(self.ms)
+            return self.prefix + _PAIRS[low >> 10 & 1023] + _PAIRS[low & 1023]
 
 
 _ids = _Ids()

@@ -49,8 +49,9 @@ effects of its own."""
 class Answer(Protocol):
     """The place where a submitted work's outcome arrives."""
 
-    def set(self, result: Any, error: BaseException | None) -> None:
-        """Called once, from the thread that committed."""
+    def set(self, result: Any, error: BaseException | None) -> Callable[[], None]:
+        """Called once, from the thread that committed. What it returns wakes whoever waits; once
+        is enough for all answers that return the same."""
 
 
 class Writer(Protocol):

@@ -161,17 +161,24 @@ class GroupCommit:
             else:
                 self._leading = False
             leaderless = bool(self._queue) and heir is None
-        for member in batch:
-            if member.wake is not None:
-                member.wake.release()
-            elif member.answer is not None:
-                member.answer.set(member.result, member.error)
+        self._answer(batch)
         if heir is not None and heir.wake is not None:
             heir.wake.release()
         if leaderless and not for_others and self._start_leader is not None:
             self._start_leader()
             return False
         return leaderless
+
+    @staticmethod
+    def _answer(batch: Sequence[Member]) -> None:
+        wakes = set()
+        for member in batch:
+            if member.wake is not None:
+                member.wake.release()
+            elif member.answer is not None:
+                wakes.add(member.answer.set(member.result, member.error))
+        for wake in wakes:  # a loop once, not for each of its tasks: these would run one by one
+            wake()
 
     def _commit(self, batch: list[Member]) -> None:
         session = self._session

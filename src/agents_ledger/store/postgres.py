@@ -301,9 +301,10 @@ class PostgresDatabase:
             try:
                 result = self.write(work)
             except BaseException as error:
-                answer.set(None, error)
+                wake = answer.set(None, error)
             else:
-                answer.set(result, None)
+                wake = answer.set(result, None)
+            wake()
 
         with self._guard:
             self._check_writable()

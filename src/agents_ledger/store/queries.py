@@ -66,11 +66,10 @@ def positional(sql: str) -> Positional:
     marked = PARAMETER.sub("?", sql)
     if len(names) > 1:
         return Positional(marked, itemgetter(*names), attrgetter(*names))
-    return Positional(
-        marked,
-        lambda values: tuple([values[name] for name in names]),
-        lambda thing: tuple([getattr(thing, name) for name in names]),
-    )
+    if not names:
+        return Positional(marked, lambda _: (), lambda _: ())
+    (name,) = names
+    return Positional(marked, lambda values: (values[name],), lambda thing: (getattr(thing, name),))
 
 
 def names() -> tuple[str, ...]:

@@ -55,8 +55,9 @@ WORDS = {
     "server_now": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
 }
 
-# For every NULL the driver searches, at length and in vain, for an adapter: here is one.
-sqlite3.register_adapter(type(None), lambda null: null)
+# For these the driver searches, at length and in vain, for an adapter: here is one.
+sqlite3.register_adapter(type(None), dict[None, None]().get)
+sqlite3.register_adapter(bytes, bytes)
 
 
 @cache
@@ -74,14 +75,13 @@ class _Transaction:
         self._statements = _statements()
 
     def run(self, name: str, /, **values: object) -> list[Row]:
-        statement = self._statements[name]
-        rows = self._execute(statement.sql, escape_row(statement.values(values))).fetchall()
+        sql, row_of, _ = self._statements[name]
+        rows = self._execute(sql, escape_row(row_of(values))).fetchall()
         return unescape_rows(rows) if rows else rows
 
     def change(self, name: str, /, **values: object) -> int:
-        before = self.connection.total_changes
-        self.run(name, **values)
-        return int(self.connection.total_changes - before)
+        sql, row_of, _ = self._statements[name]
+        return int(self._execute(sql, escape_row(row_of(values))).rowcount)
 
     def run_many(self, name: str, things: Sequence[object], /) -> None:
         sql, _, attributes = self._statements[name]
