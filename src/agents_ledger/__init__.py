@@ -5,9 +5,14 @@ Each name is imported from its module when it is first used, so that importing t
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from agents_ledger.ledger.async_ledger import AsyncLedger, AsyncLiveCall, AsyncLiveTurn
+    from agents_ledger.ledger.async_ledger import (
+        AsyncBatch,
+        AsyncLedger,
+        AsyncLiveCall,
+        AsyncLiveTurn,
+    )
     from agents_ledger.ledger.contexts import Context, validate
-    from agents_ledger.ledger.ledger import Ledger, LiveCall, LiveTurn
+    from agents_ledger.ledger.ledger import Batch, Ledger, LiveCall, LiveTurn
     from agents_ledger.ledger.queue import AsyncQueue, Queue
     from agents_ledger.model.compaction import Compaction
     from agents_ledger.model.comparison import Branch, Comparison, ToolCount, TouchedFile
@@ -65,6 +70,7 @@ if TYPE_CHECKING:
     )
     from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueLimits
     from agents_ledger.model.sessions import Alias, Finding, Move, Session, Thread
+    from agents_ledger.model.tasks import Task, TaskCall, TaskMessage
     from agents_ledger.model.tokens import estimate_tokens
     from agents_ledger.model.trees import Headline, Node, Subagent, Tree
     from agents_ledger.model.turns import (
@@ -82,10 +88,12 @@ __all__ = [
     "Alias",
     "Ambiguous",
     "Ask",
+    "AsyncBatch",
     "AsyncLedger",
     "AsyncLiveCall",
     "AsyncLiveTurn",
     "AsyncQueue",
+    "Batch",
     "Branch",
     "CallBegun",
     "CallFinished",
@@ -144,6 +152,9 @@ __all__ = [
     "Spent",
     "StoreUnavailable",
     "Subagent",
+    "Task",
+    "TaskCall",
+    "TaskMessage",
     "TextItem",
     "TextPiece",
     "ThinkingItem",
@@ -169,9 +180,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    "ledger.async_ledger": ("AsyncLedger", "AsyncLiveCall", "AsyncLiveTurn"),
+    "ledger.async_ledger": ("AsyncBatch", "AsyncLedger", "AsyncLiveCall", "AsyncLiveTurn"),
     "ledger.contexts": ("Context", "validate"),
-    "ledger.ledger": ("Ledger", "LiveCall", "LiveTurn"),
+    "ledger.ledger": ("Batch", "Ledger", "LiveCall", "LiveTurn"),
     "model.compaction": ("Compaction",),
     "model.comparison": ("Branch", "Comparison", "ToolCount", "TouchedFile"),
     "model.config": ("Config", "Setting"),
@@ -211,6 +222,7 @@ _MODULES = {
     "model.queue": ("Ask", "Claim", "QueueEntry", "QueueLimits"),
     "model.sessions": ("Alias", "Finding", "Move", "Session", "Thread"),
     "model.tokens": ("estimate_tokens",),
+    "model.tasks": ("Task", "TaskCall", "TaskMessage"),
     "model.trees": ("Headline", "Node", "Subagent", "Tree"),
     "model.turns": (
         "Message",

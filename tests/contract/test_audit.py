@@ -12,6 +12,7 @@ from agents_ledger.ledger import audit
 from agents_ledger.store.database import Database, Transaction
 from tests.builders import A_USAGE, a_call, a_detailed_message, a_message
 from tests.raw import Raw
+from tests.tasking import a_task, calls, says, tasks_of
 
 pytestmark = pytest.mark.unsound
 
@@ -297,6 +298,29 @@ PLANTS: dict[str, list[Plant]] = {
     "source_missing": [
         plant("UPDATE turns SET projected = 1 WHERE id = '{failed}'", "{failed}"),
     ],
+    "task_message": [
+        plant(
+            "UPDATE messages SET content = 'other' WHERE id = 'task:m1'",
+            "m1",
+        ),
+        plant("DELETE FROM bus_turns", "m1", "source_missing"),
+        plant("UPDATE bus_messages SET turn_id = NULL WHERE id = 'm1'", "m1"),
+    ],
+    "task_call": [
+        plant("UPDATE tool_calls SET tool_name = 'other' WHERE id = 'task-call'", "task-call"),
+        plant("DELETE FROM tool_calls WHERE id = 'task-call'", "task-call", "call_count"),
+    ],
+    "task_reference": [
+        plant(
+            "INSERT INTO bus_tasks (id, system_prompt_hash, created_at, updated_at, session_label)"
+            " VALUES ('t9', '{prompt}', 1, 1, 'side');"
+            "UPDATE bus_calls SET task_id = 't9'",
+            "task-call",
+        ),
+    ],
+    "task_writer": [
+        plant("UPDATE bus_calls SET status = 'in_progress'", "task-call"),
+    ],
     "writer_late": [
         plant(
             "INSERT INTO live_turns (turn_id, writer_id, session_label)"
@@ -381,6 +405,13 @@ def set_up(ledger: Ledger, raw: Raw) -> dict[str, str]:
     ledger.alias("nick", "main")
     live = ledger.turn("elsewhere", "live")
     live.stream("so far")
+
+    tasks_of(ledger).save(
+        a_task(system_prompt="Be brief."),
+        says("m1", "user", "q", 1),
+        says("m2", "assistant", "r", 2),
+        calls("task-call"),
+    )
 
     def segment(turn_id: str) -> str:
         return str(raw.one("SELECT segment_id FROM places WHERE turn_id = ?", (turn_id,)))

@@ -12,6 +12,7 @@ from agents_ledger import Compaction, Ledger, Refused
 from agents_ledger.store.database import Database
 from tests.builders import a_full_turn, chain
 from tests.raw import Raw
+from tests.tasking import a_talk, calls
 
 DATABASE_ERRORS = (sqlite3.Error, psycopg.Error)
 GUARDED = (
@@ -75,6 +76,41 @@ def test_a_turn_only_learns_that_it_has_children(recorded: Ledger, raw: Raw) -> 
         raw.execute("UPDATE turns SET has_children = 0 WHERE id = ?", (parent,))
 
     raw.execute("UPDATE turns SET has_children = 1 WHERE id = ?", (parent,))
+
+
+@pytest.mark.parametrize(
+    ("table", "free"),
+    [
+        ("bus_tasks", {"completion_status", "updated_at", "head_turn_id"}),
+        ("bus_messages", {"turn_id"}),
+        (
+            "bus_calls",
+            {
+                "status",
+                "details",
+                "updated_at",
+                "end_message_id",
+                "writer_id",
+                "revision",
+                "derived_revision",
+            },
+        ),
+    ],
+)
+def test_of_what_a_bus_saved_only_what_may_change_can(
+    ledger: Ledger, raw: Raw, table: str, free: set[str]
+) -> None:
+    a_talk(ledger).save(calls())
+    before = raw.dump()
+
+    for column in set(raw.columns(table)) - free:
+        value = other_value(raw, table, column)
+        with pytest.raises(DATABASE_ERRORS, match="guard: "):
+            raw.execute(f"UPDATE {table} SET {column} = ?", (value,))
+    with pytest.raises(DATABASE_ERRORS, match="guard: "):
+        raw.execute(f"DELETE FROM {table}")
+
+    assert raw.dump() == before
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from agents_ledger.store.postgres import WORDS as POSTGRES_WORDS
 from agents_ledger.store.sqlite import WORDS as SQLITE_WORDS
 from tests.builders import a_full_turn, chain
 from tests.raw import Raw
+from tests.tasking import a_task, calls, says, tasks_of
 
 # The indexes of the seed, as the lookups they are for. Words of few values have an index for the
 # rare ones alone. The index is named where a primary key does not do the work.
@@ -73,6 +74,19 @@ LOOKUPS = {
         "message_codeblocks WHERE message_id = 'x' ORDER BY idx",
         "idx_message_codeblocks_message",
     ),
+    "messages of a task": (
+        "task_messages WHERE task_id = 'x' ORDER BY timestamp",
+        "idx_bus_messages_task",
+    ),
+    "calls of a task": ("calls WHERE task_id = 'x'", "idx_bus_calls"),
+    "calls in progress": (
+        "calls WHERE status = 'in_progress' AND task_id = 'x'",
+        "idx_bus_calls_in_progress",
+    ),
+    "tasks by time": ("tasks WHERE created_at BETWEEN 1 AND 2", "idx_bus_tasks_created"),
+    "tasks in progress": ("tasks WHERE completion_status IS NULL", "idx_bus_tasks_status"),
+    "tasks by status": ("tasks WHERE completion_status = 'x'", "idx_bus_tasks_status"),
+    "subtasks": ("tasks WHERE parent_task_id = 'x'", "idx_bus_tasks_parent"),
 }
 # Statements that are about everything there is.
 WHOLE = {
@@ -98,6 +112,11 @@ def filled(ledger: Ledger) -> Ledger:
     chain(ledger, "main", 30)
     ledger.record("main", **a_full_turn())
     for number in range(30):
+        tasks_of(ledger).save(
+            a_task(f"t{number}", created_at=number),
+            says(f"m{number}", "user", "q", number, task_id=f"t{number}"),
+            calls(f"c{number}", task_id=f"t{number}", start_message_id=f"m{number}"),
+        )
         ledger.create_session(Session(f"s{number}", origin="cursor", origin_session_id="x"))
     return ledger
 

@@ -104,11 +104,24 @@ def _inlined(part: Any, known: Mapping[str, Any]) -> Any:
         rest = {name: value for name, value in part.items() if name != "$ref"}
         return _inlined({**known[part["$ref"].rpartition("/")[2]], **rest}, known)
     # A title only repeats the name of our type. A property may be called title, too.
-    return {
+    plain = {
         name: _inlined(value, known)
         for name, value in part.items()
         if name != "title" or not isinstance(value, str)
     }
+    return _shortened(plain)
+
+
+def _shortened(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema of something or null says so in its type."""
+    either = schema.get("anyOf", ())
+    if len(either) != 2 or {"type": "null"} not in either:  # noqa: PLR2004
+        return schema
+    [other] = [part for part in either if part != {"type": "null"}]
+    if not isinstance(other.get("type"), str) or "enum" in other:
+        return schema
+    said = {name: value for name, value in schema.items() if name != "anyOf"}
+    return {**other, **said, "type": [other["type"], "null"]}
 
 
 def parser_of(shape: Shape) -> Parse:
@@ -120,13 +133,13 @@ def parser_of(shape: Shape) -> Parse:
     def parse(text: str | bytes) -> Any:
         try:
             return decoder.decode(text)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise _unfit(error) from error
 
     return parse
 
 
-def _unfit(error: msgspec.DecodeError) -> Unfit:
+def _unfit(error: Exception) -> Unfit:
     found = _PATH.search(str(error))
     return Unfit(_PATH.sub("", str(error)), found[1] if found else "$")
 
@@ -149,7 +162,7 @@ def _by_schema(schema: Mapping[str, Any]) -> Parse:
     def parse(text: str | bytes) -> Any:
         try:
             value = msgspec.json.decode(text)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise _unfit(error) from error
         wrong = exceptions.best_match(validator.iter_errors(value))
         if wrong is not None:

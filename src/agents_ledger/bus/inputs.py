@@ -23,5 +23,5 @@ Count = Annotated[int, Meta(ge=0, le=TIME_MAX)]
 Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX, description="So many at most.")]
 
 
-class Input(Struct, forbid_unknown_fields=True, kw_only=True):
+class Input(Struct, forbid_unknown_fields=True):
     """What an ability takes. A field it does not know is an error, never ignored."""

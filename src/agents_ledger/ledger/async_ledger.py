@@ -24,6 +24,7 @@ from agents_ledger.model.sessions import (
     Session,
     SessionStatus,
 )
+from agents_ledger.model.tasks import Task, TaskCall, TaskMessage
 from agents_ledger.model.turns import (
     Answer,
     CallStatus,
@@ -205,6 +206,10 @@ class AsyncLedger(AsyncReading):
 
         return await asyncio.to_thread(self._core.recover)
 
+    def batch(self) -> AsyncBatch:
+        """Saves of tasks, their messages and calls, committed together when its block ends."""
+        return AsyncBatch(self)
+
     # -- sessions -----------------------------------------------------------------------------
 
     async def create_session(self, session: Session | str) -> Session:
@@ -269,6 +274,35 @@ class AsyncLedger(AsyncReading):
     ) -> Session:
         """Let two sessions go on as the one with the longer history; nothing is lost."""
         return await self._write(lambda tx: names.merge(tx, first, second, reason=reason))
+
+
+class AsyncBatch:
+    """Tasks, messages and calls to be saved as one; none of them if its block ends by an error."""
+
+    def __init__(self, ledger: AsyncLedger) -> None:
+        self._ledger = ledger
+        self._entities: list[Task | TaskMessage | TaskCall] = []
+
+    def save(self, *entities: Task | TaskMessage | TaskCall) -> None:
+        """Add to what is saved at the end of the block, in this order."""
+        self._entities += entities
+
+    async def __aenter__(self) -> AsyncBatch:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        import asyncio
+
+        from agents_ledger.ledger.tasks import Tasks
+
+        if error is None:
+            tasks = Tasks(self._ledger._core)
+            await self._ledger._write(await asyncio.to_thread(tasks.saving, self._entities))
 
 
 class AsyncLiveTurn:

@@ -20,6 +20,7 @@ from agents_ledger.model.sessions import (
     Session,
     SessionStatus,
 )
+from agents_ledger.model.tasks import Task, TaskCall, TaskMessage
 from agents_ledger.model.turns import (
     Answer,
     CallStatus,
@@ -115,6 +116,10 @@ class Ledger(Reading):
         """Fail the turns whose writer died; their ids. Done by itself before the first write."""
         return self._core.recover()
 
+    def batch(self) -> Batch:
+        """Saves of tasks, their messages and calls, committed together when its block ends."""
+        return Batch(self._core)
+
     # -- sessions -----------------------------------------------------------------------------
 
     def create_session(self, session: Session | str) -> Session:
@@ -177,6 +182,32 @@ class Ledger(Reading):
     def merge(self, first: str, second: str, *, reason: AliasReason = "identity_merge") -> Session:
         """Let two sessions go on as the one with the longer history; nothing is lost."""
         return self._write(lambda tx: names.merge(tx, first, second, reason=reason))
+
+
+class Batch:
+    """Tasks, messages and calls to be saved as one; none of them if its block ends by an error."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._entities: list[Task | TaskMessage | TaskCall] = []
+
+    def save(self, *entities: Task | TaskMessage | TaskCall) -> None:
+        """Add to what is saved at the end of the block, in this order."""
+        self._entities += entities
+
+    def __enter__(self) -> Batch:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        from agents_ledger.ledger.tasks import Tasks
+
+        if error is None:
+            Tasks(self._core).save(*self._entities)
 
 
 class LiveTurn:

@@ -349,6 +349,10 @@ def fail_all(tx: Transaction, writer_id: str) -> list[str]:
     for turn_id in failed:
         seal(tx, Live(turn_id, writer_id), Sealing("failed", WRITER_DIED))
     tx.run("settle_claims", writer_id=writer_id)
+    if tx.run("writer_left", writer_id=writer_id)[0][0]:
+        from agents_ledger.ledger import tasks  # only who has tasks needs it
+
+        tasks.fail_all(tx, writer_id)
     tx.run("delete_writer", id=writer_id)
     return failed
 
@@ -363,7 +367,7 @@ def retire(db: Database) -> None:
 
 
 def _retire(tx: Transaction, writer_id: str) -> bool:
-    left = bool(tx.run("writer_turns", writer_id=writer_id))
+    left = bool(tx.run("writer_left", writer_id=writer_id)[0][0])
     if not left:
         tx.run("settle_claims", writer_id=writer_id)
         tx.run("delete_writer", id=writer_id)

@@ -86,7 +86,7 @@ def write_batch(tx: Transaction, changes: Sequence[Change], owners: Mapping[str,
         if change.known is not None:
             _clear_turn(tx, change.turn.id)
     for change in changes:
-        _write_row(tx, change)
+        write_row(tx, change)
     _write_steps(tx, changes, owners)
     _place_all(tx, changes)
     tx.run_many(
@@ -99,12 +99,13 @@ def write_batch(tx: Transaction, changes: Sequence[Change], owners: Mapping[str,
     )
 
 
-def _write_row(tx: Transaction, change: Change) -> None:
+def write_row(tx: Transaction, change: Change) -> None:
+    """Write a turn's own row, and mark its parent."""
     turn = change.turn
     row: dict[str, object] = {
         name: getattr(turn, name) for name in Turn.__struct_fields__ if name in _ROW_FIELDS
     }
-    row["tool_call_count"] = len(turn.tool_calls)
+    row["tool_call_count"] = turn.tool_call_count or len(turn.tool_calls)
     row["request_hash"] = change.derived.fingerprint
     row["parent_turn_id"] = change.derived.parent_id
     if change.known is not None:
@@ -189,11 +190,12 @@ def _place_all(tx: Transaction, changes: Sequence[Change]) -> None:
     taken away first, and put from the top down.
     """
     waiting = {change.turn.id: change.turn for change in changes if change.known is None}
+    prompts = {change.turn.id: change.derived.system_prompt_hash for change in changes}
     for change in changes:
         if change.known is not None:
             below = [turn_id for turn_id, *_ in tx.run("subtree_ids", turn_id=change.turn.id)]
             for turn_id in reversed(below):
-                _take_away(tx, turn_id)
+                prompts[turn_id] = _take_away(tx, turn_id)
             waiting |= {turn_id: _metrics(tx, turn_id) for turn_id in below}
     places: dict[str, Place] = {}
     while waiting:
@@ -201,15 +203,17 @@ def _place_all(tx: Transaction, changes: Sequence[Change]) -> None:
         while waiting[path[-1]].parent_turn_id in waiting:
             path.append(str(waiting[path[-1]].parent_turn_id))
         for turn_id in reversed(path):
-            _put(tx, waiting.pop(turn_id), places)
+            _put(tx, waiting.pop(turn_id), prompts[turn_id], places)
 
 
-def _take_away(tx: Transaction, turn_id: str) -> None:
-    segment_id = tx.run("delete_place", turn_id=turn_id)[0][0]
-    tx.run("delete_empty_segment", id=segment_id)
+def _take_away(tx: Transaction, turn_id: str) -> str | None:
+    """Take a turn from its place; the hash of the system prompt that was in force there."""
+    taken: tuple[int, str | None] = tx.run("delete_place", turn_id=turn_id)[0]
+    tx.run("delete_empty_segment", id=taken[0])
+    return taken[1]
 
 
-def _put(tx: Transaction, turn: Turn, places: dict[str, Place]) -> None:
+def _put(tx: Transaction, turn: Turn, prompt_hash: str | None, places: dict[str, Place]) -> None:
     usage = Usage(
         turn.input_tokens,
         turn.output_tokens,
@@ -224,7 +228,7 @@ def _put(tx: Transaction, turn: Turn, places: dict[str, Place]) -> None:
         model=turn.model,
         provider=turn.provider,
         persona_id="main",
-        system_prompt_hash=None,
+        system_prompt_hash=prompt_hash,
         thread_key=None,
         compaction_turn_id=turn.id if turn.turn_type == "compaction" else None,
     )
@@ -264,6 +268,7 @@ def retire(tx: Transaction, gone: set[str]) -> None:
             continue
         _take_away(tx, turn_id)
         tx.run("delete_turn_sources", turn_id=turn_id)
+        tx.run("delete_bus_turn", turn_id=turn_id)
         tx.run("delete_turn", id=turn_id)
         if known[turn_id].parent_id is not None:
             tx.run("unmark_childless", id=known[turn_id].parent_id)

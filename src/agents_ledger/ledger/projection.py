@@ -319,7 +319,7 @@ def _follow(tx: Transaction, source: str, session: DerivedSession, fingerprint: 
             tx.run("move_key", key=key, label=label)
     for file_id in sorted(session.file_ids):
         tx.run("insert_session_source", label=label, file_id=file_id)
-    _move(tx, session, put_by_us)
+    follow(tx, session, put_by_us)
     if session.parent_label is not None:
         tx.run("insert_source_link", child=label, parent=session.parent_label)
     tx.run("follow_source_links", label=label)
@@ -361,7 +361,7 @@ def _describe(tx: Transaction, session: DerivedSession, origin: str) -> None:
     )
 
 
-def _move(tx: Transaction, session: DerivedSession, put_by_us: str | None) -> None:
+def follow(tx: Transaction, session: DerivedSession, put_by_us: str | None) -> None:
     """Move the head where the import put it; one that somebody moved stays, and a session beside
     it follows the source."""
     pointer = sessions.existing(tx, session.label, exact=True)

@@ -54,6 +54,7 @@ class DerivedTurn(Struct, frozen=True):
     file_ids: frozenset[int]
     record_ids: tuple[str, ...]  # that become its messages: who has one of them is the same tree
     build: Callable[[], Turn]
+    system_prompt_hash: str | None = None  # None: as in the turn above
 
 
 class DerivedSession(Struct, frozen=True, kw_only=True):

@@ -33,10 +33,16 @@ TABLES = {
     "import_runs": "id",
     "source_faults": "file_id, position, what",
     "access_tokens": "id",
+    "bus_tasks": "id",
+    "bus_messages": "position",
+    "bus_calls": "position",
+    "bus_turns": "turn_id",
     "writers": "id",
     "live_turns": "turn_id",
     "partial_texts": "turn_id, piece",
     "queue": "position",
+    "bus_streams": "id",
+    "bus_stream_texts": "stream_id, piece",
 }
 
 

@@ -91,3 +91,20 @@ count(*),
 -- queue_columns --
 q.position, q.id, q.session_label, q.mode, q.status, q.enqueued_at, q.ready_at, q.turn_id,
     q.writer_id, q.stop_at, q.error, q.ask_json
+
+-- task_columns --
+t.id, t.system_prompt, t.created_at, t.updated_at, t.parent_task_id, t.completion_status
+
+-- task_times --
+t.created_at BETWEEN :from_time AND :to_time
+
+-- task_of_parent --
+t.parent_task_id = :parent
+AND (CAST(:status AS TEXT) IS NULL OR COALESCE(t.completion_status, 'null') = :status)
+
+-- task_page --
+ORDER BY t.created_at DESC, t.id DESC LIMIT :limit OFFSET :offset
+
+-- task_call_columns --
+c.id, c.task_id, c.ability_name, c.parameters, c.status, c.details, c.created_at, c.updated_at,
+    c.start_message_id, c.end_message_id

@@ -169,6 +169,30 @@ FOR EACH ROW EXECUTE FUNCTION guard_refuse('source records are never deleted');
 CREATE TRIGGER source_files_delete BEFORE DELETE ON source_files
 FOR EACH ROW EXECUTE FUNCTION guard_refuse('source records are never deleted');
 
+CREATE TRIGGER bus_tasks_update BEFORE UPDATE OF
+    id, parent_task_id, system_prompt_hash, created_at, session_label
+ON bus_tasks
+FOR EACH ROW EXECUTE FUNCTION guard_refuse('of a task only its completion status changes');
+
+CREATE TRIGGER bus_tasks_delete BEFORE DELETE ON bus_tasks
+FOR EACH ROW EXECUTE FUNCTION guard_refuse('tasks are never deleted');
+
+CREATE TRIGGER bus_messages_update BEFORE UPDATE OF
+    position, id, task_id, role, content, timestamp, partial
+ON bus_messages
+FOR EACH ROW EXECUTE FUNCTION guard_refuse('messages of a task do not change');
+
+CREATE TRIGGER bus_messages_delete BEFORE DELETE ON bus_messages
+FOR EACH ROW EXECUTE FUNCTION guard_refuse('messages of a task are never deleted');
+
+CREATE TRIGGER bus_calls_update BEFORE UPDATE OF
+    position, id, task_id, ability_name, parameters, created_at, start_message_id
+ON bus_calls
+FOR EACH ROW EXECUTE FUNCTION guard_refuse('of a call only status, details and end change');
+
+CREATE TRIGGER bus_calls_delete BEFORE DELETE ON bus_calls
+FOR EACH ROW EXECUTE FUNCTION guard_refuse('calls of a task are never deleted');
+
 CREATE TRIGGER sessions_delete BEFORE DELETE ON sessions
 FOR EACH ROW EXECUTE FUNCTION guard_refuse('sessions are archived, never deleted');
 

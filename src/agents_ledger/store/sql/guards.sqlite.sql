@@ -147,6 +147,30 @@ BEGIN SELECT RAISE(ABORT, 'guard: source records are never deleted'); END;
 CREATE TRIGGER source_files_delete BEFORE DELETE ON source_files
 BEGIN SELECT RAISE(ABORT, 'guard: source records are never deleted'); END;
 
+CREATE TRIGGER bus_tasks_update BEFORE UPDATE OF
+    id, parent_task_id, system_prompt_hash, created_at, session_label
+ON bus_tasks
+BEGIN SELECT RAISE(ABORT, 'guard: of a task only its completion status changes'); END;
+
+CREATE TRIGGER bus_tasks_delete BEFORE DELETE ON bus_tasks
+BEGIN SELECT RAISE(ABORT, 'guard: tasks are never deleted'); END;
+
+CREATE TRIGGER bus_messages_update BEFORE UPDATE OF
+    position, id, task_id, role, content, timestamp, partial
+ON bus_messages
+BEGIN SELECT RAISE(ABORT, 'guard: messages of a task do not change'); END;
+
+CREATE TRIGGER bus_messages_delete BEFORE DELETE ON bus_messages
+BEGIN SELECT RAISE(ABORT, 'guard: messages of a task are never deleted'); END;
+
+CREATE TRIGGER bus_calls_update BEFORE UPDATE OF
+    position, id, task_id, ability_name, parameters, created_at, start_message_id
+ON bus_calls
+BEGIN SELECT RAISE(ABORT, 'guard: of a call only status, details and end change'); END;
+
+CREATE TRIGGER bus_calls_delete BEFORE DELETE ON bus_calls
+BEGIN SELECT RAISE(ABORT, 'guard: calls of a task are never deleted'); END;
+
 CREATE TRIGGER sessions_delete BEFORE DELETE ON sessions
 BEGIN SELECT RAISE(ABORT, 'guard: sessions are archived, never deleted'); END;
 

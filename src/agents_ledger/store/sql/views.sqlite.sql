@@ -127,3 +127,19 @@ SELECT
 FROM sessions s
 JOIN json_each((SELECT ancestry FROM threads t WHERE t.turn_id = s.thread_id)) a
 JOIN tool_calls c ON c.turn_id = a.value;
+
+-- Tasks of the bus with the seed's columns: SELECT * FROM tasks, calls, task_messages.
+CREATE VIEW tasks AS
+SELECT
+    t.id, t.parent_task_id, t.completion_status, p.content AS system_prompt, t.created_at,
+    t.updated_at
+FROM bus_tasks t JOIN system_prompts p ON p.hash = t.system_prompt_hash;
+
+CREATE VIEW calls AS
+SELECT
+    id, task_id, ability_name, parameters, status, details, created_at, updated_at,
+    start_message_id, end_message_id
+FROM bus_calls;
+
+CREATE VIEW task_messages AS
+SELECT id, task_id, role, content, timestamp, position FROM bus_messages WHERE partial = 0;

@@ -330,10 +330,41 @@ FROM source_files f
 WHERE f.kept_bytes <> COALESCE((SELECT sum(b.length) FROM source_blocks b WHERE b.file_id = f.id), 0);
 
 -- audit_source_missing --
--- A projected turn says which files it comes from.
+-- A projected turn says which files or which task it comes from.
 SELECT t.id, t.status
 FROM turns t
-WHERE t.projected = 1 AND NOT EXISTS (SELECT 1 FROM turn_sources x WHERE x.turn_id = t.id);
+WHERE t.projected = 1 AND NOT EXISTS (SELECT 1 FROM turn_sources x WHERE x.turn_id = t.id)
+AND NOT EXISTS (SELECT 1 FROM bus_turns b WHERE b.turn_id = t.id);
+
+-- audit_task_message --
+-- Every message of a task stands, word for word, in a turn of that task.
+SELECT b.id, b.turn_id
+FROM bus_messages b
+LEFT JOIN bus_turns x ON x.turn_id = b.turn_id AND x.task_id = b.task_id
+LEFT JOIN messages m ON m.id = 'task:' || b.id AND m.turn_id = b.turn_id
+WHERE x.turn_id IS NULL OR m.id IS NULL OR m.content <> b.content OR m.role <> b.role;
+
+-- audit_task_call --
+-- Every call of a task stands in the turn of the message that announced it, unless that turn was
+-- frozen before.
+SELECT c.id, b.turn_id
+FROM bus_calls c
+LEFT JOIN bus_messages b ON b.id = c.start_message_id
+LEFT JOIN tool_calls t ON t.turn_id = b.turn_id AND t.id = c.id
+WHERE (t.id IS NULL OR t.tool_name <> c.ability_name)
+AND NOT EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = b.turn_id);
+
+-- audit_task_reference --
+-- The messages a call names belong to its task.
+SELECT c.id, b.id
+FROM bus_calls c JOIN bus_messages b ON b.id IN (c.start_message_id, c.end_message_id)
+WHERE b.task_id <> c.task_id;
+
+-- audit_task_writer --
+-- A call in progress has a writer, and no other has.
+SELECT c.id, c.status
+FROM bus_calls c
+WHERE (c.status = 'in_progress') <> (c.writer_id IS NOT NULL);
 
 -- audit_writer_missing --
 -- A turn of ours that is not sealed has a writer.

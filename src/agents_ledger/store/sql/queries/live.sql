@@ -10,7 +10,9 @@ UPDATE writers SET seen_at = <server_now> WHERE id = :id;
 -- delete_writer --
 DELETE FROM writers WHERE id = :id
 AND NOT EXISTS (SELECT 1 FROM live_turns l WHERE l.writer_id = writers.id)
-AND NOT EXISTS (SELECT 1 FROM queue q WHERE q.writer_id = writers.id);
+AND NOT EXISTS (SELECT 1 FROM queue q WHERE q.writer_id = writers.id)
+AND NOT EXISTS (SELECT 1 FROM bus_calls c WHERE c.writer_id = writers.id)
+AND NOT EXISTS (SELECT 1 FROM bus_streams s WHERE s.writer_id = writers.id);
 
 -- other_writers --
 -- Writers that may have died, with how long ago each was last seen, in milliseconds.
@@ -34,6 +36,14 @@ ORDER BY turn_id;
 -- writer_turns --
 SELECT turn_id FROM live_turns WHERE writer_id = :writer_id ORDER BY turn_id;
 
+-- writer_left --
+-- Whether a writer has turns, calls or streams under way.
+SELECT CASE WHEN
+    EXISTS (SELECT 1 FROM live_turns l WHERE l.writer_id = :writer_id)
+    OR EXISTS (SELECT 1 FROM bus_calls c WHERE c.writer_id = :writer_id)
+    OR EXISTS (SELECT 1 FROM bus_streams s WHERE s.writer_id = :writer_id)
+THEN 1 ELSE 0 END;
+
 -- delete_live_turn --
 DELETE FROM live_turns WHERE turn_id = :turn_id;
 
@@ -43,7 +53,14 @@ SELECT :turn_id, COALESCE(max(piece), -1) + 1, :content
 FROM partial_texts WHERE turn_id = :turn_id;
 
 -- partials --
-SELECT content FROM partial_texts WHERE turn_id = :turn_id ORDER BY piece;
+-- Of a turn of ours, or of one that belongs to a task.
+SELECT content FROM (
+    SELECT content, piece FROM partial_texts WHERE turn_id = :turn_id
+    UNION ALL
+    SELECT x.content, x.piece
+    FROM bus_streams s JOIN bus_stream_texts x ON x.stream_id = s.id
+    WHERE s.turn_id = :turn_id
+) AS pieces ORDER BY piece;
 
 -- delete_partials --
 DELETE FROM partial_texts WHERE turn_id = :turn_id;

@@ -41,7 +41,7 @@ RETURNING id;
 INSERT INTO segments (parent_id, fork_depth, level) VALUES (NULL, 0, 0) RETURNING id;
 
 -- delete_place --
-DELETE FROM places WHERE turn_id = :turn_id RETURNING segment_id;
+DELETE FROM places WHERE turn_id = :turn_id RETURNING segment_id, system_prompt_hash;
 
 -- delete_empty_segment --
 DELETE FROM segments
