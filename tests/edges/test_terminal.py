@@ -20,7 +20,8 @@ from agents_ledger import (
     ToolCall,
     Usage,
 )
-from agents_ledger.cli import amounts, terminal
+from agents_ledger.cli import terminal
+from agents_ledger.model import amounts
 from agents_ledger.model.turns import to_json
 from tests.edges.conftest import Run, call
 from tests.edges.test_starting import PROGRAM

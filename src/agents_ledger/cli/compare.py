@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from agents_ledger.cli import amounts
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import Output, Span, fit
 from agents_ledger.cli.usage import cost
+from agents_ledger.model import amounts
 from agents_ledger.model.comparison import Branch, Comparison
 from agents_ledger.model.trees import Headline
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
-from agents_ledger.cli import amounts
 from agents_ledger.cli.command import Invocation, command
 from agents_ledger.ledger import copying
-from agents_ledger.model import settings
+from agents_ledger.model import amounts, settings
 
 
 @command

@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
-from agents_ledger.cli import amounts
 from agents_ledger.cli.command import Invocation, command
 from agents_ledger.cli.terminal import note
 from agents_ledger.ledger import audit as rules
 from agents_ledger.ledger import doctor as doctors
 from agents_ledger.ledger.doctor import Fact, Level
+from agents_ledger.model import amounts
 from agents_ledger.model.sessions import Finding
 
 FINDINGS = 1

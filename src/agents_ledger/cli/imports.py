@@ -1,4 +1,4 @@
-"""import, watch, rederive and export: other agents' history, in and out."""
+"""import, watch and rederive: other agents' history."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agents_ledger.cli import amounts
-from agents_ledger.cli.command import Invocation, command, complete_target
+from agents_ledger.cli.command import Invocation, command
 from agents_ledger.cli.moments import moment
 from agents_ledger.cli.terminal import note
-from agents_ledger.model import settings
+from agents_ledger.model import amounts, settings
 from agents_ledger.model.errors import NotFound, Refused
 
 if TYPE_CHECKING:
@@ -270,24 +269,3 @@ def rederive(run: Invocation) -> None:
         f"derived {amounts.count(report.derived_records, 'record')},"
         f" {amounts.count(report.written_turns, 'turn')} changed"
     )
-
-
-@command
-@click.argument("target", shell_complete=complete_target)
-@click.option("--format", "form", type=click.Choice(["source"]), default="source")
-@click.option("--output", type=click.Path(), help="Where to write; else a file is printed.")
-def export(run: Invocation, *, target: str, form: str, output: str | None) -> None:
-    """Give back a session's records in its source's own format."""
-    from agents_ledger.exporters.source import export_source, print_source
-
-    with run.reading() as ledger:
-        label = ledger.session(target).label
-        if output is None:
-            print_source(ledger, label, sys.stdout.buffer)
-            return
-        written = export_source(ledger, label, Path(output))
-    if run.as_json:
-        run.out.json(files=[str(path) for path in written])
-        return
-    for path in written:
-        run.out.line(str(path))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agents_ledger.cli import amounts
 from agents_ledger.cli.command import Invocation
 from agents_ledger.cli.terminal import Span, note
+from agents_ledger.model import amounts
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.permissions import PermissionReview
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from agents_ledger.cli import amounts
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import Span, note
 from agents_ledger.ledger.queue import Queue
+from agents_ledger.model import amounts
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.queue import QueueEntry
 

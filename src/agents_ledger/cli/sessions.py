@@ -7,10 +7,10 @@ import sys
 import click
 from msgspec import to_builtins
 
-from agents_ledger.cli import amounts
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import Span, fit, note
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model import amounts
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Session, SessionStatus, Thread
 from agents_ledger.model.trees import Headline

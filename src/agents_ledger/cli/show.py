@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
-import msgspec
 from msgspec import to_builtins
 
-from agents_ledger.cli import amounts
 from agents_ledger.cli.command import Invocation, command, complete_target
-from agents_ledger.cli.terminal import Output, Span, fit, lines_of, note, one_line
+from agents_ledger.cli.terminal import Output, Span, fit, lines_of, note
+from agents_ledger.exporters import lines
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model import amounts
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.errors import NotFound
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Session, Thread
-from agents_ledger.model.turns import SEALED, Message, ToolCall, Turn
+from agents_ledger.model.turns import OPEN_CALL, SEALED, Message, ToolCall, Turn
 
 LAST = 5
 LINES_MAX = 30  # of one text, unless all is asked for
 TEXT_MAX = 4000
+OUTCOME_MAX = 40
 MARKS = {
     "completed": ("●", ""),
     "failed": ("✕", "bad"),
     "pending": ("◌", "live"),
     "streaming": ("◌", "live"),
 }
-# Of a tool's parameters the one worth a line, the most telling first.
-TELLING = (
-    "command", "file_path", "path", "pattern", "query", "url", "description", "prompt", "name",
-)  # fmt: skip
 DETAILS = (
     "workspace_path", "role", "toolset_name", "tools_available", "permissions_granted",
     "permissions_used", "source_event_id", "effective_config_json",
@@ -114,6 +109,16 @@ class Page:
 
     def turn(self, turn: Turn, depth: int, partial: str | None) -> None:
         """One turn with all that happened in it, in its order."""
+        self.begin(turn, depth)
+        for step in turn.steps:
+            self.step(step)
+        if partial:
+            self.out.line("  ", ("assistant, so far", "live"))
+            self._body(partial)
+        self.end(turn)
+
+    def begin(self, turn: Turn, depth: int) -> None:
+        """What stands above the steps of a turn."""
         mark, style = MARKS[turn.status]
         if turn.compaction is not None:
             mark, style = "▬", "seam"
@@ -125,14 +130,16 @@ class Page:
             self._details(turn)
         if turn.compaction is not None:
             self._compaction(turn, turn.compaction)
-        for step in turn.steps:
-            if isinstance(step, Message):
-                self._message(step)
-            else:
-                self._call(step)
-        if partial:
-            self.out.line("  ", ("assistant, so far", "live"))
-            self._body(partial)
+
+    def step(self, step: Message | ToolCall) -> None:
+        """A message or a tool call."""
+        if isinstance(step, Message):
+            self._message(step)
+        else:
+            self._call(step)
+
+    def end(self, turn: Turn) -> None:
+        """What stands below the steps of a turn."""
         if turn.error is not None:
             self.out.line("  ", ("failed", "bad"))
             self._body(turn.error)
@@ -145,7 +152,7 @@ class Page:
                 self.out.line("  ", (f"{name.removesuffix('_json')}: ", "dim"), str(value))
 
     def _compaction(self, turn: Turn, record: Compaction) -> None:
-        self.out.line("  ", ("summary", "seam"), (f"  {compacted(turn)}", "dim"))
+        self.out.line("  ", ("summary", "seam"), (f"  {lines.compacted(turn)}", "dim"))
         self.out.line("    ", ("through ", "dim"), (record.summarized_through_turn_id, "id"))
         if record.first_kept_turn_id:
             self.out.line("    ", ("kept from ", "dim"), (record.first_kept_turn_id, "id"))
@@ -160,9 +167,9 @@ class Page:
             self.out.line("  ", (message.role, "title"), (f"  {source}", "dim"))
             self._body(message.content or "")
         for file in message.files:
-            lines = f":{file.line_start}" if file.line_start is not None else ""
-            lines += f"-{file.line_end}" if file.line_end is not None else ""
-            self.out.line("    ", (f"{file.kind} {file.file_path}{lines}", "dim"))
+            at = f":{file.line_start}" if file.line_start is not None else ""
+            at += f"-{file.line_end}" if file.line_end is not None else ""
+            self.out.line("    ", (f"{file.kind} {file.file_path}{at}", "dim"))
         for lint in message.lints:
             where = f"{lint.file_path or ''}:{lint.start_line or ''}"
             self.out.line("    ", (f"{lint.severity or 'lint'} {where} {lint.message}", "dim"))
@@ -174,26 +181,33 @@ class Page:
                 self._body(block.content)
 
     def _call(self, call: ToolCall) -> None:
-        outcome, style = _outcome(call)
+        outcome = fit(lines.outcome(call), OUTCOME_MAX)
         room = self.out.width - len(outcome) - 8 if self.out.is_terminal else 10_000
         name = fit(call.tool_name, max(room, 8))
-        argument = fit(_argument(call.params_json), max(room - len(name) - 1, 8))
-        spans: list[Span] = ["  ", ("▸ " + name, "tool"), " ", argument, "  ", (outcome, style)]
+        argument = fit(lines.argument(call.params_json), max(room - len(name) - 1, 8))
+        spans: list[Span] = [
+            "  ",
+            ("▸ " + name, "tool"),
+            " ",
+            argument,
+            "  ",
+            (outcome, _style(call)),
+        ]
         self.out.line(*spans)
         if self.full:
-            self._body(_pretty(call.params_json), "dim")
+            self._body(lines.pretty(call.params_json), "dim")
             for text in (call.result_json, call.error):
                 if text is not None:
-                    self._body(_pretty(text))
+                    self._body(lines.pretty(text))
         if call.spawned_session_label:
             self.out.line("    ", ("spawned ", "dim"), (call.spawned_session_label, "label"))
 
     def _body(self, text: str, style: str = "") -> None:
-        lines = lines_of(text)
-        if self.full or (len(lines) <= LINES_MAX and len(text) <= TEXT_MAX):
+        found = lines_of(text)
+        if self.full or (len(found) <= LINES_MAX and len(text) <= TEXT_MAX):
             self.out.text(text, "    ", style)
             return
-        shown = "\n".join(lines[:LINES_MAX])[:TEXT_MAX]
+        shown = "\n".join(found[:LINES_MAX])[:TEXT_MAX]
         self.out.text(shown, "    ", style)
         self.out.line("    ", (f"… of {amounts.size(len(text))}; --full shows all", "dim"))
 
@@ -219,52 +233,7 @@ def _facts(turn: Turn, now: int) -> list[str]:
     return [fact for fact in facts if fact]
 
 
-def compacted(turn: Turn) -> str:
-    """What a compaction did, in a line."""
-    record = turn.compaction
-    if record is None:
-        return ""
-    count = amounts.count(record.turns_summarized, "turn") if record.turns_summarized else "turns"
-    parts = [f"compacted {count} → summary"]
-    if record.tokens_before is not None and record.tokens_after is not None:
-        before, after = amounts.tokens(record.tokens_before), amounts.tokens(record.tokens_after)
-        parts.append(f"{before} → {after} tokens")
-    if record.trigger:
-        parts.append(record.trigger)
-    return " · ".join(parts)
-
-
-def _argument(params_json: str) -> str:
-    """The parameter that tells most, or all of them."""
-    try:
-        params = msgspec.json.decode(params_json)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return one_line(params_json)
-    if not isinstance(params, dict):
-        return one_line(params_json)
-    for name in TELLING:
-        if isinstance(params.get(name), str):
-            return one_line(str(params[name]))
-    return one_line(params_json) if params else ""
-
-
-def _outcome(call: ToolCall) -> tuple[str, str]:
-    took = ""
-    if call.completed_at is not None and call.completed_at > call.started_at:
-        took = f", {amounts.duration(call.completed_at - call.started_at)}"
+def _style(call: ToolCall) -> str:
     if call.status == "completed":
-        return f"→ {amounts.size(len(call.result_json or ''))}{took}", "dim"
-    if call.status in ("pending", "running"):
-        return call.status, "live"
-    return fit(f"{call.status}: {call.error or 'no reason given'}", 40), "bad"
-
-
-def _pretty(text: str) -> str:
-    """JSON with its nesting shown; other text as it is."""
-    try:
-        value: Any = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return text
-    if isinstance(value, str):
-        return value
-    return msgspec.json.format(text, indent=2)
+        return "dim"
+    return "live" if call.status in OPEN_CALL else "bad"

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from agents_ledger.cli import amounts
 from agents_ledger.cli.command import Invocation, command
 from agents_ledger.cli.terminal import Span, note
+from agents_ledger.model import amounts
 
 
 @command

@@ -1,8 +1,5 @@
-"""The only module that prints. Text from a ledger is made harmless here, in this one place.
-
-Whoever wrote a message may have put codes in it that move the cursor, set the clipboard or turn
-the reading order. They are shown, not sent, whether or not the output is a terminal: it may reach
-one later.
+"""The only module that prints. Text from a ledger is made harmless here, in this one place, whether
+or not the output is a terminal: it may reach one later.
 """
 
 from __future__ import annotations
@@ -17,16 +14,12 @@ from typing import Any
 
 import click
 
+from agents_ledger.model.harmless import OTHERS, one_line, visible
+
 SCHEMA_VERSION = 1  # of every JSON answer
 PIPED_WIDTH = 100
 
-# C0 with DEL; then C1, marks and overrides of the reading order, line separators, and halves of
-# characters, which no encoding can write.
-_CONTROLS = "\x00-\x1f\x7f"
-_OTHERS = "\x80-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
-_UNSAFE = re.compile(f"[{_CONTROLS}{_OTHERS}]")
-_UNSAFE_IN_JSON = re.compile(f"[\x7f{_OTHERS}]")
-_SPACE = re.compile(r"\s+")
+_UNSAFE_IN_JSON = re.compile(f"[\x7f{OTHERS}]")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 _STYLES = {
@@ -50,23 +43,6 @@ Span = str | tuple[str, str]  # text, or text and its style
 
 
 # -- harmless text ----------------------------------------------------------------------------
-
-
-def visible(text: str) -> str:
-    """Text with nothing in it that a terminal would obey."""
-    return _UNSAFE.sub(_picture, text)
-
-
-def _picture(found: re.Match[str]) -> str:
-    letter = found[0]
-    if letter == "\x7f":
-        return "\u2421"
-    return chr(0x2400 + ord(letter)) if letter < " " else f"\\u{ord(letter):04x}"
-
-
-def one_line(text: str) -> str:
-    """Text with every run of white space as one space."""
-    return _SPACE.sub(" ", text).strip()
 
 
 def lines_of(text: str) -> list[str]:
@@ -207,6 +183,10 @@ class Output:
 
         text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=2)
         click.echo(_UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+    def piece(self, text: str) -> None:
+        """Print a part of a document that was made harmless where it was made."""
+        sys.stdout.write(text)
 
     def csv(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Print comma-separated values that no spreadsheet takes for formulas."""

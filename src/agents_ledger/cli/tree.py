@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from agents_ledger.cli import amounts
 from agents_ledger.cli.branches import Layout, Row
 from agents_ledger.cli.command import Invocation, command, complete_target
-from agents_ledger.cli.show import MARKS, compacted
+from agents_ledger.cli.show import MARKS
 from agents_ledger.cli.terminal import Output, Span, fit, note, width_of
+from agents_ledger.exporters.lines import compacted
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model import amounts
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.trees import Node, Subagent, Tree

@@ -8,10 +8,10 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
-from agents_ledger.cli import amounts
 from agents_ledger.cli.command import Invocation, command
 from agents_ledger.cli.moments import local_zone, moment
 from agents_ledger.cli.terminal import Span, note
+from agents_ledger.model import amounts
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.usage import Spent, UsageBy, UsageLine, UsageReport
 

@@ -16,6 +16,8 @@ from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.records import RowRecord, records
 from agents_ledger.model.sources import SourceFile
 
+_NATIVE = "It was recorded here: choose another format, such as markdown."
+
 
 def export_source(ledger: Ledger, label: str, target_path: str | Path) -> tuple[Path, ...]:
     """Write the files a session comes from; the paths written.
@@ -26,7 +28,7 @@ def export_source(ledger: Ledger, label: str, target_path: str | Path) -> tuple[
     sources = Sources(ledger._core)
     files = _newest(sources.files_of_session(label))
     if not files:
-        raise NotFound(f"no source records are kept for session {label!r}")
+        raise NotFound(f"no source records are kept for session {label!r}", _NATIVE)
     target = Path(target_path)
     paths = [target] if len(files) == 1 else _inside(target, files)
     for file, path in zip(files, paths, strict=True):
@@ -46,7 +48,7 @@ def print_source(ledger: Ledger, label: str, out: BinaryIO) -> None:
     sources = Sources(ledger._core)
     files = _newest(sources.files_of_session(label))
     if not files:
-        raise NotFound(f"no source records are kept for session {label!r}")
+        raise NotFound(f"no source records are kept for session {label!r}", _NATIVE)
     if len(files) > 1 or files[0].kind == "rows":
         raise Refused(
             f"session {label!r} comes from {len(files)} files, or from a database",

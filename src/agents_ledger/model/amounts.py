@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
 _DAY_MS = 86_400_000
 _AGES = (
     (10_000, None, 1),
@@ -59,9 +64,22 @@ def age(at_ms: int, now_ms: int, ago: str = " ago") -> str:
 
 def date(at_ms: int) -> str:
     """The day, as in 2026-02-05."""
+    return _at(at_ms).date().isoformat()
+
+
+def moment(at_ms: int) -> str:
+    """The time, as in 2026-02-05 14:02 UTC."""
+    return f"{_at(at_ms):%Y-%m-%d %H:%M} UTC"
+
+
+def _at(at_ms: int) -> datetime:
     from datetime import UTC, datetime, timedelta
 
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=at_ms // _DAY_MS)).date().isoformat()
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    try:
+        return epoch + timedelta(milliseconds=at_ms)
+    except OverflowError:  # a source may say anything
+        return epoch
 
 
 def money(microdollars: int) -> str:

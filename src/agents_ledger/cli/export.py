@@ -1,0 +1,133 @@
+"""export: a conversation given away, in a form of ours or in its source's own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import click
+
+from agents_ledger.cli.command import Invocation, command, complete_target
+from agents_ledger.cli.terminal import note
+from agents_ledger.exporters.exporting import Export, Form
+from agents_ledger.exporters.secrets import Masked, review
+from agents_ledger.model import amounts
+from agents_ledger.model.errors import Refused
+
+if TYPE_CHECKING:
+    from agents_ledger.ledger.ledger import Ledger
+
+FORMS = ("source", *get_args(Form))
+SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".json": "json", ".html": "html"}
+
+
+@command
+@click.argument("target", shell_complete=complete_target)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMS),
+    help="In this form.  [told by the ending of --output, else source]",
+)
+@click.option("--output", type=click.Path(), help="Where to write; else it is printed.")
+@click.option("--last", type=click.IntRange(1), metavar="N", help="Only so many turns.")
+@click.option("--full", is_flag=True, help="Long results whole, in Markdown and HTML too.")
+@click.option("--no-subagents", is_flag=True, help="Without what subagents said.")
+@click.option("--no-mask", is_flag=True, help="Leave secrets as they are.")
+@click.option("--review", "only_review", is_flag=True, help="Only tell what would be masked.")
+def export(
+    run: Invocation,
+    *,
+    target: str,
+    form: str | None,
+    output: str | None,
+    last: int | None,
+    full: bool,
+    no_subagents: bool,
+    no_mask: bool,
+    only_review: bool,
+) -> None:
+    """Give a conversation away: as Markdown, JSON or one HTML file, or as its source keeps it."""
+    chosen = form or SUFFIXES.get(Path(output).suffix.lower() if output else "", "source")
+    with run.reading() as ledger:
+        if only_review:
+            _review(run, Export(ledger, target, "json", last=last, subagents=not no_subagents))
+            return
+        if chosen == "source":
+            _source(run, ledger, target, output)
+            return
+        wanted = next(each for each in get_args(Form) if each == chosen)
+        made = Export(
+            ledger,
+            target,
+            wanted,
+            mask=not no_mask,
+            full=full,
+            last=last,
+            subagents=not no_subagents,
+        )
+        _write(run, made, output)
+
+
+def _source(run: Invocation, ledger: Ledger, target: str, output: str | None) -> None:
+    from agents_ledger.exporters.source import export_source, print_source
+
+    label = ledger.session(target).label
+    if output is None:
+        print_source(ledger, label, sys.stdout.buffer)
+        return
+    written = export_source(ledger, label, Path(output))
+    _tell(run, [str(path) for path in written], ())
+
+
+def _write(run: Invocation, made: Export, output: str | None) -> None:
+    if output is None:
+        for piece in made:
+            run.out.piece(piece)
+        _summary(made.masked)
+        return
+    path = Path(output)
+    try:
+        opened = path.open("x", encoding="utf-8", newline="\n")
+    except FileExistsError as error:
+        raise Refused(f"{path} exists already", "Choose another path.") from error
+    except OSError as error:
+        raise Refused(f"{path} cannot be written: {error.strerror}") from error
+    try:
+        with opened:
+            opened.writelines(made)
+    except BaseException:  # half a conversation would be taken for a whole one
+        path.unlink()
+        raise
+    _tell(run, [str(path)], made.masked)
+
+
+def _tell(run: Invocation, files: list[str], masked: tuple[Masked, ...]) -> None:
+    if run.as_json:
+        run.out.json(files=files, masked=masked)
+        return
+    for file in files:
+        run.out.line(file)
+    _summary(masked)
+
+
+def _summary(masked: tuple[Masked, ...]) -> None:
+    counts = review(masked)
+    if counts:
+        said = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+        note(("masked ", "dim"), said, ("; --review tells where, --no-mask leaves them", "dim"))
+
+
+def _review(run: Invocation, made: Export) -> None:
+    for _ in made:  # reading it through finds them
+        pass
+    if run.as_json:
+        run.out.json(files=[], masked=made.masked)
+        return
+    if not made.masked:
+        note("Nothing looks like a secret.")
+        return
+    rows = [[one.kind, str(one.count), one.shown, one.where] for one in made.masked]
+    run.out.table(["KIND", "TIMES", "SHOWN AS", "WHERE"], rows, right=("TIMES",))
+    note((f"{amounts.count(sum(one.count for one in made.masked), 'place')} masked", "dim"))

@@ -1,0 +1,197 @@
+"""A thread as Markdown. What people and agents wrote keeps its own Markdown, but can neither hold
+HTML, nor load pictures, nor break out of its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from agents_ledger.exporters import lines
+from agents_ledger.exporters.material import Material
+from agents_ledger.exporters.secrets import review
+from agents_ledger.model import amounts
+from agents_ledger.model.harmless import one_line, visible, visible_lines
+from agents_ledger.model.turns import Message, ToolCall, Turn
+
+TITLE_MAX = 90
+TEXT_MAX = 4000  # of one result, unless all is asked for
+_HEADINGS_MAX = 6
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_CODE_SPAN = re.compile(r"(`+)(?:.*?[^`])\1(?!`)")
+_TAG = re.compile(r"<(?=[A-Za-z/!?])(?!https?://[^\s<>]+>)")
+_HEADING = re.compile(r"^( {0,3})(#{1,6})(?=\s|$)")
+_UNDERLINE = re.compile(r"^ {0,3}(?:=+|-+)\s*$")
+_SCRIPT = re.compile(r"\]\(\s*<?\s*(?:javascript|vbscript|data):", re.IGNORECASE)
+
+
+def as_markdown(material: Material, *, full: bool = False) -> Iterator[str]:
+    """The document, piece by piece."""
+    yield from _conversation(material, 1, full=full)
+    counts = review(material.masked)
+    if counts:
+        said = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+        yield f"\n---\n\nMasked in this copy: {said}.\n"
+
+
+def _conversation(material: Material, level: int, *, full: bool) -> Iterator[str]:
+    thread, session = material.thread, material.session
+    facts = [
+        f"session {code(session.label)}" if session else "",
+        f"from {line(session.origin)}" if session and session.origin else "",
+        amounts.count(thread.depth, "turn"),
+        f"{amounts.tokens(thread.total_tokens)} tokens",
+        line(thread.model or ""),
+    ]
+    yield f"{_heading(level)} {line(material.title)}\n\n"
+    yield " · ".join(fact for fact in facts if fact) + "\n"
+    if session and session.note:
+        yield f"\n{quote(session.note)}\n"
+    if material.first_depth > 1:
+        yield f"\n{amounts.count(material.first_depth - 1, 'turn')} above are left out.\n"
+    for turn in material.turns():
+        yield from _turn(material, turn, level + 1, full=full)
+
+
+def _turn(material: Material, turn: Turn, level: int, *, full: bool) -> Iterator[str]:
+    asked = next((m.content for m in turn.messages if m.content and m.role != "system"), "")
+    title = "Compaction" if turn.compaction else asked or "no message"
+    yield f"\n{_heading(level)} {turn.depth}. {line(title, TITLE_MAX)}\n\n"
+    yield " · ".join(_facts(turn)) + "\n"
+    for other in material.beside(turn):
+        told = "Forked" if other.turn.status == "completed" else other.turn.status.capitalize()
+        yield f"\n{told} here: {code(other.short_id)} {line(other.text or '', TITLE_MAX)}\n"
+    if turn.compaction is not None:
+        yield f"\n{line(lines.compacted(turn))}\n\n{prose(turn.compaction.summary)}\n"
+    for step in turn.steps:
+        if isinstance(step, Message):
+            yield from _message(step)
+            continue
+        yield from _call(step, full=full)
+        subagent = material.subagent(step)
+        if subagent is not None:
+            yield "\n"
+            yield from _conversation(subagent, level + 1, full=full)
+    if turn.error is not None:
+        yield f"\n**failed**\n\n{fenced(turn.error)}\n"
+
+
+def _facts(turn: Turn) -> list[str]:
+    took = ""
+    if turn.completed_at is not None and turn.completed_at > turn.started_at:
+        took = f" in {amounts.duration(turn.completed_at - turn.started_at)}"
+    spent = f"{amounts.tokens(turn.total_tokens)} tokens" if turn.total_tokens is not None else ""
+    facts = [code(turn.id), f"{turn.status}{took}", line(turn.model or ""), spent]
+    return [fact for fact in (*facts, amounts.moment(turn.started_at)) if fact]
+
+
+def _message(message: Message) -> Iterator[str]:
+    if message.thinking:
+        yield f"\n**thinking**\n\n{quote(message.thinking)}\n"
+    if message.content:
+        source = "" if message.source in (None, "human") else f" ({message.source})"
+        text = message.content
+        yield f"\n**{message.role}**{source}\n\n"
+        yield (prose(text) if message.role == "assistant" else quote(text)) + "\n"
+    for file in message.files:
+        yield f"\n{file.kind} {code(file.file_path)}\n"
+
+
+def _call(call: ToolCall, *, full: bool) -> Iterator[str]:
+    told = line(lines.argument(call.params_json), TITLE_MAX)
+    yield f"\n**{line(call.tool_name)}** {told} {line(lines.outcome(call), TITLE_MAX)}\n"
+    yield f"\n{_parameters(call.params_json, full=full)}\n"
+    found = list(lines.texts_of(lines.decoded(call.result_json)))
+    for text in ("\n".join(found) or lines.pretty(call.result_json or ""), call.error):
+        if text:
+            yield f"\n{fenced(_cut(text, full=full))}\n"
+    if call.spawned_session_label:
+        yield f"\nspawned {code(call.spawned_session_label)}\n"
+
+
+def _parameters(params_json: str, *, full: bool) -> str:
+    """What a tool was asked for: a diff as a diff, a command as a command."""
+    params = lines.decoded(params_json)
+    if isinstance(params, dict):
+        changes = "\n".join(lines.difference(old, new) for old, new in lines.edits_of(params))
+        if changes:
+            return fenced(_cut(changes, full=full), "diff")
+        command = lines.command_of(params)
+        if command is not None:
+            return fenced(_cut(command, full=full), "sh")
+    return fenced(_cut(lines.pretty(params_json), full=full), "json")
+
+
+def _cut(text: str, *, full: bool) -> str:
+    if full or len(text) <= TEXT_MAX:
+        return text
+    return f"{text[:TEXT_MAX]}\n… {len(text) - TEXT_MAX:,} more characters"
+
+
+# -- text -------------------------------------------------------------------------------------
+
+
+def _heading(level: int) -> str:
+    return "#" * min(level, _HEADINGS_MAX)
+
+
+def line(text: str, most: int = 400) -> str:
+    """Text on one line that means nothing but itself."""
+    text = visible(one_line(text))
+    text = text if len(text) <= most else text[: most - 1].rstrip() + "…"
+    return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", text)
+
+
+def code(text: str) -> str:
+    """A code span."""
+    text = visible(one_line(text))
+    ticks = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
+    space = " " if "`" in text else ""
+    return f"{ticks}{space}{text}{space}{ticks}"
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A block of code that its own text cannot close."""
+    text = visible_lines(text).rstrip("\n")
+    ticks = "`" * max(3, max((len(run) for run in re.findall("`+", text)), default=0) + 1)
+    return f"{ticks}{language}\n{text}\n{ticks}"
+
+
+def quote(text: str) -> str:
+    """Text set off, line by line."""
+    return "\n".join(f"> {each}".rstrip() for each in prose(text).split("\n"))
+
+
+def prose(text: str) -> str:
+    """Markdown that holds no HTML, loads nothing, and ends the blocks it begins."""
+    kept: list[str] = []
+    open_with = ""
+    for each in visible_lines(text).rstrip("\n").split("\n"):
+        fence = _FENCE.match(each)
+        if open_with:
+            kept.append(each)
+            closes = fence and fence[1][0] == open_with[0] and len(fence[1]) >= len(open_with)
+            if closes and not each.strip().strip(open_with[0]):
+                open_with = ""
+        elif fence:
+            open_with = fence[1]
+            kept.append(each)
+        else:
+            kept.append(_harmless(each))
+    return "\n".join([*kept, open_with] if open_with else kept)
+
+
+def _harmless(text: str) -> str:
+    """A line outside of code; headings and rules in it would be taken for ours."""
+    text = _HEADING.sub(r"\1\\\2", text)
+    if _UNDERLINE.match(text):
+        text = "\\" + text.lstrip()
+    parts, at = [], 0
+    for span in _CODE_SPAN.finditer(text):
+        parts += [_escaped(text[at : span.start()]), span[0]]
+        at = span.end()
+    return "".join([*parts, _escaped(text[at:])])
+
+
+def _escaped(text: str) -> str:
+    text = _SCRIPT.sub("](unsafe:", text)
+    return _TAG.sub(r"\\<", text).replace("![", "\\![")

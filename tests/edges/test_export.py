@@ -1,0 +1,84 @@
+"""export, for people and in JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents_ledger import Ledger
+from tests.edges.conftest import Run
+
+SECRET = "ghp_" + "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA3bC6"
+
+
+@pytest.fixture
+def ledger(file: str) -> Iterator[Ledger]:
+    with Ledger.open(file) as opened:
+        opened.record("main", f"Use {SECRET}.", "Done.")
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [("a.md", "# main"), ("a.json", "{"), ("a.html", "<!doctype html>")],
+)
+def test_the_ending_of_the_file_tells_the_form(
+    run: Run, ledger: Ledger, tmp_path: Path, name: str, begins: str
+) -> None:
+    answer = run("export", "main", "--output", str(tmp_path / name))
+
+    assert answer.code == 0
+    assert answer.out.strip() == str(tmp_path / name)
+    assert answer.err.startswith("masked 1 GitHub token; --review")
+    told = (tmp_path / name).read_text(encoding="utf-8")
+    assert told.lstrip().startswith(begins)
+    assert SECRET not in told
+
+
+def test_it_is_printed_without_an_output(run: Run, ledger: Ledger) -> None:
+    assert run("export", "main", "--format", "markdown").out.startswith("# main\n")
+    assert json.loads(run("export", "main", "--format", "json").out)["turns"]
+    assert SECRET in run("export", "main", "--format", "markdown", "--no-mask").out
+
+
+def test_the_review_writes_nothing(run: Run, ledger: Ledger, tmp_path: Path) -> None:
+    answer = run("export", "main", "--review", "--output", str(tmp_path / "a.md"))
+
+    assert "GitHub token" in answer.out
+    assert "user message, content" in answer.out
+    assert SECRET not in answer.out
+    assert not (tmp_path / "a.md").exists()
+    [one] = run("export", "main", "--review", "--json").json["masked"]
+    assert (one["kind"], one["count"]) == ("GitHub token", 1)
+    clean = ledger.record("clean", "q", "a")
+    assert run("export", clean.id, "--review").err == "Nothing looks like a secret.\n"
+
+
+def test_json_names_the_file_and_what_was_masked(run: Run, ledger: Ledger, tmp_path: Path) -> None:
+    file = str(tmp_path / "a.html")
+
+    answer = run("export", "main", "--output", file, "--json").json
+
+    assert answer["files"] == [file]
+    assert answer["masked"][0]["kind"] == "GitHub token"
+
+
+def test_nothing_is_written_over(run: Run, ledger: Ledger, tmp_path: Path) -> None:
+    there = tmp_path / "a.md"
+    there.write_text("mine", encoding="utf-8")
+
+    assert run("export", "main", "--output", str(there)).code == 5
+    assert there.read_text(encoding="utf-8") == "mine"
+    assert run("export", "main", "--output", str(tmp_path / "no" / "a.md")).code == 5
+    assert run("export", "nobody", "--output", str(tmp_path / "b.md")).code == 3
+    assert not (tmp_path / "b.md").exists()
+
+
+def test_a_session_recorded_here_has_no_source(run: Run, ledger: Ledger) -> None:
+    answer = run("export", "main")
+
+    assert answer.code == 3
+    assert "choose another format" in answer.err
