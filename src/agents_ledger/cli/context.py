@@ -8,10 +8,10 @@ import click
 import msgspec
 from msgspec import to_builtins
 
-from agents_ledger.cli import amounts
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import Output, Span, fit, lines_of
 from agents_ledger.ledger.contexts import LAST_TURNS, Context
+from agents_ledger.model import amounts
 from agents_ledger.model.context import (
     CallItem,
     ImageItem,
