@@ -31,7 +31,7 @@ COMMANDS = {
     "doctor": ("health", "Report on the ledger's engine, file and writers."),
     "export": (
         "export",
-        "Give a conversation away as Markdown, JSON, HTML, or as its source has it.",
+        "Give a conversation away: Markdown, JSON, HTML, its own format.",
     ),
     "rederive": ("imports", "Derive all imported turns again from the kept records."),
     "serve": ("serve", "Serve the Command Center and the HTTP API."),
