@@ -10,11 +10,11 @@ from litestar import Response, get
 from litestar.exceptions import NotFoundException
 from litestar.params import FromPath, FromQuery, QueryParameter
 
+from agents_ledger.exporters import bodies, lines
 from agents_ledger.ledger import audit
 from agents_ledger.model.errors import LedgerError, NotFound
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import SEALED, ToolCall, Turn
-from agents_ledger.web import bodies
 from agents_ledger.web.lanes import Lanes, Row, without_short_runs
 from agents_ledger.web.site import Asked, Here, Site, named
 from agents_ledger.web.threads import Card, Cards, card_of, cards_upto
@@ -384,7 +384,7 @@ def image(
     import binascii
 
     wanted = _call(site.ledger.get_turn(named(turn)), named(call))
-    found = list(bodies.images(bodies.decode(wanted.result_json)))
+    found = list(bodies.images(lines.decoded(wanted.result_json)))
     if not 0 <= number < len(found):
         raise NotFoundException("there is no such image")
     kind, data = found[number]

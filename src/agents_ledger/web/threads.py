@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from agents_ledger.exporters import bodies
 from agents_ledger.ledger.pages import Pages
 from agents_ledger.model.pages import Window
 from agents_ledger.model.trees import Headline
 from agents_ledger.model.turns import Message, ToolCall, Turn
-from agents_ledger.web import bodies
 
 TURNS_MAX = 50
 BYTES_MAX = 240_000  # of cards; the rest of the page has room beside them
