@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agents_ledger.cli import amounts
 from agents_ledger.cli.command import Invocation, command
 from agents_ledger.cli.terminal import note
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model import amounts
 from agents_ledger.model.access import SCOPES, Scope, Token
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
