@@ -11,10 +11,17 @@ if TYPE_CHECKING:
         AsyncLiveCall,
         AsyncLiveTurn,
     )
+    from agents_ledger.ledger.compacting import add_strategy
     from agents_ledger.ledger.contexts import Context, validate
     from agents_ledger.ledger.ledger import Batch, Ledger, LiveCall, LiveTurn
     from agents_ledger.ledger.queue import AsyncQueue, Queue
-    from agents_ledger.model.compaction import Compaction
+    from agents_ledger.model.compaction import (
+        Chosen,
+        Compaction,
+        CompactionPlan,
+        Strategy,
+        VisibleTurn,
+    )
     from agents_ledger.model.comparison import Branch, Comparison, ToolCount, TouchedFile
     from agents_ledger.model.config import Config, Setting
     from agents_ledger.model.context import (
@@ -98,8 +105,10 @@ __all__ = [
     "CallBegun",
     "CallFinished",
     "CallItem",
+    "Chosen",
     "Claim",
     "Compaction",
+    "CompactionPlan",
     "Comparison",
     "Config",
     "Conflict",
@@ -151,6 +160,7 @@ __all__ = [
     "Setting",
     "Spent",
     "StoreUnavailable",
+    "Strategy",
     "Subagent",
     "Task",
     "TaskCall",
@@ -173,6 +183,8 @@ __all__ = [
     "UsageLine",
     "UsageReport",
     "Used",
+    "VisibleTurn",
+    "add_strategy",
     "estimate_tokens",
     "new_id",
     "now_ms",
@@ -182,8 +194,15 @@ __all__ = [
 _MODULES = {
     "ledger.async_ledger": ("AsyncBatch", "AsyncLedger", "AsyncLiveCall", "AsyncLiveTurn"),
     "ledger.contexts": ("Context", "validate"),
+    "ledger.compacting": ("add_strategy",),
     "ledger.ledger": ("Batch", "Ledger", "LiveCall", "LiveTurn"),
-    "model.compaction": ("Compaction",),
+    "model.compaction": (
+        "Chosen",
+        "Compaction",
+        "CompactionPlan",
+        "Strategy",
+        "VisibleTurn",
+    ),
     "model.comparison": ("Branch", "Comparison", "ToolCount", "TouchedFile"),
     "model.config": ("Config", "Setting"),
     "model.context": (

@@ -104,7 +104,8 @@ def histories(draw: st.DrawFn) -> History:
         draw(st.sampled_from([None, "Be brief."])),
         draw(st.sampled_from(["", "They talked."])),
         "c",
-        made[:kept],
+        made[: kept // 2],
+        made[kept // 2 : kept],
         made[kept:],
         draw(st.sampled_from([(), (Message("user", "And now?"),)])),
     )
@@ -126,7 +127,10 @@ def test_every_thread_gives_a_list_that_every_provider_takes(history: History) -
 
     assert_valid(made)
     shown = {item.turn_id for item in made.items}
-    assert shown <= {turn.id for turn in (*history.kept, *history.since)} | {"c", None}
+    assert shown <= {turn.id for turn in (*history.picked, *history.kept, *history.since)} | {
+        "c",
+        None,
+    }
 
 
 @given(histories(), st.integers(1, 900), st.integers(0, 3))

@@ -21,11 +21,13 @@ NO_QUERY = "[no query recorded]"
 
 
 class History(Struct, frozen=True):
-    """What is visible of a thread. `kept`: turns before the latest compaction that it kept."""
+    """What is visible of a thread: the summary and whose it is, single turns that the latest
+    compaction picked out, those it kept, and those since."""
 
     system_prompt: str | None = None
     summary: str = ""
-    compaction_turn_id: str | None = None
+    summary_turn_id: str | None = None
+    picked: Sequence[Turn] = ()
     kept: Sequence[Turn] = ()
     since: Sequence[Turn] = ()
     query: Sequence[Message] = ()
@@ -74,10 +76,10 @@ def assemble(
 
 def _blocks(history: History, row: Row, count: Counter) -> Iterator[Block]:
     if history.summary:
-        turn_id = history.compaction_turn_id
+        turn_id = history.summary_turn_id
         words = f"{SUMMARY}\n{history.summary}"
         yield block("summary", turn_id, [TextItem("user", words, turn_id, "summary")], count)
-    for turn in history.kept:
+    for turn in (*history.picked, *history.kept):
         yield block("kept", turn.id, row.turn(turn, "kept"), count)
     for turn in history.since:
         yield block("since", turn.id, row.turn(turn, "since"), count)

@@ -16,7 +16,8 @@ from agents_ledger.ledger import live, names, recording, sessions
 from agents_ledger.ledger.async_reading import AsyncReading
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.live import NO_RESPONSE, LiveState
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.compaction import Compaction, Trigger
+from agents_ledger.model.engine import Engine
 from agents_ledger.model.errors import Conflict, LedgerError, OutcomeUnknown, Refused
 from agents_ledger.model.sessions import (
     Alias,
@@ -25,6 +26,7 @@ from agents_ledger.model.sessions import (
     SessionStatus,
 )
 from agents_ledger.model.tasks import Task, TaskCall, TaskMessage
+from agents_ledger.model.tokens import Counter, estimate_tokens
 from agents_ledger.model.turns import (
     Answer,
     CallStatus,
@@ -199,6 +201,31 @@ class AsyncLedger(AsyncReading):
     def turn(self, session: str, query: Query = (), **fields: Unpack[TurnFields]) -> AsyncLiveTurn:
         """A live turn; it begins when awaited or entered."""
         return AsyncLiveTurn(self, recording.recording(session, query, None, {**fields}, live=True))
+
+    async def compact(
+        self,
+        session: str,
+        *,
+        strategy: str = "summary",
+        engine: Engine | None = None,
+        model: str | None = None,
+        budget: int | None = None,
+        trigger: Trigger = "manual",
+        instructions: str | None = None,
+        fallback: str | None = None,
+        count: Counter = estimate_tokens,
+    ) -> Turn:
+        """Compact a session to `budget` tokens; the compaction turn, with its record.
+
+        The strategy `summary` has the engine summarise what does not stay; `sliding_window` and
+        `selective` need no model, also as `fallback` for when summarising fails.
+        """
+        from agents_ledger.ledger import compacting
+
+        asked = compacting.Asked(
+            session, strategy, budget, trigger, engine, model, instructions, fallback, count
+        )
+        return await compacting.compact(asked, self._read, self._write)
 
     async def recover(self) -> tuple[str, ...]:
         """Fail the turns whose writer died; their ids. Done by itself before the first write."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from agents_ledger.ledger import recording, threads
 from agents_ledger.model.compaction import Compaction
@@ -117,12 +117,15 @@ def context(
         turn = threads.turn(tx, target)
         asked = asked or turn.query
         turn_id = turn.parent_turn_id
-    history, unread = visible(tx, turn_id, prompt_of, query=asked, budget=budget, count=count)
+    boundary = boundary_at(tx, turn_id)
+    history, unread = visible(
+        tx, turn_id, prompt_of, boundary=boundary, query=asked, budget=budget, count=count
+    )
     made = assemble(history, budget=budget, last=last, count=count)
     return of(
         made,
         turn_id,
-        compaction_turn_id=history.compaction_turn_id,
+        compaction_turn_id=boundary.compaction_turn_id,
         budget=budget,
         unread=unread,
         count=count,
@@ -181,6 +184,7 @@ class Boundary(Struct, frozen=True):
     depth: int = 0  # of the compaction
     compaction_turn_id: str | None = None
     summary: str = ""
+    summary_turn_id: str | None = None
     kept_turn_ids: tuple[str, ...] = ()
 
 
@@ -189,6 +193,7 @@ def visible(
     turn_id: str | None,
     prompt_of: str | None,
     *,
+    boundary: Boundary | None = None,
     query: Sequence[Message] = (),
     budget: int | None = None,
     count: Counter = estimate_tokens,
@@ -201,52 +206,58 @@ def visible(
     prompt = str(prompts[0][0]) if prompts else None
     if turn_id is None:
         return History(prompt, query=query), 0
-    place = threads.place_of(tx, turn_id)
-    boundary = _boundary(tx, place)
+    start = boundary or boundary_at(tx, turn_id)
     if budget is None:
-        turns = threads.load(tx, turn_id, boundary.from_depth, place.depth)
+        turns = threads.load(tx, turn_id, start.from_depth, threads.DEEPEST)
+        unread = 0
     else:
-        turns = _fitting(tx, turn_id, boundary.from_depth, budget=budget, count=count)
-    unread = place.depth - boundary.from_depth + 1 - len(turns)
-    selected = [] if unread else _selected(tx, turn_id, boundary)
+        turns, unread = _fitting(tx, turn_id, start.from_depth, budget=budget, count=count)
     history = History(
         prompt,
-        boundary.summary,
-        boundary.compaction_turn_id,
-        kept=[*selected, *(turn for turn in turns if turn.depth < boundary.depth)],
-        since=[turn for turn in turns if turn.depth >= boundary.depth],
+        start.summary,
+        start.summary_turn_id,
+        picked=[] if unread else _picked(tx, turn_id, start),
+        kept=[turn for turn in turns if turn.depth < start.depth],
+        since=[turn for turn in turns if turn.depth >= start.depth],
         query=query,
     )
-    return history, unread + (len(boundary.kept_turn_ids) if unread else 0)
+    return history, unread + (len(start.kept_turn_ids) if unread else 0)
 
 
-def _boundary(tx: Transaction, place: threads.Place) -> Boundary:
-    """The latest compaction that says or keeps something. One that does neither hides nothing: its
-    source kept the summary to itself."""
-    turn_id = place.compaction_turn_id
-    while turn_id is not None:
-        compaction = threads.compaction(tx, turn_id)
-        here = threads.place_of(tx, turn_id)
+def boundary_at(tx: Transaction, turn_id: str | None) -> Boundary:
+    """The latest compaction on a thread that says or keeps something. One that does neither hides
+    nothing: its source kept the summary to itself."""
+    above = threads.place_of(tx, turn_id).compaction_turn_id
+    while above is not None:
+        compaction = threads.compaction(tx, above)
         if compaction is not None and (compaction.summary or compaction.first_kept_turn_id):
-            return _made_by(tx, compaction, here.depth)
-        parent = threads.ancestor_at(tx, turn_id, here.depth - 1)
-        turn_id = threads.place_of(tx, parent).compaction_turn_id
+            made = boundary_of(
+                tx,
+                threads.place_of(tx, above).depth,
+                first=compaction.first_kept_turn_id,
+                summary=compaction.summary,
+                held=held_by(compaction),
+            )
+            own = above if compaction.summary else made.summary_turn_id
+            return structs.replace(made, compaction_turn_id=above, summary_turn_id=own)
+        parent_id = tx.run("turn_parent", id=above)[0][0]
+        above = threads.place_of(tx, parent_id).compaction_turn_id
     return Boundary()
 
 
-def _made_by(tx: Transaction, compaction: Compaction, depth: int) -> Boundary:
-    first = compaction.first_kept_turn_id
-    held = held_by(compaction)
-    summary = compaction.summary
+def boundary_of(
+    tx: Transaction, depth: int, *, first: str | None, summary: str, held: Held
+) -> Boundary:
+    """Where the visible part begins after a compaction at a depth."""
     if not summary and held.summary_turn_id is not None:
         earlier = threads.compaction(tx, held.summary_turn_id)
         summary = earlier.summary if earlier is not None else ""
     return Boundary(
-        depth if first is None else threads.place_of(tx, first).depth,
-        depth,
-        compaction.turn_id,
-        summary,
-        held.kept_turn_ids,
+        from_depth=depth if first is None else threads.place_of(tx, first).depth,
+        depth=depth,
+        summary=summary,
+        summary_turn_id=held.summary_turn_id,
+        kept_turn_ids=held.kept_turn_ids,
     )
 
 
@@ -260,8 +271,9 @@ def held_by(compaction: Compaction) -> Held:
 
 def _fitting(
     tx: Transaction, turn_id: str, from_depth: int, *, budget: int, count: Counter
-) -> tuple[Turn, ...]:
-    """The turns of a thread backwards, page by page, until older ones cannot fit."""
+) -> tuple[tuple[Turn, ...], int]:
+    """The turns of a thread backwards, page by page, until older ones cannot fit; and how many of
+    those there are."""
     from agents_ledger.context.assembly import least_tokens
 
     turns: tuple[Turn, ...] = ()
@@ -272,10 +284,10 @@ def _fitting(
         budget -= sum(least_tokens(turn, count) for turn in older)
         turns = older + turns
         to_depth, page = start - 1, page * 2
-    return turns
+    return turns, max(to_depth - from_depth + 1, 0)
 
 
-def _selected(tx: Transaction, turn_id: str, boundary: Boundary) -> list[Turn]:
+def _picked(tx: Transaction, turn_id: str, boundary: Boundary) -> list[Turn]:
     """Single turns that a compaction kept; ids that are not on the thread are passed over."""
     found = []
     for kept in boundary.kept_turn_ids:

@@ -12,7 +12,8 @@ from agents_ledger.ledger import live, names, recording, sessions
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.live import NO_RESPONSE, LiveState
 from agents_ledger.ledger.reading import Reading
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.compaction import Compaction, Trigger
+from agents_ledger.model.engine import Engine
 from agents_ledger.model.errors import Conflict, OutcomeUnknown
 from agents_ledger.model.sessions import (
     Alias,
@@ -21,6 +22,7 @@ from agents_ledger.model.sessions import (
     SessionStatus,
 )
 from agents_ledger.model.tasks import Task, TaskCall, TaskMessage
+from agents_ledger.model.tokens import Counter, estimate_tokens
 from agents_ledger.model.turns import (
     Answer,
     CallStatus,
@@ -111,6 +113,32 @@ class Ledger(Reading):
         except OutcomeUnknown as unknown:
             raise OutcomeUnknown(str(unknown), turn.id) from unknown
         return turn
+
+    def compact(
+        self,
+        session: str,
+        *,
+        strategy: str = "summary",
+        engine: Engine | None = None,
+        model: str | None = None,
+        budget: int | None = None,
+        trigger: Trigger = "manual",
+        instructions: str | None = None,
+        fallback: str | None = None,
+        count: Counter = estimate_tokens,
+    ) -> Turn:
+        """Compact a session to `budget` tokens; the compaction turn, with its record.
+
+        The strategy `summary` has the engine summarise what does not stay; `sliding_window` and
+        `selective` need no model, also as `fallback` for when summarising fails.
+        """
+        from agents_ledger.ledger import compacting
+
+        asked = compacting.Asked(
+            session, strategy, budget, trigger, engine, model, instructions, fallback, count
+        )
+        read, write = compacting.at_once(self._read), compacting.at_once(self._write)
+        return compacting.waited_for(compacting.compact(asked, read, write))
 
     def recover(self) -> tuple[str, ...]:
         """Fail the turns whose writer died; their ids. Done by itself before the first write."""

@@ -10,7 +10,7 @@ from agents_ledger.ledger import audit, contexts, history, live, names, sessions
 from agents_ledger.ledger.contexts import Context
 from agents_ledger.ledger.core import Core
 from agents_ledger.model import config as configs
-from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.compaction import Compaction, CompactionPlan, Trigger
 from agents_ledger.model.comparison import Comparison
 from agents_ledger.model.periods import Zone
 from agents_ledger.model.permissions import PermissionReview
@@ -139,6 +139,37 @@ class Reading:
             lambda tx: contexts.context(
                 tx, target, query=query, budget=budget, last=last, before=before, count=count
             )
+        )
+
+    def plan_compaction(
+        self,
+        session: str,
+        *,
+        strategy: str = "summary",
+        budget: int | None = None,
+        trigger: Trigger = "manual",
+        count: Counter = estimate_tokens,
+    ) -> CompactionPlan:
+        """What compact() would do: which turns stay, and how many tokens. Nothing changes."""
+        from agents_ledger.ledger import compacting
+
+        asked = compacting.Asked(session, strategy, budget, trigger, count=count)
+        return self._read(lambda tx: compacting.draft(tx, asked)).plan
+
+    def compaction_due(
+        self,
+        target: str,
+        *,
+        window: int | None = None,
+        every: int | None = None,
+        count: Counter = estimate_tokens,
+    ) -> Trigger | None:
+        """Why a thread should be compacted now: `context_limit`, when its context takes more than
+        85 % of a model's window; `periodic`, when so many turns came since the last time."""
+        from agents_ledger.ledger import compacting
+
+        return self._read(
+            lambda tx: compacting.due(tx, target, window=window, every=every, count=count)
         )
 
     def compactions(self, target: str) -> tuple[Compaction, ...]:

@@ -1,8 +1,13 @@
-"""The record of a compaction: what it summarised, what it kept, what it cost."""
+"""Compactions as values: their record, how one is planned, and the strategies that choose."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Literal
+
 from msgspec import Struct
+
+Trigger = Literal["context_limit", "manual", "periodic", "overflow_recovery"]
 
 
 class Compaction(Struct, frozen=True):
@@ -24,3 +29,48 @@ class Compaction(Struct, frozen=True):
     trigger: str | None = None
     metadata_json: str | None = None
     turn_id: str = ""
+
+
+class VisibleTurn(Struct, frozen=True):
+    """A turn as strategies see it: how much of the context it takes, and its words."""
+
+    turn_id: str
+    tokens: int
+    text: str
+
+
+class Chosen(Struct, frozen=True):
+    """Which turns stay: all from `first` on, and single older ones; counted from 0."""
+
+    first: int
+    picked: tuple[int, ...] = ()
+
+
+class Strategy(Struct, frozen=True):
+    """A way to choose which turns stay within so many tokens.
+
+    `summarises`: a model says in words what does not stay.
+    """
+
+    name: str
+    choose: Callable[[Sequence[VisibleTurn], int], Chosen]
+    summarises: bool = False
+
+
+class CompactionPlan(Struct, frozen=True):
+    """What a compaction would do. Nothing has changed."""
+
+    session: str
+    turn_id: str  # the head it stands on
+    strategy: str
+    trigger: Trigger
+    budget: int
+    tokens_before: int
+    tokens_after: int  # with a summary as long as it may be
+    turns_summarized: int
+    turns_kept: int
+    summarized_through_turn_id: str
+    first_kept_turn_id: str | None = None
+    kept_turn_ids: tuple[str, ...] = ()  # single turns before the first kept one
+    summary_tokens_max: int = 0  # 0: nobody summarises
+    summary_turn_id: str | None = None  # whose summary is shown now; it goes on to hold
