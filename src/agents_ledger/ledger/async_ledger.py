@@ -374,9 +374,9 @@ class AsyncLiveTurn:
     async def __aenter__(self) -> AsyncLiveTurn:
         return await self._start()
 
-    async def message(self, message: str | Message) -> Message:
-        """Commit a message; text is the assistant's."""
-        filled, work = self.state.message(message)
+    async def message(self, message: str | Message, *, streamed: bool = False) -> Message:
+        """Commit a message; text is the assistant's. `streamed`: it is what was streamed so far."""
+        filled, work = self.state.message(message, streamed=streamed)
         await self._ledger._write(work)
         return self.state.said(filled)
 

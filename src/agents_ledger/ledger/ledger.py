@@ -246,9 +246,9 @@ class LiveTurn:
         self.state = state
         self.id = state.id
 
-    def message(self, message: str | Message) -> Message:
-        """Commit a message; text is the assistant's."""
-        filled, work = self.state.message(message)
+    def message(self, message: str | Message, *, streamed: bool = False) -> Message:
+        """Commit a message; text is the assistant's. `streamed`: it is what was streamed so far."""
+        filled, work = self.state.message(message, streamed=streamed)
         self._ledger._write(work)
         return self.state.said(filled)
 

@@ -74,13 +74,15 @@ class LiveState:
         """The first commit."""
         return partial(begin, prepared=self.prepared, writer_id=self.live.writer_id)
 
-    def message(self, message: str | Message) -> tuple[Message, Work[None]]:
+    def message(
+        self, message: str | Message, *, streamed: bool = False
+    ) -> tuple[Message, Work[None]]:
         """A message between query and response; text is the assistant's."""
         if isinstance(message, str):
             message = Message("assistant", message)
         recording.check_step(message)
         filled = recording.fill_message(message, self.id, self._next(), now_ms())
-        return filled, partial(add_message, live=self.live, message=filled)
+        return filled, partial(add_message, live=self.live, message=filled, streamed=streamed)
 
     def said(self, message: Message) -> Message:
         """After a message's commit: calls that follow an assistant's belong to it."""
@@ -121,9 +123,12 @@ class LiveState:
             said["permissions_used"] = to_json(said["permissions_used"])
         return self._sealing(Sealing("completed", None, response, **said))
 
-    def fail(self, error: str, usage: Usage) -> Work[HeadMoved | None]:
+    def fail(
+        self, error: str, usage: Usage, *, permissions_used: str | None = None
+    ) -> Work[HeadMoved | None]:
         """The last commit of a turn that did not."""
-        return self._sealing(Sealing("failed", error, usage=usage))
+        sealing = Sealing("failed", error, usage=usage, permissions_used=permissions_used)
+        return self._sealing(sealing)
 
     def _sealing(self, sealing: Sealing) -> Work[HeadMoved | None]:
         return partial(seal, live=self.live, sealing=sealing)
@@ -172,9 +177,11 @@ def _mine(tx: Transaction, live: Live) -> str:
     return str(found[0][0])
 
 
-def add_message(tx: Transaction, live: Live, message: Message) -> None:
-    """Commit a message as it happens."""
+def add_message(tx: Transaction, live: Live, message: Message, *, streamed: bool) -> None:
+    """Commit a message as it happens; one that was streamed is no partial text any more."""
     _mine(tx, live)
+    if streamed:
+        tx.run("delete_partials", turn_id=live.turn_id)
     recording.write_messages(tx, (message,))
 
 

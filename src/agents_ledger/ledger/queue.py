@@ -15,9 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from agents_ledger.ledger import sessions
-from agents_ledger.ledger.async_ledger import AsyncLedger, AsyncLiveTurn
+from agents_ledger.ledger.async_ledger import AsyncLedger, AsyncLiveCall, AsyncLiveTurn
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.live import LiveState
 from agents_ledger.ledger.recording import check_id, recording
 from agents_ledger.model.errors import Conflict, HeadMoved, NotFound, Refused
 from agents_ledger.model.ids import new_id, now_ms
@@ -28,7 +27,10 @@ from agents_ledger.model.queue import (
     QueueLimits,
     QueueMode,
     QueueStatus,
+    Rollup,
 )
+from agents_ledger.model.sessions import Session, TaskStatus
+from agents_ledger.model.turns import Usage
 from agents_ledger.store.database import Row, Transaction, Work
 
 PATIENCE = 10  # a batch that keeps growing is answered after so many times its debounce
@@ -52,6 +54,17 @@ class NewEntry(NamedTuple):
     limits: QueueLimits
     persona_id: str | None  # of the session, if this creates it
     now: int
+
+
+class Ending(NamedTuple):
+    """How the turn of a claim ends: the works that seal it, and what goes with them."""
+
+    works: tuple[Work[HeadMoved | None] | Work[None], ...]
+    status: QueueStatus
+    error: str | None = None
+    answer_to: NewEntry | None = None  # a worker's result, for its manager's line
+    task_status: TaskStatus | None = None
+    go_on: bool = False  # claim what is next in the same line
 
 
 class Urgent(NamedTuple):
@@ -132,6 +145,12 @@ def _remember(tx: Transaction, dropped: QueueEntry, next_: QueueEntry) -> None:
     tx.run("leave_out", id=next_.id, ask_json=_encode(kept).decode())
 
 
+def deliver(tx: Transaction, new: NewEntry) -> QueueEntry | None:
+    """Put a result in a line, unless its session is closed to new turns."""
+    found = sessions.find(tx, new.session)
+    return enqueue(tx, new) if found is not None and found.status == "active" else None
+
+
 # -- being answered ----------------------------------------------------------------------------
 
 
@@ -143,7 +162,7 @@ def claim(tx: Transaction, writer_id: str, *, label: str | None = None) -> Claim
         if not found:
             return None
         label = str(found[0][0])
-    session = sessions.existing(tx, label, exact=True)
+    sessions.existing(tx, label, exact=True)
     if tx.run("is_claimed", label=label):  # since we looked, on a server
         return None
     line = [to_entry(row) for row in tx.run("waiting_entries", label=label, limit=BATCH_MAX)]
@@ -159,7 +178,10 @@ def claim(tx: Transaction, writer_id: str, *, label: str | None = None) -> Claim
         writer_id=writer_id,
         upto=batch[-1].position,
     )
-    return Claim(label, turn_id, writer_id, tuple(batch), session.thread_id, session.persona_id)
+    session = sessions.get(tx, label, exact=True)
+    head = session.thread_id
+    config_json = tx.run("turn_config", id=head)[0][0] if head else None
+    return Claim(label, turn_id, writer_id, tuple(batch), session, config_json)
 
 
 def _batch(line: Sequence[QueueEntry], now: int) -> Sequence[QueueEntry]:
@@ -193,6 +215,8 @@ def _begin(tx: Transaction, claimed: Claim, begin: Work[None]) -> None:
     if not tx.run("holds_claim", turn_id=claimed.turn_id, writer_id=claimed.writer_id):
         raise Conflict(f"the claim of turn {claimed.turn_id} was lost to another process")
     begin(tx)
+    if claimed.session.task_status == "pending":
+        tx.run("set_task_status", label=claimed.session_label, status="running")
 
 
 # -- looking and changing ----------------------------------------------------------------------
@@ -251,6 +275,11 @@ def urgent(tx: Transaction) -> tuple[Urgent, ...]:
     return tuple(Urgent(*row) for row in tx.run("urgent_entries"))
 
 
+def rollup(tx: Transaction, key: str) -> Rollup:
+    """What a session and all workers below it have used, by the turns that answered their lines."""
+    return Rollup(*tx.run("rollup", label=sessions.get(tx, key).label)[0])
+
+
 # -- the faces ---------------------------------------------------------------------------------
 
 
@@ -271,7 +300,7 @@ class Queue:
         persona_id: str | None = None,
     ) -> QueueEntry:
         """Put something at the end of a session's line; it is answered by a broker."""
-        new = _new_entry(session, ask, mode, limits=limits, id=id, persona_id=persona_id)
+        new = new_entry(session, ask, mode, limits=limits, id=id, persona_id=persona_id)
         return self._ledger._write(lambda tx: enqueue(tx, new))
 
     def get(self, entry_id: str) -> QueueEntry:
@@ -303,6 +332,10 @@ class Queue:
         """Let an entry that failed, or was cancelled or dropped, wait again."""
         return self._ledger._write(lambda tx: retry(tx, entry_id))
 
+    def rollup(self, session: str) -> Rollup:
+        """What a session and all workers below it have used."""
+        return self._ledger._read(lambda tx: rollup(tx, session))
+
 
 class AsyncQueue:
     """The same for asyncio, with what a broker needs beside: to claim, to begin, to finish."""
@@ -321,7 +354,7 @@ class AsyncQueue:
         persona_id: str | None = None,
     ) -> QueueEntry:
         """Put something at the end of a session's line."""
-        new = _new_entry(session, ask, mode, limits=limits, id=id, persona_id=persona_id)
+        new = new_entry(session, ask, mode, limits=limits, id=id, persona_id=persona_id)
         return await self._ledger._write(lambda tx: enqueue(tx, new))
 
     async def get(self, entry_id: str) -> QueueEntry:
@@ -372,25 +405,87 @@ class AsyncQueue:
     async def seal(
         self,
         claimed: Claim,
-        state: LiveState,
-        sealing: Work[HeadMoved | None],
-        status: QueueStatus,
-        error: str | None = None,
-    ) -> HeadMoved | None:
-        """End the turn that answers a claim, and the claim with it, as one."""
+        turn: AsyncLiveTurn,
+        ending: Ending,
+    ) -> tuple[HeadMoved | None, Claim | None]:
+        """End the turn that answers a claim, and the claim with it, as one; with what is next."""
 
-        def end(tx: Transaction) -> HeadMoved | None:
-            moved = sealing(tx)
-            finish(tx, claimed, status, error)
-            return moved
+        def end(tx: Transaction) -> tuple[HeadMoved | None, Claim | None]:
+            moved = None
+            for work in ending.works:
+                moved = work(tx)
+            finish(tx, claimed, ending.status, ending.error)
+            if ending.answer_to is not None:
+                enqueue(tx, ending.answer_to)
+            if ending.task_status is not None:
+                tx.run("set_task_status", label=claimed.session_label, status=ending.task_status)
+            more = (
+                claim(tx, claimed.writer_id, label=claimed.session_label) if ending.go_on else None
+            )
+            return moved, more
 
-        moved = await self._ledger._write(end)
-        state.sealed = True
-        return moved
+        moved, more = await self._ledger._write(end)
+        turn.state.sealed = True
+        return moved, more
+
+    async def again(self, claimed: Claim, turn: AsyncLiveTurn, error: str) -> Claim:
+        """Fail the turn of a claim, and let another one answer it: its claim."""
+        other = replace(claimed, turn_id=new_id())
+
+        def end(tx: Transaction) -> None:
+            turn.state.fail(error, Usage())(tx)
+            tx.run("retie_entries", turn_id=claimed.turn_id, other=other.turn_id)
+
+        await self._ledger._write(end)
+        turn.state.sealed = True
+        return other
 
     async def fail(self, claimed: Claim, error: str) -> None:
         """Give up a claim whose turn could not begin."""
         await self._ledger._write(lambda tx: finish(tx, claimed, "failed", error))
+
+    async def spawn(self, call: AsyncLiveCall, worker: Session, task: NewEntry) -> None:
+        """The session of a worker that a call starts, with its task in line: both or neither."""
+        spawning = call._turn.state.spawn(call.call, worker)
+
+        def work(tx: Transaction) -> None:
+            spawning(tx)
+            enqueue(tx, task)
+
+        await self._ledger._write(work)
+
+    async def lost_workers(self) -> tuple[Row, ...]:
+        """Workers whose process died: label, manager's session, the failed turn, why."""
+        return tuple(await self._ledger._read(lambda tx: tx.run("lost_workers")))
+
+    async def report_lost(self, worker: str, result: NewEntry) -> None:
+        """Tell a manager that a worker is lost."""
+
+        def work(tx: Transaction) -> None:
+            tx.run("set_task_status", label=worker, status="failed")
+            deliver(tx, result)
+
+        await self._ledger._write(work)
+
+    async def take_result(self, worker: str, turn_id: str) -> str | None:
+        """A worker's latest result, taken out of its manager's line into the turn that waited."""
+
+        def work(tx: Transaction) -> str | None:
+            turns = tx.run("last_answered", label=worker)
+            if not turns:
+                return None
+            entry = tx.run("queue_entry", id=f"result:{turns[0][0]}")
+            if not entry:
+                return None
+            ask = to_entry(entry[0]).ask
+            tx.run("answer_in_passing", id=f"result:{turns[0][0]}", turn_id=turn_id)
+            return ask.messages[0].content if ask else None
+
+        return await self._ledger._write(work)
+
+    async def rollup(self, session: str) -> Rollup:
+        """What a session and all workers below it have used."""
+        return await self._ledger._read(lambda tx: rollup(tx, session))
 
     async def steer(self, turn: AsyncLiveTurn, session: str) -> tuple[QueueEntry, ...]:
         """Take the messages that steer a session's turn into it; those taken."""
@@ -419,7 +514,8 @@ def _into_turn(turn: AsyncLiveTurn, entry: QueueEntry, ask: Ask) -> Work[bool]:
     return take
 
 
-def _new_entry(session: str, ask: Ask, mode: QueueMode | None, **given: Any) -> NewEntry:
+def new_entry(session: str, ask: Ask, mode: QueueMode | None, **given: Any) -> NewEntry:
+    """What a caller puts in a line, checked."""
     if not ask.messages:
         raise Refused("there is nothing to ask: an entry needs a message")
     if mode is not None and mode not in _MODES:

@@ -14,12 +14,13 @@ from typing import Any, Literal, Protocol
 import msgspec
 from msgspec import Struct
 
-from agents_ledger.model.context import CallItem, Item, ResultItem
+from agents_ledger.model.context import CallItem, Item, ResultItem, TextItem
 from agents_ledger.model.errors import EngineError
 from agents_ledger.model.turns import Usage
 
 StopReason = Literal["end", "max_tokens", "refusal", "other"]
 CallTool = Callable[[CallItem], Awaitable[ResultItem]]
+Steer = Callable[[], Awaitable[tuple[TextItem, ...]]]
 
 
 class ModelConfig(Struct, frozen=True):
@@ -44,14 +45,23 @@ async def no_tools(call: CallItem) -> ResultItem:
     return ResultItem(call.id, f"there is no tool {call.tool_name!r}", is_error=True)
 
 
+async def nothing_more() -> tuple[TextItem, ...]:
+    """The answer where nobody steers."""
+    return ()
+
+
 class Request(Struct, frozen=True):
-    """What an engine is asked to do. The last item is what the model has to answer."""
+    """What an engine is asked to do. The last item is what the model has to answer.
+
+    `steer` gives what was said meanwhile; an engine awaits it before it asks the model once more.
+    """
 
     items: tuple[Item, ...]
     system_prompt: str | None = None
     config: ModelConfig = ModelConfig()
     tools: tuple[Tool, ...] = ()
     call: CallTool = no_tools
+    steer: Steer = nothing_more
 
 
 class TextPiece(Struct, frozen=True, tag="text"):

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Message, TurnRole
 
 QueueMode = Literal["followup", "collect", "interrupt", "steer"]
@@ -22,6 +23,7 @@ class Ask(Struct, frozen=True, omit_defaults=True):
     role: TurnRole | None = None  # None: worker in a subagent's session, else as the policy says
     source_event_id: str | None = None
     workspace_path: str | None = None
+    reply_to: str | None = None  # the session that gets the answer as a message: a worker's manager
     left_out: tuple[str, ...] = ()  # how messages began that a full line could not hold
 
 
@@ -61,5 +63,16 @@ class Claim(Struct, frozen=True):
     turn_id: str
     writer_id: str
     entries: tuple[QueueEntry, ...]
-    thread_id: str | None  # the session's head
-    persona_id: str
+    session: Session  # as it was then
+    config_json: str | None  # the effective configuration of its head
+
+
+class Rollup(Struct, frozen=True):
+    """What a session and all that were spawned below it have used, failed turns included."""
+
+    sessions: int
+    turns: int
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    duration_ms: int

@@ -4,7 +4,7 @@ It answers with the last thing the user said. Lines of it that begin with a slas
 
     /think TEXT             thinks
     /call NAME {"a": 1}     calls a tool
-    /wait MILLISECONDS      takes its time
+    /wait MILLISECONDS      takes its time, then says what it was told meanwhile too
     /fail KIND TEXT         fails, as an engine of a provider would
 """
 
@@ -59,6 +59,7 @@ class EchoEngine:
                 yield ThinkingPiece(rest)
             elif verb in ("/fail", "/wait"):
                 await _wait_or_fail(verb, rest)
+                words += [item.text for item in await request.steer()]
             else:
                 words.append(line)
         said, whole = _cut("\n".join(words).strip(), request.config.max_tokens)

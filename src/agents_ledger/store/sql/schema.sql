@@ -139,6 +139,7 @@ CREATE INDEX idx_sessions_parent ON sessions (parent_session_label)
     WHERE parent_session_label IS NOT NULL;
 CREATE INDEX idx_sessions_parent_turn ON sessions (parent_turn_id)
     WHERE parent_turn_id IS NOT NULL;
+CREATE INDEX idx_sessions_task ON sessions (label) WHERE task_status IN ('pending', 'running');
 CREATE INDEX idx_sessions_origin ON sessions (origin, origin_session_id) WHERE origin IS NOT NULL;
 
 -- Every key a session answers to, its own label among them: one table, so that an alias and a label
@@ -311,6 +312,7 @@ CREATE TABLE queue (
     ask_json TEXT,                    -- NULL once its turn is completed and has it all
     request_hash <bytes> NOT NULL
 );
+CREATE INDEX idx_queue_session ON queue (session_label, position);
 CREATE INDEX idx_queue_line ON queue (session_label, position) WHERE status = 'waiting';
 CREATE INDEX idx_queue_waiting ON queue (position) WHERE status = 'waiting';
 CREATE INDEX idx_queue_claimed ON queue (session_label) WHERE status = 'claimed';

@@ -16,6 +16,7 @@ CREATE TABLE queue (
     ask_json TEXT,                    -- NULL once its turn is completed and has it all
     request_hash <bytes> NOT NULL
 );
+CREATE INDEX idx_queue_session ON queue (session_label, position);
 CREATE INDEX idx_queue_line ON queue (session_label, position) WHERE status = 'waiting';
 CREATE INDEX idx_queue_waiting ON queue (position) WHERE status = 'waiting';
 CREATE INDEX idx_queue_claimed ON queue (session_label) WHERE status = 'claimed';
@@ -24,3 +25,5 @@ CREATE INDEX idx_queue_urgent ON queue (session_label)
 CREATE INDEX idx_queue_stopping ON queue (turn_id) WHERE status = 'claimed' AND stop_at IS NOT NULL;
 CREATE INDEX idx_queue_writer ON queue (writer_id) WHERE writer_id IS NOT NULL;
 CREATE INDEX idx_queue_turn ON queue (turn_id) WHERE turn_id IS NOT NULL;
+
+CREATE INDEX idx_sessions_task ON sessions (label) WHERE task_status IN ('pending', 'running');

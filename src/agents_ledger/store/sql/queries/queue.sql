@@ -66,6 +66,15 @@ UPDATE queue SET
     ask_json = CASE WHEN :status = 'done' THEN NULL ELSE ask_json END
 WHERE turn_id = :turn_id AND writer_id = :writer_id AND status = 'claimed';
 
+-- return_entries --
+-- They are to be answered by another turn.
+UPDATE queue SET status = 'waiting', turn_id = NULL, writer_id = NULL, stop_at = NULL
+WHERE turn_id = :turn_id AND writer_id = :writer_id AND status = 'claimed';
+
+-- retie_entries --
+-- Another turn answers them, by the same writer.
+UPDATE queue SET turn_id = :other WHERE turn_id = :turn_id AND status = 'claimed';
+
 -- settle_claims --
 -- Claims of a writer that is gone: what its turn answered is done or failed with it; what had not
 -- begun waits again.
@@ -118,6 +127,44 @@ WHERE (CAST(:label AS TEXT) IS NULL OR q.session_label = :label)
 AND (:everything = 1 OR q.status IN ('waiting', 'claimed'))
 AND q.position > :after
 ORDER BY q.position LIMIT :limit;
+
+-- last_answered --
+-- The turn that answered a line last.
+SELECT turn_id FROM queue
+WHERE session_label = :label AND status IN ('done', 'failed', 'cancelled') AND turn_id IS NOT NULL
+ORDER BY position DESC LIMIT 1;
+
+-- lost_workers --
+-- Workers whose task is not done though nothing is asked of them any more, with the last entry of
+-- their line: its turn was failed for them, because its process died.
+SELECT s.label, s.parent_session_label, q.turn_id, q.error
+FROM sessions s JOIN queue q ON q.position = (
+    SELECT max(x.position) FROM queue x WHERE x.session_label = s.label
+)
+WHERE s.is_subagent = 1 AND s.task_status IN ('pending', 'running')
+AND q.status = 'failed' AND q.turn_id IS NOT NULL AND s.parent_session_label IS NOT NULL
+AND NOT EXISTS (
+    SELECT 1 FROM queue w
+    WHERE w.session_label = s.label AND w.status IN ('waiting', 'claimed')
+);
+
+-- rollup --
+-- What a session and all that were spawned below it used: each turn that answered their lines.
+WITH RECURSIVE below (label) AS (
+    SELECT label FROM sessions WHERE label = :label
+    UNION
+    SELECT s.label FROM below JOIN sessions s ON s.parent_session_label = below.label
+), answered (turn_id) AS (
+    SELECT DISTINCT q.turn_id FROM below JOIN queue q ON q.session_label = below.label
+    WHERE q.turn_id IS NOT NULL
+)
+SELECT
+    (SELECT count(*) FROM below), count(*),
+    CAST(COALESCE(sum(t.input_tokens), 0) AS BIGINT),
+    CAST(COALESCE(sum(t.output_tokens), 0) AS BIGINT),
+    CAST(COALESCE(sum(t.total_tokens), 0) AS BIGINT),
+    CAST(COALESCE(sum(t.completed_at - t.started_at), 0) AS BIGINT)
+FROM answered a JOIN turns t ON t.id = a.turn_id;
 
 -- repoint_queue --
 UPDATE queue SET session_label = :to_label

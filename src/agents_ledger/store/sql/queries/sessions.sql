@@ -124,6 +124,9 @@ UPDATE sessions SET
     origin_session_id = :origin_session_id
 WHERE label = :label;
 
+-- set_task_status --
+UPDATE sessions SET task_status = :status WHERE label = :label;
+
 -- link_subagent --
 -- Only a session nobody else spawned.
 UPDATE sessions SET

@@ -1,0 +1,391 @@
+"""One turn, from a claimed entry to a sealed turn. Reads as the contract: configure, assemble,
+begin, converse, seal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from agents_ledger.broker import prompts
+from agents_ledger.broker.events import (
+    Completed,
+    Failed,
+    Interrupted,
+    RunEvent,
+    Started,
+    Steered,
+)
+from agents_ledger.broker.policy import Policy
+from agents_ledger.broker.speech import Speech
+from agents_ledger.broker.tools import Calls, OfferedTool
+from agents_ledger.ledger.async_ledger import AsyncLedger, AsyncLiveTurn
+from agents_ledger.ledger.contexts import Context
+from agents_ledger.ledger.queue import AsyncQueue, Ending, NewEntry, new_entry
+from agents_ledger.model import config as configs
+from agents_ledger.model import permissions
+from agents_ledger.model.config import Config
+from agents_ledger.model.context import Item, TextItem
+from agents_ledger.model.engine import Engine, Finished, MessageDone, ModelConfig, Request
+from agents_ledger.model.errors import EngineError, HeadMoved, LedgerError
+from agents_ledger.model.permissions import Layer, Permissions
+from agents_ledger.model.queue import Ask, Claim, QueueLimits, QueueStatus
+from agents_ledger.model.sessions import TaskStatus
+from agents_ledger.model.turns import Message, TurnRole, Usage
+
+MOVES_MAX = 5  # heads that may move away under us before a turn gives up
+NEVER_FULL = QueueLimits(cap=1 << 31)  # a result is never dropped
+CANCELLED, INTERRUPTED, TIMEOUT, CLOSED = "cancelled", "interrupted", "timeout", "closed"
+WORDS = {
+    CANCELLED: "cancelled",
+    INTERRUPTED: "interrupted by a later message",
+    TIMEOUT: "it took too long",
+    CLOSED: "the broker was closed",
+}
+
+
+class Setup(NamedTuple):
+    """What all runs of a broker share."""
+
+    ledger: AsyncLedger
+    queue: AsyncQueue
+    policy: Policy
+    engine: Engine
+    tools: Callable[[Claim, TurnRole], Mapping[str, OfferedTool]]
+
+
+class Plan(NamedTuple):
+    """How a turn runs, once every layer has spoken."""
+
+    role: TurnRole
+    persona_id: str
+    toolset: str | None
+    tools: Mapping[str, OfferedTool]
+    granted: Permissions
+    config: Config
+    model: ModelConfig
+    prompt: str | None  # None: the thread's own
+    messages: tuple[Message, ...]
+    ask: Ask  # of the last entry
+
+
+class Outcome(NamedTuple):
+    """How the conversation with the engine ended: with an answer, or why not."""
+
+    finished: Finished | None = None
+    kind: str = ""
+    error: str = ""
+
+
+class Run:
+    """One claim being answered."""
+
+    def __init__(
+        self, setup: Setup, claim: Claim, publish: Callable[[Claim, RunEvent], None]
+    ) -> None:
+        self.setup = setup
+        self.claim = claim
+        self._publish = publish
+        self._stopped: str | None = None
+        self._talk: asyncio.Task[Outcome] | None = None
+        self._overflowed = False
+        self._carried: tuple[Item, ...] = ()  # what a turn had done before it overflowed
+
+    def stop(self, why: str) -> None:
+        """Let the turn end now: cancelled, interrupted, timeout or closed."""
+        self._stopped = self._stopped or why
+        if self._talk is not None:
+            self._talk.cancel()
+
+    def tell(self, event: RunEvent) -> None:
+        """Let whoever waits for these entries know."""
+        self._publish(self.claim, event)
+
+    async def answer(self, *, go_on: bool = True) -> Claim | None:
+        """Answer the claim; what this process answers next in the same line, if it is to go on."""
+        try:
+            plan, turn, context = await self._begin()
+        except LedgerError as error:
+            await self.setup.queue.fail(self.claim, str(error))
+            self.tell(Failed(None, str(error), "refused"))
+            return None
+        calls = Calls(turn, self.claim.session_label, plan.tools, plan.granted)
+        speech = Speech(turn)
+        outcome = await self._converse(plan, turn, context, calls, speech)
+        if outcome.kind == "overflow" and not self._overflowed and not self._stopped:
+            self._overflowed = True
+            self._carried = speech.items()
+            await self._make_room(turn, outcome)
+            return await self.answer(go_on=go_on)
+        return await self._seal(plan, turn, calls, speech, outcome, go_on=go_on)
+
+    # -- before the engine ----------------------------------------------------------------------
+
+    async def _begin(self) -> tuple[Plan, AsyncLiveTurn, Context]:
+        """The turn, begun on the head as it is; if that moves away meanwhile, on the new one."""
+        for attempt in range(MOVES_MAX):
+            plan = await self._configure()
+            context = await self._assemble(plan)
+            try:
+                turn = await self._begin_turn(plan, context)
+            except HeadMoved:
+                if attempt == MOVES_MAX - 1:
+                    raise
+                await self._look_again()
+            else:
+                ids = tuple(entry.id for entry in self.claim.entries)
+                label = self.claim.session_label
+                self.tell(Started(turn.id, label, ids, plan.model.model))
+                return plan, turn, context
+        raise AssertionError("not reached")
+
+    async def _look_again(self) -> None:
+        session = await self.setup.ledger.session(self.claim.session_label, exact=True)
+        head = session.thread_id
+        config = None if head is None else await self.setup.ledger.get_turn(head)
+        self.claim = replace(
+            self.claim, session=session, config_json=config and config.effective_config_json
+        )
+
+    async def _configure(self) -> Plan:
+        """Defaults, what the head's turn said, directives, permissions: folded in this order."""
+        claim, policy = self.claim, self.setup.policy
+        asks = [entry.ask for entry in claim.entries if entry.ask is not None]
+        persona_id = claim.session.persona_id
+        persona = policy.persona(persona_id)
+        said = next((ask.role for ask in reversed(asks) if ask.role), None)
+        role: TurnRole = said or ("worker" if claim.session.is_subagent else persona.role)
+        config = Config(
+            directives={name: value for ask in asks for name, value in ask.directives.items()},
+            defaults=_defaults(policy, persona_id, role, self.setup.engine.name),
+            constraints={"sandbox": persona.permissions.sandbox}
+            if persona.permissions.sandbox
+            else {},
+        )
+        parent = configs.decode(claim.config_json)
+        settings = configs.resolve(config, parent, claim.session.thread_id)
+        values = {name: setting.value for name, setting in settings.items()}
+        toolset = values.get("toolset")
+        tools = self.setup.tools(claim, role)
+        granted = policy.narrow(
+            persona_id,
+            {name: tool.credentials for name, tool in tools.items()},
+            toolset=toolset,
+            inherited=await self._manager_layers(),
+        )
+        model = ModelConfig(*(values.get(name) for name in ModelConfig.__struct_fields__))
+        prompt = prompts.system_prompt(persona, role, claim.session)
+        messages = prompts.messages_of(claim)
+        return Plan(
+            role, persona_id, toolset, tools, granted, config, model, prompt, messages, asks[-1]
+        )
+
+    async def _manager_layers(self) -> tuple[Layer, ...]:
+        """What a worker's manager was stopped by when it spawned it."""
+        spawned_by = self.claim.session.parent_turn_id
+        if spawned_by is None:
+            return ()
+        turn = await self.setup.ledger.get_turn(spawned_by)
+        granted = permissions.decode(turn.permissions_granted)
+        if granted is None:
+            return ()
+        return tuple(
+            replace(layer, by=f"manager {spawned_by}: {layer.by.rpartition(': ')[2]}")
+            for layer in granted.layers
+        )
+
+    async def _assemble(self, plan: Plan) -> Context:
+        """What the model is shown; compacted first, ahead of the limit."""
+        limits = self.setup.policy.context
+        context = await self._context(plan)
+        if self._overflowed or context.total_tokens <= limits.window_tokens * limits.compact_at:
+            return context
+        if not await self._compact(limits.compact_to, "context_limit"):
+            return context
+        await self._look_again()
+        return await self._context(plan)
+
+    async def _context(self, plan: Plan) -> Context:
+        return await self.setup.ledger.context(self.claim.session_label, query=plan.messages)
+
+    async def _begin_turn(self, plan: Plan, context: Context) -> AsyncLiveTurn:
+        persona = self.setup.policy.persona(plan.persona_id)
+        query = prompts.with_context(plan.messages, plan.persona_id, persona, context)
+        return await self.setup.queue.begin(
+            self.claim,
+            query,
+            parent=self.claim.session.thread_id,
+            model=plan.model.model,
+            role=plan.role,
+            toolset_name=plan.toolset,
+            tools_available=list(plan.tools),
+            permissions_granted=permissions.encode(plan.granted).decode(),
+            source_event_id=plan.ask.source_event_id,
+            workspace_path=plan.ask.workspace_path,
+            config=plan.config,
+            system_prompt=plan.prompt,
+        )
+
+    # -- the engine -----------------------------------------------------------------------------
+
+    async def _converse(
+        self, plan: Plan, turn: AsyncLiveTurn, context: Context, calls: Calls, speech: Speech
+    ) -> Outcome:
+        """Let the engine run, until it ends, fails, is stopped or takes too long."""
+        request = Request(
+            (*context.items, *self._carried),
+            plan.prompt or context.system_prompt,
+            plan.model,
+            tuple(tool.tool for name, tool in plan.tools.items() if name in plan.granted.tools),
+            calls.call,
+            self._steering(turn),
+        )
+        talk = self._talk = asyncio.create_task(self._listen(request, speech))
+        if self._stopped:
+            talk.cancel()
+        try:
+            done, _ = await asyncio.wait([talk], timeout=self.setup.policy.engine.timeout_seconds)
+        except asyncio.CancelledError:  # the whole broker is
+            self.stop(CLOSED)
+            done = set()
+        if not done:
+            self.stop(TIMEOUT)
+            await asyncio.wait([talk])
+        self._talk = None
+        if talk.cancelled():
+            why = self._stopped or CANCELLED
+            return Outcome(None, why, WORDS[why])
+        return talk.result()
+
+    async def _listen(self, request: Request, speech: Speech) -> Outcome:
+        try:
+            async for event in self.setup.engine.run(request):
+                if isinstance(event, Finished):
+                    return Outcome(event)
+                await speech.hear(event)
+                if not isinstance(event, MessageDone):  # its pieces were told
+                    self.tell(event)
+        except EngineError as error:
+            return Outcome(None, error.kind, str(error))
+        except LedgerError:
+            raise
+        except Exception as error:  # an engine's own mistake must not end the line
+            return Outcome(None, "error", f"{type(error).__name__}: {error}")
+        return Outcome(None, "unavailable", "the engine ended without an answer")
+
+    def _steering(self, turn: AsyncLiveTurn) -> Callable[[], Any]:
+        async def steer() -> tuple[TextItem, ...]:
+            taken = await self.setup.queue.steer(turn, self.claim.session_label)
+            said = []
+            for entry in taken:
+                for message in entry.ask.messages if entry.ask else ():
+                    said.append(TextItem("user", message.content or "", turn.id, "query"))
+                    self.tell(Steered(turn.id, entry.id, message.content or ""))
+            return tuple(said)
+
+        return steer
+
+    # -- after the engine -----------------------------------------------------------------------
+
+    async def _make_room(self, turn: AsyncLiveTurn, outcome: Outcome) -> None:
+        """After an overflow: fail the turn, compact, and let another turn answer."""
+        self.claim = await self.setup.queue.again(self.claim, turn, outcome.error)
+        await self._compact(self.setup.policy.context.overflow_to, "overflow_recovery")
+        await self._look_again()
+
+    async def _compact(self, part: float, trigger: str) -> bool:
+        """Compact the session to a part of the window; False: there is nothing to be gained."""
+        raise NotImplementedError
+
+    async def _seal(
+        self,
+        plan: Plan,
+        turn: AsyncLiveTurn,
+        calls: Calls,
+        speech: Speech,
+        outcome: Outcome,
+        *,
+        go_on: bool,
+    ) -> Claim | None:
+        finished = outcome.finished
+        if finished is None:
+            ending = self._failing(plan, turn, calls, speech, outcome)
+        else:
+            work = turn.state.respond(
+                speech.response(finished, plan.ask.reply_to),
+                usage=finished.usage,
+                model=finished.model,
+                provider=finished.provider,
+                permissions_used=permissions.encode(calls.used).decode(),
+            )
+            ending = Ending((work,), "done", None, *self._reporting(plan, turn, speech.text, ""))
+        moved, more = await self.setup.queue.seal(
+            self.claim, turn, ending._replace(go_on=go_on and outcome.kind != CLOSED)
+        )
+        self._tell_end(turn, speech, outcome, beside=moved is not None)
+        if outcome.kind == CLOSED:
+            raise asyncio.CancelledError
+        return more
+
+    def _failing(
+        self, plan: Plan, turn: AsyncLiveTurn, calls: Calls, speech: Speech, outcome: Outcome
+    ) -> Ending:
+        kept = speech.unfinished()
+        used = permissions.encode(calls.used).decode()
+        works: list[Any] = [turn.state.message(kept, streamed=True)[1]] if kept else []
+        works.append(turn.state.fail(outcome.error, Usage(), permissions_used=used))
+        again = outcome.kind == INTERRUPTED or (outcome.kind == CLOSED and not calls.any_ran)
+        if again:
+            return Ending(tuple(works), "waiting")
+        status: QueueStatus = "cancelled" if outcome.kind == CANCELLED else "failed"
+        report = self._reporting(plan, turn, speech.text, outcome.error)
+        return Ending(tuple(works), status, outcome.error, *report)
+
+    def _reporting(
+        self, plan: Plan, turn: AsyncLiveTurn, text: str, error: str
+    ) -> tuple[NewEntry | None, TaskStatus | None]:
+        """What a worker's manager is told, and what became of the task."""
+        if plan.ask.reply_to is None:
+            return None, None
+        status: TaskStatus = "failed" if error else "completed"
+        session = self.claim.session_label
+        return report(plan.ask.reply_to, session, turn.id, status, error or text), status
+
+    def _tell_end(
+        self, turn: AsyncLiveTurn, speech: Speech, outcome: Outcome, *, beside: bool
+    ) -> None:
+        finished = outcome.finished
+        if finished is not None:
+            said = (finished.usage, finished.model, finished.stop_reason, beside)
+            self.tell(Completed(turn.id, speech.text, *said))
+        elif outcome.kind == INTERRUPTED:
+            self.tell(Interrupted(turn.id))
+        else:
+            self.tell(Failed(turn.id, outcome.error, outcome.kind, speech.text))
+
+
+def report(manager: str, worker: str, turn_id: str, status: TaskStatus, text: str) -> NewEntry:
+    """A worker's result as a message from an agent, for its manager's line; told once."""
+    told = {"worker": {"session": worker, "turn_id": turn_id, "status": status}}
+    said = f"[worker {worker}: {status}]\n{text}"
+    message = Message("user", said, "agent", metadata_json=permissions.encode(told).decode())
+    return new_entry(
+        manager,
+        Ask((message,)),
+        "followup",
+        limits=NEVER_FULL,
+        id=f"result:{turn_id}",
+        persona_id=None,
+    )
+
+
+def _defaults(policy: Policy, persona_id: str, role: TurnRole, engine: str) -> dict[str, Any]:
+    """What holds where nobody says anything."""
+    model = policy.model_defaults(persona_id)
+    own = policy.persona(persona_id).toolset
+    toolset = (policy.workers.toolset or own) if role == "worker" else own
+    values = {name: getattr(model, name) for name in ModelConfig.__struct_fields__}
+    every = {"engine": engine, "toolset": toolset, **values}
+    return {name: value for name, value in every.items() if value is not None}

@@ -1,0 +1,150 @@
+"""The tools that a program offers, and a turn's calls of them: checked, recorded, executed."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from agents_ledger.ledger.async_ledger import AsyncLiveCall, AsyncLiveTurn
+from agents_ledger.model.context import CallItem, ResultItem
+from agents_ledger.model.engine import Tool
+from agents_ledger.model.errors import Refused
+from agents_ledger.model.permissions import Permissions, Used
+from agents_ledger.model.turns import to_json
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Invocation(NamedTuple):
+    """One call of a tool, as its function gets it."""
+
+    params: Mapping[str, Any]
+    session_label: str
+    turn_id: str
+    call: AsyncLiveCall
+
+
+class OfferedTool(NamedTuple):
+    """A tool that a program offers. `run` gets an Invocation; what it returns becomes JSON."""
+
+    tool: Tool
+    run: Callable[[Invocation], Awaitable[object]]
+    credentials: tuple[str, ...] = ()
+
+
+def offer(
+    function: Callable[..., object],
+    *,
+    name: str = "",
+    description: str = "",
+    parameters: Mapping[str, Any] | None = None,
+    credentials: Iterable[str] = (),
+) -> OfferedTool:
+    """A plain function as a tool: its parameters by name, its docstring as the description.
+
+    A function that is not a coroutine runs in a thread.
+    """
+    schema = parameters if parameters is not None else _schema(function)
+
+    async def run(invocation: Invocation) -> object:
+        if inspect.iscoroutinefunction(function):
+            return await function(**invocation.params)
+        return await asyncio.to_thread(function, **invocation.params)
+
+    named = name or function.__name__
+    told = description or inspect.getdoc(function) or ""
+    return OfferedTool(Tool(named, told, schema), run, tuple(credentials))
+
+
+def _schema(function: Callable[..., object]) -> Mapping[str, Any]:
+    """The JSON Schema of a function's parameters."""
+    hints = inspect.get_annotations(function, eval_str=True)
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise Refused(
+                f"tool {function.__name__!r} takes any parameters",
+                "Name each, or give the schema as `parameters`.",
+            )
+        hint = hints.get(parameter.name, Any)
+        properties[parameter.name] = msgspec.json.schema(hint)
+        if parameter.default is parameter.empty:
+            required.append(parameter.name)
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _json_of(text: str) -> str:
+    """JSON as it is; text that is none, as JSON text."""
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return to_json([text])[1:-1]
+    return text
+
+
+class Calls:
+    """The calls of one turn."""
+
+    def __init__(
+        self, turn: AsyncLiveTurn, label: str, tools: Mapping[str, OfferedTool], may: Permissions
+    ) -> None:
+        self._turn = turn
+        self._label = label
+        self._tools = tools
+        self._may = may
+        self._ids: Counter[str] = Counter()
+        self._ran: Counter[str] = Counter()
+        self._rejected: Counter[str] = Counter()
+        self._credentials: set[str] = set()
+
+    @property
+    def used(self) -> Used:
+        """What was really used."""
+        return Used(dict(self._ran), dict(self._rejected), tuple(sorted(self._credentials)))
+
+    @property
+    def any_ran(self) -> bool:
+        """Whether a tool was executed."""
+        return bool(self._ran)
+
+    async def call(self, item: CallItem) -> ResultItem:
+        """Check, record and execute one call: what an engine awaits."""
+        given = _json_of(item.params_json)
+        call = await self._turn.tool_call(item.tool_name, given, id=self._id(item.id))
+        refused = self._refusal(item.tool_name)
+        if refused is not None:
+            self._rejected[item.tool_name] += 1
+            await call.reject(refused)
+            return ResultItem(item.id, refused, is_error=True)
+        tool = self._tools[item.tool_name]
+        self._ran[item.tool_name] += 1
+        self._credentials.update(tool.credentials)
+        try:
+            params = _decode(item.params_json)
+            result = await tool.run(Invocation(params, self._label, self._turn.id, call))
+        except Exception as error:  # whatever a tool does wrong is the model's to see
+            said = f"{type(error).__name__}: {error}"
+            await call.fail(said)
+            return ResultItem(item.id, said, is_error=True)
+        text = result if isinstance(result, str) else to_json(result)
+        await call.complete(_json_of(text))
+        return ResultItem(item.id, text)
+
+    def _refusal(self, name: str) -> str | None:
+        if name in self._may.tools:
+            return None
+        tool = self._tools.get(name)
+        if tool is None:
+            return f"there is no tool {name!r}"
+        return f"not permitted: stopped by {self._may.stopped_by(name, tool.credentials)}"
+
+    def _id(self, given: str) -> str:
+        """Providers repeat ids; within a turn each is recorded under its own."""
+        self._ids[given] += 1
+        return given if self._ids[given] == 1 or not given else f"{given}~{self._ids[given]}"
