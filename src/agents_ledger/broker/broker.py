@@ -12,7 +12,9 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from agents_ledger.broker import workers
+from msgspec.structs import replace
+
+from agents_ledger.broker import prompts, workers
 from agents_ledger.broker.events import LAST, Failed, Queued, RunEvent
 from agents_ledger.broker.following import Follower
 from agents_ledger.broker.policy import Policy
@@ -22,7 +24,7 @@ from agents_ledger.ledger.async_ledger import AsyncLedger
 from agents_ledger.ledger.queue import AsyncQueue
 from agents_ledger.model.engine import Engine
 from agents_ledger.model.errors import LedgerError, NotFound
-from agents_ledger.model.ids import new_id, now_ms
+from agents_ledger.model.ids import new_id
 from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueMode
 from agents_ledger.model.turns import Message, MessageSource, Query, TurnRole
 
@@ -338,14 +340,10 @@ class Broker:
 
 def _messages(query: Query, source: MessageSource, target: str) -> tuple[Message, ...]:
     """What is asked, each message with the target it was sent to."""
-    from msgspec.structs import replace
-
-    from agents_ledger.model.turns import to_json
-
     parts = (query,) if isinstance(query, (str, Message)) else query
     made = (Message("user", part, source) if isinstance(part, str) else part for part in parts)
-    routed = to_json({"routing": {"target": target, "at": now_ms()}})
+    routing = {"routing": {"target": target}}
     return tuple(
-        message if message.metadata_json else replace(message, metadata_json=routed)
+        replace(message, metadata_json=prompts.with_more(message.metadata_json, routing))
         for message in made
     )

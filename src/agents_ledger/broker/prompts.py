@@ -63,14 +63,16 @@ def _left_out(begins: Sequence[str]) -> Message:
 
 def _delivered(message: Message, entry: QueueEntry) -> Message:
     queue = {"entry_id": entry.id, "mode": entry.mode, "enqueued_at": entry.enqueued_at}
-    said = _added(message.metadata_json, {"queue": queue})
+    said = with_more(message.metadata_json, {"queue": queue})
     event: dict[str, Any] = {"source": message.source or "human"}
     if entry.ask is not None and entry.ask.source_event_id:
         event["id"] = entry.ask.source_event_id
     context: dict[str, Any] = {"event": event}
     if message.files:
         context["attachments"] = [file.file_path for file in message.files]
-    return replace(message, metadata_json=said, context_json=_added(message.context_json, context))
+    return replace(
+        message, metadata_json=said, context_json=with_more(message.context_json, context)
+    )
 
 
 def with_context(
@@ -88,10 +90,10 @@ def with_context(
         "tokens": context.tokens,
     }
     *others, last = messages
-    return (*others, replace(last, context_json=_added(last.context_json, told)))
+    return (*others, replace(last, context_json=with_more(last.context_json, told)))
 
 
-def _added(text: str | None, more: Mapping[str, Any]) -> str:
+def with_more(text: str | None, more: Mapping[str, Any]) -> str:
     """A JSON object with more in it; what the caller wrote stays as it is."""
     if text is None:
         return to_json(more)
