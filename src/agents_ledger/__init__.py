@@ -5,6 +5,9 @@ Each name is imported from its module when it is first used, so that importing t
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from agents_ledger.broker.broker import Broker
+    from agents_ledger.broker.policy import Policy
+    from agents_ledger.broker.tools import offer
     from agents_ledger.ledger.async_ledger import (
         AsyncBatch,
         AsyncLedger,
@@ -75,7 +78,7 @@ if TYPE_CHECKING:
         ToolUse,
         Used,
     )
-    from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueLimits
+    from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueLimits, Rollup
     from agents_ledger.model.sessions import Alias, Finding, Move, Session, Thread
     from agents_ledger.model.tasks import Task, TaskCall, TaskMessage
     from agents_ledger.model.tokens import estimate_tokens
@@ -102,6 +105,7 @@ __all__ = [
     "AsyncQueue",
     "Batch",
     "Branch",
+    "Broker",
     "CallBegun",
     "CallFinished",
     "CallItem",
@@ -147,6 +151,7 @@ __all__ = [
     "OutcomeUnknown",
     "PermissionReview",
     "Permissions",
+    "Policy",
     "Problem",
     "Queue",
     "QueueEntry",
@@ -156,6 +161,7 @@ __all__ = [
     "Repair",
     "Request",
     "ResultItem",
+    "Rollup",
     "Session",
     "Setting",
     "Spent",
@@ -188,11 +194,16 @@ __all__ = [
     "estimate_tokens",
     "new_id",
     "now_ms",
+    "offer",
     "validate",
 ]
 
 _MODULES = {
     "ledger.async_ledger": ("AsyncBatch", "AsyncLedger", "AsyncLiveCall", "AsyncLiveTurn"),
+    "broker.broker": ("Broker",),
+    "broker.policy": ("Policy",),
+    "broker.tools": ("offer",),
+    "ledger.async_ledger": ("AsyncLedger", "AsyncLiveCall", "AsyncLiveTurn"),
     "ledger.contexts": ("Context", "validate"),
     "ledger.compacting": ("add_strategy",),
     "ledger.ledger": ("Batch", "Ledger", "LiveCall", "LiveTurn"),
@@ -238,7 +249,7 @@ _MODULES = {
         "ToolUse",
         "Used",
     ),
-    "model.queue": ("Ask", "Claim", "QueueEntry", "QueueLimits"),
+    "model.queue": ("Ask", "Claim", "QueueEntry", "QueueLimits", "Rollup"),
     "model.sessions": ("Alias", "Finding", "Move", "Session", "Thread"),
     "model.tokens": ("estimate_tokens",),
     "model.tasks": ("Task", "TaskCall", "TaskMessage"),

@@ -130,7 +130,7 @@ def anthropic_message(
         "cache_read_input_tokens": 3,
         "cache_creation_input_tokens": 2,
     }
-    message = {
+    message: dict[str, Any] = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 from msgspec.structs import replace
 
+from agents_ledger.broker import policy as policies
 from agents_ledger.broker import prompts, workers
 from agents_ledger.broker.events import LAST, Failed, Queued, RunEvent
 from agents_ledger.broker.following import Follower
@@ -62,6 +63,19 @@ class Broker:
         self._serving = False
         self._attending: asyncio.Task[None] | None = None
         self._mended_at = -MEND_SECONDS
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, address: str, *, engine: Engine | None = None, tools: Iterable[OfferedTool] = ()
+    ) -> AsyncIterator[Broker]:
+        """A broker on the ledger at an address, with the policy beside it."""
+        said = policies.load(address)
+        async with (
+            AsyncLedger.open(address) as ledger,
+            cls(ledger, said, engine, tools=tools) as broker,
+        ):
+            yield broker
 
     async def __aenter__(self) -> Broker:
         return self

@@ -91,6 +91,7 @@ class Run:
         self._stopped: str | None = None
         self._talk: asyncio.Task[Outcome] | None = None
         self._overflowed = False
+        self._budget: int | None = None
         self._carried: tuple[Item, ...] = ()  # what a turn had done before it overflowed
 
     def stop(self, why: str) -> None:
@@ -202,13 +203,13 @@ class Run:
         context = await self._context(plan)
         if self._overflowed or context.total_tokens <= limits.window_tokens * limits.compact_at:
             return context
-        if not await self._compact(limits.compact_to, "context_limit"):
-            return context
-        await self._look_again()
+        await self._compact(limits.compact_to, "context_limit")
         return await self._context(plan)
 
     async def _context(self, plan: Plan) -> Context:
-        return await self.setup.ledger.context(self.claim.session_label, query=plan.messages)
+        return await self.setup.ledger.context(
+            self.claim.session_label, query=plan.messages, budget=self._budget
+        )
 
     async def _begin_turn(self, plan: Plan, context: Context) -> AsyncLiveTurn:
         persona = self.setup.policy.persona(plan.persona_id)
@@ -260,10 +261,12 @@ class Run:
         return talk.result()
 
     async def _listen(self, request: Request, speech: Speech) -> Outcome:
+        outcome = Outcome(None, "unavailable", "the engine ended without an answer")
         try:
             async for event in self.setup.engine.run(request):
                 if isinstance(event, Finished):
-                    return Outcome(event)
+                    outcome = Outcome(event)
+                    continue
                 await speech.hear(event)
                 if not isinstance(event, MessageDone):  # its pieces were told
                     self.tell(event)
@@ -273,7 +276,7 @@ class Run:
             raise
         except Exception as error:  # an engine's own mistake must not end the line
             return Outcome(None, "error", f"{type(error).__name__}: {error}")
-        return Outcome(None, "unavailable", "the engine ended without an answer")
+        return outcome
 
     def _steering(self, turn: AsyncLiveTurn) -> Callable[[], Any]:
         async def steer() -> tuple[TextItem, ...]:
@@ -293,11 +296,10 @@ class Run:
         """After an overflow: fail the turn, compact, and let another turn answer."""
         self.claim = await self.setup.queue.again(self.claim, turn, outcome.error)
         await self._compact(self.setup.policy.context.overflow_to, "overflow_recovery")
-        await self._look_again()
 
-    async def _compact(self, part: float, trigger: str) -> bool:
-        """Compact the session to a part of the window; False: there is nothing to be gained."""
-        raise NotImplementedError
+    async def _compact(self, part: float, trigger: str) -> None:
+        """Bring what the model is shown down to a part of its window."""
+        self._budget = int(self.setup.policy.context.window_tokens * part)
 
     async def _seal(
         self,

@@ -95,7 +95,9 @@ def enqueue(tx: Transaction, new: NewEntry) -> QueueEntry:
             raise Conflict(f"entry {new.id} is queued already, with other content")
         return to_entry(known[0])
     label = sessions.writable(tx, new.session, persona_id=new.persona_id or "main").label
-    dropped = _make_room(tx, label, new)
+    dropped, left_out = _make_room(tx, label, new)
+    if left_out:
+        ask_json = _encode(replace(new.ask, left_out=left_out)).decode()
     ready_at = new.now
     if new.mode == "collect":
         ready_at += new.limits.debounce_ms
@@ -118,31 +120,33 @@ def enqueue(tx: Transaction, new: NewEntry) -> QueueEntry:
     return to_entry(tx.run("queue_entry", id=new.id)[0])
 
 
-def _make_room(tx: Transaction, label: str, new: NewEntry) -> bool:
-    """Drop an entry if the line is full; True: the new one. An interruption always finds room."""
+def _make_room(tx: Transaction, label: str, new: NewEntry) -> tuple[bool, tuple[str, ...]]:
+    """Drop an entry if the line is full: whether it is the new one, and what that one is to tell.
+
+    An interruption always finds room.
+    """
     limits = new.limits
     if new.mode == "interrupt" or tx.run("waiting_count", label=label)[0][0] < limits.cap:
-        return False
-    if limits.drop == "new":
-        return True
-    oldest, *others = (
-        to_entry(row) for row in tx.run("waiting_entries", label=label, limit=limits.cap)
-    )
+        return False, ()
+    line = [to_entry(row) for row in tx.run("waiting_entries", label=label, limit=2)]
+    if limits.drop == "new" or not line:
+        return True, ()
+    oldest, *others = line
     tx.run("drop_entry", id=oldest.id, error=FULL)
-    if limits.drop == "summarize" and others:
-        _remember(tx, oldest, others[0])
-    return False
+    begins = _begins(oldest) if limits.drop == "summarize" else ()
+    if begins and others and others[0].ask is not None:
+        kept = replace(others[0].ask, left_out=(*begins, *others[0].ask.left_out))
+        tx.run("leave_out", id=others[0].id, ask_json=_encode(kept).decode())
+        return False, ()
+    return False, begins
 
 
-def _remember(tx: Transaction, dropped: QueueEntry, next_: QueueEntry) -> None:
-    """Let the next in line tell how the dropped messages began."""
-    if dropped.ask is None or next_.ask is None:
-        return
-    begins = tuple(
-        " ".join((message.content or "").split())[:GLIMPSE] for message in dropped.ask.messages
-    )
-    kept = replace(next_.ask, left_out=(*dropped.ask.left_out, *begins, *next_.ask.left_out))
-    tx.run("leave_out", id=next_.id, ask_json=_encode(kept).decode())
+def _begins(dropped: QueueEntry) -> tuple[str, ...]:
+    """How messages began, for the next in line to tell."""
+    if dropped.ask is None:
+        return ()
+    texts = (" ".join((message.content or "").split()) for message in dropped.ask.messages)
+    return (*dropped.ask.left_out, *(text[:GLIMPSE] for text in texts))
 
 
 def deliver(tx: Transaction, new: NewEntry) -> QueueEntry | None:
