@@ -203,7 +203,6 @@ _MODULES = {
     "broker.broker": ("Broker",),
     "broker.policy": ("Policy",),
     "broker.tools": ("offer",),
-    "ledger.async_ledger": ("AsyncLedger", "AsyncLiveCall", "AsyncLiveTurn"),
     "ledger.contexts": ("Context", "validate"),
     "ledger.compacting": ("add_strategy",),
     "ledger.ledger": ("Batch", "Ledger", "LiveCall", "LiveTurn"),

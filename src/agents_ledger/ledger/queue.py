@@ -204,7 +204,10 @@ def _batch(line: Sequence[QueueEntry], now: int) -> Sequence[QueueEntry]:
 
 
 def finish(tx: Transaction, claimed: Claim, status: QueueStatus, error: str | None = None) -> None:
-    """The turn of a claim is sealed, or could not begin."""
+    """The turn of a claim is sealed, or could not begin. `waiting`: it is to be asked again."""
+    if status == "waiting":
+        tx.run("return_entries", turn_id=claimed.turn_id, writer_id=claimed.writer_id)
+        return
     tx.run(
         "finish_entries",
         turn_id=claimed.turn_id,
