@@ -143,7 +143,7 @@ class _Progress:
             )
 
             self._bar = Progress(
-                TextColumn("reading"),
+                TextColumn("importing"),
                 BarColumn(),
                 DownloadColumn(),
                 TransferSpeedColumn(),
@@ -153,11 +153,11 @@ class _Progress:
             )
             self._task = self._bar.add_task("", total=sum(each.size for each in found))
 
-    def __enter__(self) -> Callable[[Found], None]:
+    def __enter__(self) -> Callable[[float], None]:
         if self._bar is None:
             return lambda _: None
         self._bar.start()
-        return lambda found: self._bar.advance(self._task, found.size)
+        return lambda size: self._bar.advance(self._task, size)
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:

@@ -82,6 +82,7 @@ class Outline:
         self.version = version
         self.nodes: dict[str, _Node] = {}
         self.sessions: dict[str, _Session] = {}
+        self.passing: dict[str, str | None] = {}  # records of no turn, and what they hang on
         self.leaf_titles: dict[str, str] = {}
         self.tasks: dict[str, str] = {}  # prompt of a subagent -> the call that gave it
         self.prompts: set[str] = set()
@@ -99,6 +100,7 @@ class Outline:
         for session_id, (file, said) in self.about.items():
             self._tell(session_id, file, said)
         self._count_spills()
+        self.parents = {uuid: self._hangs_on(uuid, node) for uuid, node in self.nodes.items()}
 
     # -- files beside -------------------------------------------------------------------------
 
@@ -248,6 +250,8 @@ class Outline:
     def _plain(self, line: Line, record: Record, session: _Session) -> None:
         kind = record.type or "(none)"
         mapped = True
+        if record.uuid:
+            self.passing[record.uuid] = record.parent_uuid
         if kind in TITLES:
             name, rank = TITLES[kind]
             if getattr(record, name) and rank >= session.title_rank:
@@ -283,12 +287,18 @@ class Outline:
 
     # -- the tree -----------------------------------------------------------------------------
 
-    def _parent(self, uuid: str) -> str | None:
-        node = self.nodes[uuid]
-        if node.parent in self.nodes and node.parent != uuid:
-            return node.parent
+    def _hangs_on(self, uuid: str, node: _Node) -> str | None:
+        """The record above: as it says, or, where that one is lost, the one before in its file."""
+        parent, seen = node.parent, {uuid}
+        while parent in self.passing and parent not in self.nodes and parent not in seen:
+            seen.add(parent)
+            parent = self.passing[parent]
+        if parent in self.nodes and parent != uuid:
+            return parent
         if node.parent is None and node.sidechain:
             return None
+        if parent is not None and parent not in seen and not node.sidechain:
+            self.material.fault(node.line, f"the record it follows is not there: {parent}")
         return node.previous if node.previous in self.nodes else None
 
     def _opens(self, uuid: str) -> bool:
@@ -298,11 +308,11 @@ class Outline:
             return True
         if kind in BESIDE:
             return False
-        above = self._parent(uuid)
+        above = self.parents[uuid]
         seen: set[str] = set()
         while above is not None and self.nodes[above].kind in BESIDE and above not in seen:
             seen.add(above)
-            above = self._parent(above)
+            above = self.parents[above]
         return above is not None and self.nodes[above].kind in COMPACTING
 
     def _owners(self) -> dict[str, str]:
@@ -317,7 +327,7 @@ class Outline:
                 top = at
                 if self._opens(at):
                     break
-                at = self._parent(at)
+                at = self.parents[at]
             if at is not None and at in owners:
                 top = owners[at]
             for each in path:
@@ -334,7 +344,7 @@ class Outline:
         answered = {owners[u] for u, node in self.nodes.items() if node.kind == "assistant"}
         above: dict[str, str | None] = {}
         for top in dict.fromkeys(owners.values()):
-            parent = self._parent(top)
+            parent = self.parents[top]
             above[top] = owners[parent] if parent is not None else None
         heirs = Counter(up for up in above.values() if up is not None)
         joined: dict[str, str] = {}

@@ -42,6 +42,7 @@ def import_paths(ledger: Ledger, paths: Iterable[Path]) -> Report:
     return Importer(ledger, report).run(found)
 
 
+DERIVING = 0.8  # of the work on a file; keeping is the rest
 RANK: dict[Outcome, int] = {"skipped": 0, "upserted": 1, "imported": 2}
 
 
@@ -64,19 +65,25 @@ class Importer:
         self._outcomes: dict[str, Outcome] = {}  # by label
 
     def run(
-        self, found: Sequence[Found], progress: Callable[[Found], None] = lambda _: None
+        self, found: Sequence[Found], progress: Callable[[float], None] = lambda _: None
     ) -> Report:
-        """Keep what is new of every file, then derive the families it belongs to."""
+        """Keep what is new of every file, then derive the families it belongs to. `progress` is
+        told how many more bytes are done."""
         started_at = now_ms()
         families: dict[str, Reader] = {}
         for file in self.sources.files_behind():  # what an import that was interrupted left
             if file.source in READERS:
                 families[file.family] = READERS[file.source]
+        sizes: Counter[str] = Counter()
+        for each in found:
+            sizes[each.reader.family(each.path)] += each.size
         families |= self._kept(found, progress)
+        progress(sum(n for family, n in sizes.items() if family not in families) * DERIVING)
         done: set[str] = set()
         for family, reader in families.items():
             if family not in done:
                 done |= self._derive_safely(reader, family)
+            progress(sizes[family] * DERIVING)
         self.sources.note_run(
             self.report.counts,
             started_at,
@@ -84,11 +91,11 @@ class Importer:
         )
         return self.report
 
-    def _kept(self, found: Iterable[Found], progress: Callable[[Found], None]) -> dict[str, Reader]:
+    def _kept(self, found: Iterable[Found], progress: Callable[[float], None]) -> dict[str, Reader]:
         keeper = Keeper(self.sources)
         for each in found:
             keeper.add(each)
-            progress(each)
+            progress(each.size * (1 - DERIVING))
         keeper.flush()
         for label in self.sources.labels_of_paths(keeper.unchanged):
             self._note(label, "skipped")

@@ -36,6 +36,8 @@ TYPES: dict[str, Kind] = {
 PROMPT_ERROR = "openclaw:prompt-error"
 NOTHING = Raw(b"null")
 
+LOST = 2  # the rank of a parent that is only the entry before
+
 
 class EntryMessage(Struct, rename="camel"):
     """What the outline needs of a message."""
@@ -190,10 +192,12 @@ class Transcript:
             return self._ids[said], 0
         if said is None or (isinstance(said, str) and said == self.header.id):
             return None, 1
-        return self._previous, 2
+        return self._previous, LOST
 
     def _add(self, line: Line, key: str, entry: Entry, kind: Kind) -> None:
         parent, rank = self._parent(entry)
+        if rank == LOST and isinstance(entry.parent_id, str):
+            self.material.fault(line, f"the entry it follows is not there: {entry.parent_id}")
         node = Node(
             key,
             kind,

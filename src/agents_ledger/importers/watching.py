@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +17,7 @@ from agents_ledger.importers.readers import READERS
 from agents_ledger.ledger.ledger import Ledger
 
 SETTLE_MS = 400  # changes that come together are imported together
+LOOK_MS = 60_000
 SERVICE = "agents-ledger-watch"
 
 
@@ -27,9 +29,10 @@ def watch(
     wanted: Wanted | None = None,
     told: Callable[[Report], None] = lambda _: None,
     stop: threading.Event | None = None,
+    wait_ms: int = LOOK_MS,
 ) -> None:
     """Import every change below the sources' folders, until stopped. The system tells of changes;
-    a folder that does not exist yet is looked for now and then."""
+    a folder that does not exist yet is looked for every `wait_ms`."""
     from watchfiles import watch as changes_below
 
     chosen = set(sources) or set(READERS)
@@ -43,14 +46,14 @@ def watch(
             if root.exists()
         }
         if not roots:
-            stop.wait(60)
+            stop.wait(wait_ms / 1000)
             continue
         for changes in changes_below(
             *roots,
             stop_event=stop,
             debounce=SETTLE_MS,
             yield_on_timeout=True,
-            rust_timeout=60_000,
+            rust_timeout=wait_ms,
             raise_interrupt=True,
         ):
             found = list(_changed((Path(path) for _, path in changes), roots, wanted or Wanted()))
@@ -107,12 +110,18 @@ def _quoted(command: list[str]) -> str:
     return " ".join(f'"{part}"' if " " in part else part for part in command)
 
 
+def _for_systemd(part: str) -> str:
+    """A word as systemd reads it: it fills in after % and $, and unescapes in quotes."""
+    word = part.replace("%", "%%").replace("$", "$$").replace("\\", "\\\\").replace('"', '\\"')
+    return word if re.fullmatch(r"[\w@%+=:,./$-]+", word) else f'"{word}"'
+
+
 def _unit(command: list[str]) -> str:
     return f"""[Unit]
 Description=Agents Ledger: import the history of AI agents as it is written
 
 [Service]
-ExecStart={_quoted(command)}
+ExecStart={" ".join(_for_systemd(part) for part in command)}
 Restart=on-failure
 Nice=10
 

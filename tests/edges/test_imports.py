@@ -1,0 +1,427 @@
+"""import, watch, rederive and export, as a user calls them."""
+
+from __future__ import annotations
+
+import json
+import os
+import plistlib
+import pty
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from configparser import ConfigParser
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from agents_ledger import Ledger
+from agents_ledger.importers import watching
+from agents_ledger.importers.importing import Importer, Report
+from agents_ledger.importers.reader import Home
+from agents_ledger.model import settings
+from tests.edges.conftest import Run
+from tests.importers.claude_log import SESSION, Log, text
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="it is measured by /proc")
+OTHER = "22222222-2222-4222-8222-222222222222"
+
+
+def a_log(folder: Path, name: str = SESSION, words: str = "Begin.") -> Log:
+    log = Log(folder, name)
+    log.user(name[:8] + "a1", words)
+    log.assistant(name[:8] + "a2", text("Begun."))
+    log.save()
+    return log
+
+
+@pytest.fixture
+def projects(tmp_path: Path) -> Path:
+    """Where Claude Code keeps its sessions for this user."""
+    return tmp_path / "home" / ".claude" / "projects" / "-home-dev-shop"
+
+
+# -- import -----------------------------------------------------------------------------------
+
+
+def test_the_last_line_counts_sessions_by_what_came_of_them(run: Run, projects: Path) -> None:
+    log = a_log(projects)
+    a_log(projects, OTHER)
+
+    assert run("import").out == "imported 2 upserted 0 skipped 0 failed 0\n"
+    log.user("b1", "More.")
+    log.assistant("b2", text("Said."))
+    log.save()
+    assert run("import").out == "imported 0 upserted 1 skipped 1 failed 0\n"
+    assert run("import", "claude-code").out == "imported 0 upserted 0 skipped 2 failed 0\n"
+    assert run("import", "codex").out == "imported 0 upserted 0 skipped 0 failed 0\n"
+
+
+def test_what_was_not_understood_is_told_by_file_and_line(run: Run, projects: Path) -> None:
+    log = a_log(projects)
+    log.add("hologram", beam="blue")
+    log.lines.append('{"type": "user", "uuid": "bro')
+    log.user("c1", "Lost.", parentUuid="00000000-0000-4000-8000-00000000dead")
+    log.save()
+
+    answer = run("import")
+
+    assert answer.code == 0
+    assert answer.out == "imported 1 upserted 0 skipped 0 failed 0\n"
+    said = " ".join(answer.err.split())
+    assert "kept, not shown: claude-code: hologram 1" in said
+    assert f"{SESSION}.jsonl:4 not a record" in said
+    assert f"{SESSION}.jsonl:5 the record it follows is not there" in said
+
+
+def test_paths_are_imported_and_answered_in_json(run: Run, tmp_path: Path) -> None:
+    a_log(tmp_path / "logs").lines.append("")
+    (tmp_path / "logs" / "notes.txt").write_text("Buy milk.")
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "logs" / f"{SESSION}.jsonl")
+
+    answer = run("import", str(tmp_path / "logs"), str(tmp_path / "link.jsonl"), "--json")
+
+    assert answer.code == 1
+    counts = {name: answer.json[name] for name in ("imported", "upserted", "skipped", "failed")}
+    assert counts == {"imported": 1, "upserted": 0, "skipped": 0, "failed": 1}
+    assert [fault["path"] for fault in answer.json["faults"]] == [str(tmp_path / "link.jsonl")]
+    assert "it is a link" in answer.json["faults"][0]["what"]
+    assert answer.json["without_reader"] == [str(tmp_path / "logs" / "notes.txt")]
+    assert {"source": "claude-code", "type": "user", "fate": "derived", "count": 1} in answer.json[
+        "records"
+    ]
+    assert answer.json["schema_version"] == 1
+
+
+def test_a_file_without_a_reader_is_reported_and_not_failed(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("Buy milk.")
+
+    answer = run("import", str(tmp_path / "notes.txt"))
+
+    assert answer.code == 0
+    assert answer.out == "imported 0 upserted 0 skipped 0 failed 0\n"
+    assert "no reader" in answer.err
+
+
+def test_a_source_or_path_that_is_not_there_is_named(run: Run, file: str) -> None:
+    answer = run("import", "no-such-source")
+
+    assert answer.code == 3
+    assert "there is no source or path 'no-such-source'" in answer.err
+    assert "claude-code, codex" in answer.err
+    assert not Path(file).exists()
+
+
+def test_a_dry_run_changes_nothing(run: Run, projects: Path, file: str) -> None:
+    a_log(projects)
+
+    answer = run("import", "--dry-run")
+
+    assert "claude-code  1 file" in answer.out
+    assert answer.out.endswith("1 file would be read\n")
+    assert run("import", "--dry-run", "--json").json["files"] == {"claude-code": 1}
+    assert not Path(file).exists()
+
+
+def test_only_what_changed_since_is_read(run: Run, projects: Path) -> None:
+    a_log(projects)
+    old = a_log(projects, OTHER).path
+    os.utime(old, (time.time() - 10 * 86400,) * 2)
+
+    assert run("import", "--since", "7d").out == "imported 1 upserted 0 skipped 0 failed 0\n"
+    assert run("import", "--since", "nonsense").code == 5
+    assert run("import", "--since", "2w").out == "imported 1 upserted 0 skipped 1 failed 0\n"
+
+
+def test_paths_and_projects_are_excluded_by_flag_and_setting(
+    run: Run, projects: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_log(projects)
+
+    none = "imported 0 upserted 0 skipped 0 failed 0\n"
+    assert run("import", "--exclude", "*/-home-dev-*").out == none
+    assert run("import", "--exclude", "/home/dev/shop").out == none  # by the folder it is about
+    assert run("import", "--exclude", "/home/dev").out == none
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    settings.settings_file().parent.mkdir(parents=True)
+    settings.settings_file().write_text('exclude = ["/home/dev/shop"]')
+    assert run("import").out == none
+    settings.settings_file().write_text('exclude = ["/home/dev/sho"]')
+    assert run("import").out == "imported 1 upserted 0 skipped 0 failed 0\n"
+
+
+def test_a_bar_shows_rate_and_time_left_on_a_terminal(projects: Path, file: str) -> None:
+    for number in range(40):
+        a_log(projects, f"{number:08}-0000-4000-8000-000000000000", "Begin. " * 20_000)
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "agents_ledger.cli.main", "--ledger", file, "import"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=follower) as process:
+        os.close(follower)
+        seen = b""
+        with suppress(OSError):  # the terminal ends with the program
+            while data := os.read(leader, 1 << 16):
+                seen += data
+        out = process.stdout.read() if process.stdout else b""
+
+    assert out == b"imported 40 upserted 0 skipped 0 failed 0\n"
+    assert b"importing" in seen
+    assert b"MB" in seen  # of how much
+    assert b"/s" in seen  # how fast
+    assert b"0:00:" in seen  # how long
+
+
+def test_a_request_is_imported_from_a_file(run: Run, tmp_path: Path) -> None:
+    request = tmp_path / "request.json"
+    request.write_text("{")
+    assert run("import", "--request", str(request)).code == 5
+    item = {
+        "sourceProvider": "cursor",
+        "sourceSessionId": "s1",
+        "sourceSessionFingerprint": "f1",
+        "session": {},
+        "turns": [],
+        "messages": [],
+        "toolCalls": [],
+    }
+    asked = {"source": "aix", "mode": "backfill", "idempotencyKey": "k", "items": [item]}
+    request.write_text(json.dumps(asked))
+
+    answer = run("import", "--request", str(request))
+
+    assert answer.code == 0
+    assert [each["status"] for each in answer.json["results"]] == ["imported"]
+
+
+# -- interrupted, and two at once --------------------------------------------------------------
+
+
+def test_an_import_that_was_killed_goes_on_where_it_was(
+    run: Run, projects: Path, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(12):
+        a_log(projects, f"{number:08}-0000-4000-8000-000000000000")
+    derive = Importer.derive
+    calls = []
+
+    def interrupted(self: Importer, *what: object) -> set[str]:
+        calls.append(what)
+        if len(calls) > 5:
+            raise KeyboardInterrupt
+        return derive(self, *what)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Importer, "derive", interrupted)
+    run("import")
+    monkeypatch.setattr(Importer, "derive", derive)
+    for path in projects.iterdir():
+        path.unlink()  # what was kept is derived all the same
+
+    answer = run("import")
+
+    assert answer.out == "imported 7 upserted 0 skipped 0 failed 0\n"
+    with Ledger.open(file, read_only=True) as ledger:
+        assert len(ledger.sessions(limit=100)) == 12
+        assert ledger.audit() == ()
+
+
+def test_two_imports_at_once_end_as_one_would(run: Run, projects: Path, file: str) -> None:
+    for number in range(30):
+        a_log(projects, f"{number:08}-0000-4000-8000-000000000000")
+    command = [sys.executable, "-m", "agents_ledger.cli.main", "--ledger", file, "import", "--json"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in "12"]
+    answers = [process.communicate() for process in both]
+
+    assert [process.returncode for process in both] == [0, 0], answers
+    counts = [json.loads(out) for out, _ in answers]
+    assert all(each["failed"] == 0 for each in counts)
+    with Ledger.open(file, read_only=True) as ledger:
+        assert len(ledger.sessions(limit=100)) == 30
+        assert ledger.query("SELECT count(*) FROM turns")[1] == [(30,)]
+        assert ledger.query("SELECT count(*) FROM source_files")[1] == [(30,)]
+        assert ledger.audit() == ()
+    assert run("import").out == "imported 0 upserted 0 skipped 30 failed 0\n"
+
+
+# -- watch ------------------------------------------------------------------------------------
+
+
+class Watched:
+    """A watch that runs beside the test."""
+
+    def __init__(self, file: str, home: Path) -> None:
+        self.reports: list[Report] = []
+        self.ledger = Ledger.open(file)
+        self.stop = threading.Event()
+        self.thread = threading.Thread(
+            target=watching.watch,
+            args=(self.ledger, Home(home, {}, "linux")),
+            kwargs={"told": self.reports.append, "stop": self.stop, "wait_ms": 200},
+        )
+        self.thread.start()
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a report makes it so."""
+        for _ in range(200):
+            if condition():
+                return
+            time.sleep(0.05)
+        raise AssertionError("nothing was imported in time")
+
+    def close(self) -> None:
+        self.stop.set()
+        self.thread.join(10)
+        self.ledger.close()
+
+
+def test_what_is_written_is_imported_as_it_is_written(
+    projects: Path, file: str, tmp_path: Path
+) -> None:
+    log = a_log(projects)
+    watched = Watched(file, tmp_path / "home")
+    try:
+        time.sleep(0.5)  # until the system tells of changes
+        log.user("b1", "More.")
+        log.assistant("b2", text("Said."))
+        log.save()
+        watched.until(lambda: bool(watched.reports))
+
+        assert watched.ledger.session(f"claude-code:{SESSION}").thread_id
+        codex = tmp_path / "home" / ".codex" / "sessions"
+        codex.mkdir(parents=True)  # an agent that was installed meanwhile
+        time.sleep(0.6)
+        head = {"id": OTHER, "cwd": "/shop", "timestamp": "2026-03-01T10:00:00Z"}
+        asked = {"type": "user_message", "message": "Begin."}
+        (codex / f"rollout-2026-03-01T10-00-00-{OTHER}.jsonl").write_text(
+            json.dumps({"timestamp": head["timestamp"], "type": "session_meta", "payload": head})
+            + "\n"
+            + json.dumps({"timestamp": head["timestamp"], "type": "event_msg", "payload": asked})
+            + "\n"
+        )
+        watched.until(lambda: len(watched.reports) > 1)
+        assert watched.ledger.sessions(limit=10)
+    finally:
+        watched.close()
+
+
+@LINUX
+def test_a_watch_that_has_nothing_to_do_takes_next_to_no_time(
+    projects: Path, file: str, tmp_path: Path
+) -> None:
+    for number in range(50):
+        a_log(projects, f"{number:08}-0000-4000-8000-000000000000")
+    command = [sys.executable, "-m", "agents_ledger.cli.main", "--ledger", file, "watch"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"imported 50 upserted 0 skipped 0 failed 0\n"
+        time.sleep(1)
+        before = _spent(process.pid)
+        time.sleep(4)
+        spent = _spent(process.pid) - before
+        process.send_signal(signal.SIGINT)
+        process.wait(10)
+
+    assert spent <= 4 * 0.005 + 1 / os.sysconf("SC_CLK_TCK")  # the system counts in ticks
+
+
+def _spent(pid: int) -> float:
+    """Seconds of processor time, all threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_service_is_written_for_systemd(
+    run: Run, tmp_path: Path, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("PATH", str(tmp_path))  # no systemctl here
+
+    answer = run("watch", "--install")
+
+    unit = tmp_path / "config" / "systemd" / "user" / "agents-ledger-watch.service"
+    said = ConfigParser(strict=True)
+    said.optionxform = str  # type: ignore[method-assign,assignment]
+    said.read_string(unit.read_text())
+    assert said["Service"]["ExecStart"] == (
+        f"{sys.executable} -m agents_ledger.cli.main --ledger {file} watch"
+    )
+    assert said["Service"]["Restart"] == "on-failure"
+    assert said["Install"]["WantedBy"] == "default.target"  # after a reboot too
+    assert f"wrote {unit}" in answer.out
+    assert "start it with: systemctl --user enable --now agents-ledger-watch" in answer.out
+
+
+def test_a_service_is_written_for_launchd_whatever_the_paths(tmp_path: Path) -> None:
+    command = ["/usr/bin/python3", "-m", "x", "--ledger", "/Users/dev/My & <Own>.db", "watch"]
+
+    file, start = watching.install(Home(tmp_path, {}, "darwin"), command)
+
+    assert file == tmp_path / "Library" / "LaunchAgents" / "agents-ledger-watch.plist"
+    said = plistlib.loads(file.read_bytes())
+    assert said["ProgramArguments"] == command
+    assert said["RunAtLoad"] is True
+    assert said["KeepAlive"] == {"SuccessfulExit": False}
+    assert start == ["launchctl", "load", "-w", str(file)]
+
+
+def test_a_unit_quotes_what_systemd_would_read_as_something_else(tmp_path: Path) -> None:
+    command = ["/opt/my python/bin/python", "--ledger", '/data/100% "mine"/$HOME.db', "watch"]
+
+    file, _ = watching.install(Home(tmp_path, {}, "linux"), command)
+
+    line = next(x for x in file.read_text().splitlines() if x.startswith("ExecStart="))
+    assert line == (
+        'ExecStart="/opt/my python/bin/python" --ledger "/data/100%% \\"mine\\"/$$HOME.db" watch'
+    )
+
+
+# -- export and rederive ----------------------------------------------------------------------
+
+
+def test_a_session_is_exported_as_its_source_wrote_it(
+    run: Run, projects: Path, tmp_path: Path
+) -> None:
+    log = a_log(projects)
+    log.lines.append('{"type": "broken')
+    before = log.save().read_bytes()
+    run("import")
+    log.path.unlink()
+
+    label = f"claude-code:{SESSION}"
+    assert run("export", label).out.encode() == before
+    target = tmp_path / "back.jsonl"
+    assert run("export", label, "--output", str(target), "--json").json["files"] == [str(target)]
+    assert target.read_bytes() == before
+    assert run("export", label, "--output", str(target)).code == 5  # it is there already
+    assert run("export", "no-such-session").code == 3
+
+
+def test_all_is_derived_again_from_what_is_kept(run: Run, projects: Path) -> None:
+    log = a_log(projects)
+    run("import")
+    log.path.unlink()
+
+    assert run("rederive").out == "derived 2 records, 0 turns changed\n"
+    again = run("rederive", "--json").json
+    assert (again["records"], again["turns"], again["faults"]) == (2, 0, 0)
+
+
+@LINUX
+def test_memory_does_not_grow_with_a_file(tmp_path: Path, file: str) -> None:
+    log = Log(tmp_path, SESSION)
+    for number in range(300):
+        log.user(f"{number}a", "question")
+        log.assistant(f"{number}b", text(f"{number} " + "answer " * 28_000))
+    path = log.save()
+    assert path.stat().st_size > 55 << 20
+    program = (
+        "import atexit; from agents_ledger.cli.main import main;"
+        " atexit.register(lambda: print(open('/proc/self/status').read()));"
+        f" main(['--ledger', {file!r}, 'import', {str(path)!r}])"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+    most = next(x for x in done.stdout.decode().splitlines() if x.startswith("VmHWM:"))
+    assert int(most.split()[1]) < 120 << 10  # KB: twice what it takes for a small one
