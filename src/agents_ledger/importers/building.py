@@ -9,6 +9,7 @@ import msgspec
 from msgspec import structs
 
 from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.ids import as_id
 from agents_ledger.model.turns import (
     OPEN_CALL,
     CallStatus,
@@ -51,8 +52,8 @@ class TurnBuilder:
     """Collects messages, tool calls and tokens of one turn."""
 
     def __init__(self, turn_id: str, parent_id: str | None) -> None:
-        self.id = turn_id
-        self.parent_id = parent_id
+        self.id = as_id(turn_id)
+        self.parent_id = as_id(parent_id) if parent_id is not None else None
         self.started_at = 0
         self.ended_at = 0
         self.model: str | None = None
@@ -102,6 +103,7 @@ class TurnBuilder:
         codeblocks: Sequence[MessageCodeblock] = (),
     ) -> None:
         """Add a message. User messages before the first of the agent's are the query."""
+        message_id = as_id(message_id)
         if message_id in self._messages:
             return
         if role == "assistant":
@@ -127,9 +129,9 @@ class TurnBuilder:
 
     def add_files(self, message_id: str, files: Sequence[MessageFile]) -> None:
         """Files that a message's tool calls read or wrote."""
-        message = self._messages.get(message_id)
+        message = self._messages.get(as_id(message_id))
         if message is not None and files:
-            self._messages[message_id] = structs.replace(message, files=(*message.files, *files))
+            self._messages[message.id] = structs.replace(message, files=(*message.files, *files))
 
     def call(
         self,
@@ -146,13 +148,14 @@ class TurnBuilder:
         if call_id in self._calls:
             return
         self._answered = True
+        said_by = as_id(message_id) if message_id is not None else None
         self._calls[call_id] = ToolCall(
             tool_name or "unknown",
             "{}" if params is None else to_json(params) if not isinstance(params, str) else params,
             status=status,
             id=call_id,
             turn_id=self.id,
-            message_id=message_id if message_id in self._messages else None,
+            message_id=said_by if said_by in self._messages else None,
             tool_number=tool_number,
             started_at=at,
             sequence=self._next(at),
@@ -224,8 +227,20 @@ class TurnBuilder:
             projected=True,
             messages=messages,
             tool_calls=tuple(calls),
-            compaction=self.compaction,
+            compaction=self._compacted(),
             **self.tokens,  # type: ignore[arg-type]
+        )
+
+    def _compacted(self) -> Compaction | None:
+        found = self.compaction
+        if found is None:
+            return None
+        kept = found.first_kept_turn_id
+        return structs.replace(
+            found,
+            turn_id=self.id,
+            summarized_through_turn_id=as_id(found.summarized_through_turn_id),
+            first_kept_turn_id=as_id(kept) if kept is not None else None,
         )
 
     def _closed(self, call: ToolCall, status: TurnStatus) -> ToolCall:

@@ -183,7 +183,7 @@ class Outline:
         session.said_id = record.session_id or session.said_id
         self._note(uuid, kind, line, record, session.chain[-1] if session.chain else None)
         if record.is_sidechain and not record.agent_id:
-            if record.parent_uuid is None:
+            if record.parent_uuid is None and uuid not in session.sides:
                 session.sides.append(uuid)
         else:
             session.chain.append(uuid)

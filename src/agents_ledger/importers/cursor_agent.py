@@ -329,7 +329,8 @@ def _blocks(record: dict[str, Any]) -> list[dict[str, Any]]:
         content = as_dict(record.get("message")).get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [block for block in as_list(content) if isinstance(block, dict)]
+    blocks = [block for block in as_list(content) if isinstance(block, dict)]
+    return [{**block, "type": as_text(block.get("type"))} for block in blocks]
 
 
 def _thoughts(blocks: Iterable[dict[str, Any]]) -> Iterator[str]:

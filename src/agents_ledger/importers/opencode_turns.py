@@ -238,7 +238,7 @@ def _metadata(info: dict[str, Any], parts: list[tuple[str, dict[str, Any]]]) -> 
     others = [
         {"id": part_id} | {k: _without_data(v) for k, v in part.items() if k not in WITH_COLUMNS}
         for part_id, part in parts
-        if part.get("type") not in PLAIN_PARTS
+        if str(part.get("type")) not in PLAIN_PARTS
     ]
     found = pruned({**kept, "parts": others})
     return as_dict(found)

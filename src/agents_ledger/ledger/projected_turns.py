@@ -14,6 +14,7 @@ from agents_ledger.model.sessions import Session
 from agents_ledger.model.sources import DerivedTurn
 from agents_ledger.model.turns import ToolCall, Turn, Usage
 from agents_ledger.store.database import Transaction
+from agents_ledger.store.text import escape
 
 RETIRED = "its records belong to another turn now"
 IDS_AT_ONCE = 500
@@ -59,9 +60,10 @@ def known_now(tx: Transaction, turn_ids: Sequence[str]) -> dict[str, Known]:
 
 
 def in_batches(ids: Sequence[str]) -> Iterator[str]:
-    """Ids as JSON arrays, so many at once."""
+    """Ids as JSON arrays of what is stored, so many at once."""
     for at in range(0, len(ids), IDS_AT_ONCE):
-        yield msgspec.json.encode(ids[at : at + IDS_AT_ONCE]).decode()
+        stored = [escape(each) for each in ids[at : at + IDS_AT_ONCE]]
+        yield msgspec.json.encode(stored).decode()
 
 
 def is_due(turn: DerivedTurn, stored: Known | None) -> bool:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from agents_ledger.ledger import names, sessions, threads
 from agents_ledger.ledger.core import Core
@@ -25,7 +26,7 @@ from agents_ledger.ledger.projected_turns import (
     retire,
     write_batch,
 )
-from agents_ledger.model.ids import now_ms
+from agents_ledger.model.ids import as_id, is_id, now_ms
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Fault, SourceFile
 from agents_ledger.model.turns import to_json
@@ -48,6 +49,7 @@ def project(
 ) -> Written:
     """Bring the ledger's rows to what `derivation` says of `files`."""
     core.recover_once()
+    derivation = _with_ids(derivation)
     known = _known(core, [turn.id for turn in derivation.turns])
     before = {s.label: _fingerprint(core, source, s) for s in derivation.sessions}
     owners = _owners(derivation)
@@ -81,6 +83,30 @@ def project(
     )
 
 
+def _with_ids(derivation: Derivation) -> Derivation:
+    """The same, where what a source calls a turn cannot be an id: under one that can."""
+    turns, sessions = derivation.turns, derivation.sessions
+    if all(is_id(turn.id) for turn in turns):
+        return derivation
+    return structs.replace(
+        derivation,
+        turns=tuple(
+            structs.replace(turn, id=as_id(turn.id), parent_id=_as_id(turn.parent_id))
+            for turn in turns
+        ),
+        sessions=tuple(
+            structs.replace(
+                each, head=_as_id(each.head), parent_turn_id=_as_id(each.parent_turn_id)
+            )
+            for each in sessions
+        ),
+    )
+
+
+def _as_id(name: str | None) -> str | None:
+    return as_id(name) if name is not None else None
+
+
 def _together(tx: Transaction, works: Sequence[Work[None]]) -> None:
     for work in works:
         work(tx)
@@ -102,7 +128,7 @@ def _known(core: Core, turn_ids: Sequence[str]) -> dict[str, Known]:
 def files_sharing(core: Core, turns: Iterable[DerivedTurn]) -> set[int]:
     """The files that already gave rows with any of these records: they are of the same trees."""
     found: set[int] = set()
-    for ids in in_batches([record_id for turn in turns for record_id in turn.record_ids]):
+    for ids in in_batches([as_id(each) for turn in turns for each in turn.record_ids]):
         found |= {row[0] for row in core.db.read(partial(_run, "source_files_of_messages", ids))}
     return found
 
@@ -256,8 +282,10 @@ def _finish(
 ) -> None:
     """What is said of the sessions, their heads, and that the files are derived."""
     tx.run("lock_projection")
+    heads = _settled(tx, derivation)
     for session in derivation.sessions:
-        _follow(tx, source, session, fingerprints[session.label])
+        settled = structs.replace(session, head=heads[session.label])
+        _follow(tx, source, settled, fingerprints[session.label])
         if stale:
             tx.run("mark_source_has_more", label=session.label)
     for ids in in_batches([turn.id for turn in derivation.turns]):
@@ -300,6 +328,22 @@ def _note_sources(tx: Transaction, files: Sequence[SourceFile], derivation: Deri
             tx.run_many("insert_turn_source", missing)
         gone |= known - turn_ids
     retire(tx, gone - {turn.id for turn in derivation.turns})
+
+
+def _settled(tx: Transaction, derivation: Derivation) -> dict[str, str | None]:
+    """The head of each session by its label: a turn that was answered, or the nearest above it."""
+    parents = {turn.id: turn.parent_id for turn in derivation.turns}
+    heads = {session.label: session.head for session in derivation.sessions}
+    waiting = {head for head in heads.values() if head is not None}
+    while waiting:
+        pending: set[str] = set()
+        for ids in in_batches(sorted(waiting)):
+            pending |= {row[0] for row in tx.run("pending_turns", ids=ids)}
+        for label, head in heads.items():
+            if head in pending:
+                heads[label] = parents.get(head)
+        waiting = {parents.get(turn_id) or "" for turn_id in pending} - {""}
+    return heads
 
 
 def _follow(tx: Transaction, source: str, session: DerivedSession, fingerprint: str) -> None:

@@ -15,7 +15,7 @@ from agents_ledger.ledger import compaction, sessions, threads
 from agents_ledger.ledger.sessions import Pointer
 from agents_ledger.model import config as configs
 from agents_ledger.model.errors import Conflict, HeadMoved, Refused
-from agents_ledger.model.ids import new_id, now_ms
+from agents_ledger.model.ids import ID_MAX, is_id, new_id, now_ms
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import (
     OPEN_CALL,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 _ROLES = frozenset(get_args(MessageRole))
 _CALL_STATUSES = frozenset(get_args(CallStatus))
 _TURN_ROLES = frozenset(get_args(TurnRole))
-ID_MAX = 200
 _HASH_VERSION = b"turn/1\0"
 _HASH_PIECE = 2047
 _JSON_FIELDS = ("tools_available", "permissions_granted", "permissions_used")
@@ -170,7 +169,7 @@ def _check(new: NewTurn) -> None:
 
 def check_id(chosen: str) -> None:
     """Refuse an id that could not be typed, or told from what stands around it."""
-    if len(chosen) > ID_MAX or not chosen.isprintable() or set(chosen) & set(' "\\'):
+    if not is_id(chosen):
         raise Refused(
             f"{chosen[:80]!r} cannot be an id",
             f"Use up to {ID_MAX} printable characters without spaces, quotes and backslashes.",

@@ -6,15 +6,37 @@ than the one before, whatever the clock does.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+ID_MAX = 200
 _PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
 _LOW_BITS = 40
 _LOW_END = 1 << _LOW_BITS
 _TAIL = (1 << 20) - 1  # the part of the count that changes with nearly every id
+
+
+def is_id(text: str) -> bool:
+    """Whether this can be an id: it can be typed, and told from what stands around it."""
+    return (
+        len(text) <= ID_MAX
+        and text.isprintable()
+        and " " not in text
+        and '"' not in text
+        and "\\" not in text
+    )
+
+
+def as_id(text: str) -> str:
+    """An id for what another program calls so: the same, or, if that can be none, one like it."""
+    if is_id(text):
+        return text
+    like = "".join(letter if is_id(letter) else "_" for letter in text[: ID_MAX // 2])
+    told = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8)
+    return f"{like}~{told.hexdigest()}"
 
 
 def now_ms() -> int:

@@ -136,6 +136,10 @@ ON CONFLICT (id) DO UPDATE SET
     metadata_json = excluded.metadata_json, tool_call_id = excluded.tool_call_id,
     has_details = excluded.has_details;
 
+-- pending_turns --
+-- Those of these turns that wait for an answer.
+SELECT id FROM turns WHERE id IN <ids> AND status IN ('pending', 'streaming');
+
 -- turns_of_file --
 SELECT turn_id FROM turn_sources WHERE file_id = :file_id;
 
