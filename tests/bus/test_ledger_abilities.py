@@ -11,7 +11,7 @@ import pytest
 from agents_ledger import Ledger
 from agents_ledger.bus import AgentBus, BusError
 from agents_ledger.bus.abilities import ABILITIES
-from tests.builders import chain
+from tests.builders import A_USAGE, a_call, chain
 from tests.bus.conftest import Ask
 from tests.importers.test_requests import item
 
@@ -152,6 +152,23 @@ def test_sessions_are_imported(ask: Ask) -> None:
 def test_the_audit_and_the_recovery_say_what_they_found(ask: Ask) -> None:
     assert ask("ldg:ledger:audit") == {"findings": []}
     assert ask("ldg:ledger:recover") == {"turn_ids": []}
+
+
+def test_a_context_a_comparison_and_what_was_used(ask: Ask, ledger: Ledger) -> None:
+    first, second = chain(ledger, "main", 2)
+    ledger.fork(first, label="other")
+    ledger.record("other", "q", "r", usage=A_USAGE, steps=[a_call("Read")])
+
+    shown = ask("ldg:context:get", target="main", query="And now?", form="openai")
+    compared = ask("ldg:thread:compare", a="main", b="other")["comparison"]
+    used = ask("ldg:usage:get", by="session")["usage"]
+    tools = ask("ldg:tool:list")["tools"]
+
+    assert [m["content"] for m in shown["context"]["messages"]][-1] == "And now?"
+    assert shown["turn_id"] == second
+    assert compared["ancestor"]["turn"]["id"] == first
+    assert used["total"]["total_tokens"] == A_USAGE.total
+    assert [(tool["tool_name"], tool["calls"]) for tool in tools] == [("Read", 1)]
 
 
 def test_every_schema_is_a_schema() -> None:

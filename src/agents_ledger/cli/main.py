@@ -36,6 +36,7 @@ COMMANDS = {
     "rederive": ("imports", "Derive all imported turns again from the kept records."),
     "serve": ("serve", "Serve the Command Center and the HTTP API."),
     "token": ("serve", "Create, list or revoke tokens of the server."),
+    "mcp": ("mcp", "Offer the ledger to other agents over MCP."),
     "sql": ("sql", "Run an SQL query that only reads."),
     "copy": ("copies", "Copy a ledger to another address, and verify the copy."),
     "backup": ("copies", "Save the ledger to a new file, and verify it."),
