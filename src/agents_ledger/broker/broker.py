@@ -54,7 +54,7 @@ class Broker:
         engine = engine or choose(self.policy.engine.name)
         self._setup = Setup(ledger, self.queue, self.policy, engine, self._tools)
         self._slots = asyncio.Semaphore(self.policy.workers.at_once)
-        self._runs: dict[str, Run] = {}
+        self._runs: set[Run] = set()
         self._lines: dict[str, asyncio.Task[None]] = {}
         self._woken: set[str] = set()
         self._wake = asyncio.Event()
@@ -85,7 +85,7 @@ class Broker:
 
     async def close(self) -> None:
         """Stop what runs. A turn that called no tool is asked again by the next broker."""
-        for run in list(self._runs.values()):
+        for run in self._runs:
             run.stop(CLOSED)
         tasks = [*self._tasks, *self._lines.values()]
         if self._attending is not None:
@@ -179,9 +179,9 @@ class Broker:
     async def cancel(self, target: str) -> tuple[str, ...]:
         """Stop what runs on a session, or one turn, in whichever process; the ids of the turns."""
         asked = await self.queue.stop(target)
-        for turn_id in asked:
-            if turn_id in self._runs:
-                self._runs[turn_id].stop(CANCELLED)
+        for run in self._runs:
+            if run.claim.turn_id in asked:
+                run.stop(CANCELLED)
         return asked
 
     # -- having them answered -------------------------------------------------------------------
@@ -229,18 +229,17 @@ class Broker:
 
     async def _answer(self, claim: Claim, *, go_on: bool) -> Claim | None:
         run = Run(self._setup, claim, self._publish)
-        self._runs[claim.turn_id] = run
+        self._runs.add(run)
         if self._attending is None or self._attending.done():
             self._attending = asyncio.create_task(self._attend())
         try:
             return await run.answer(go_on=go_on)
-        except LedgerError as error:  # the store failed, or the claim was lost
-            self._publish(claim, Failed(claim.turn_id, str(error), "error"))
+        except Exception as error:  # one run's mistake must not end the line
             with suppress(LedgerError):
-                await self.queue.fail(claim, str(error))
+                await run.give_up(error)
             return None
         finally:
-            del self._runs[claim.turn_id]
+            self._runs.discard(run)
             for entry in claim.entries:
                 if entry.ask is not None and entry.ask.reply_to is not None:
                     self.wake(entry.ask.reply_to)
@@ -286,14 +285,15 @@ class Broker:
         """While turns run: notice what other processes want of them."""
         while self._runs:
             await asyncio.sleep(POLL_SECONDS)
-            for session_label, turn_id, what in await self.queue.urgent():
-                if what == "stop" and turn_id in self._runs:
-                    self._runs[turn_id].stop(CANCELLED)
-                elif what == "interrupt":
-                    self._stop_line(session_label, INTERRUPTED)
+            for wanted in await self.queue.urgent():
+                for run in self._runs:
+                    if wanted.what == "stop" and run.claim.turn_id == wanted.id:
+                        run.stop(CANCELLED)
+                if wanted.what == "interrupt":
+                    self._stop_line(wanted.session_label, INTERRUPTED)
 
     def _stop_line(self, label: str, why: str) -> None:
-        for run in self._runs.values():
+        for run in self._runs:
             if run.claim.session_label == label:
                 run.stop(why)
 
@@ -341,9 +341,7 @@ class Broker:
                 return
 
     def _is_ours(self, entry_id: str) -> bool:
-        return any(
-            entry_id == entry.id for run in self._runs.values() for entry in run.claim.entries
-        )
+        return any(entry_id == entry.id for run in self._runs for entry in run.claim.entries)
 
     # -- tools ----------------------------------------------------------------------------------
 

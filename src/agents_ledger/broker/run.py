@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from agents_ledger.broker import prompts
 from agents_ledger.broker.events import (
+    Compacted,
     Completed,
     Failed,
     Interrupted,
@@ -26,10 +28,11 @@ from agents_ledger.ledger.contexts import Context
 from agents_ledger.ledger.queue import AsyncQueue, Ending, NewEntry, new_entry
 from agents_ledger.model import config as configs
 from agents_ledger.model import permissions
+from agents_ledger.model.compaction import Trigger
 from agents_ledger.model.config import Config
 from agents_ledger.model.context import Item, TextItem
 from agents_ledger.model.engine import Engine, Finished, MessageDone, ModelConfig, Request
-from agents_ledger.model.errors import EngineError, HeadMoved, LedgerError
+from agents_ledger.model.errors import EngineError, HeadMoved, LedgerError, Refused
 from agents_ledger.model.permissions import Layer, Permissions
 from agents_ledger.model.queue import Ask, Claim, QueueLimits, QueueStatus
 from agents_ledger.model.sessions import TaskStatus
@@ -90,6 +93,7 @@ class Run:
         self._publish = publish
         self._stopped: str | None = None
         self._talk: asyncio.Task[Outcome] | None = None
+        self._turn: AsyncLiveTurn | None = None
         self._overflowed = False
         self._budget: int | None = None
         self._carried: tuple[Item, ...] = ()  # what a turn had done before it overflowed
@@ -118,9 +122,20 @@ class Run:
         if outcome.kind == "overflow" and not self._overflowed and not self._stopped:
             self._overflowed = True
             self._carried = speech.items()
-            await self._make_room(turn, outcome)
+            await self._make_room(plan, turn, context, outcome)
             return await self.answer(go_on=go_on)
         return await self._seal(plan, turn, calls, speech, outcome, go_on=go_on)
+
+    async def give_up(self, error: Exception) -> None:
+        """Something went wrong that nobody foresaw: fail the turn, and its entries with it."""
+        reason = f"{type(error).__name__}: {error}"
+        turn = self._turn
+        self.tell(Failed(turn.id if turn else None, reason))
+        if turn is None or turn.state.sealed:
+            await self.setup.queue.fail(self.claim, reason)
+            return
+        ending = Ending((turn.state.fail(reason, Usage()),), "failed", reason)
+        await self.setup.queue.seal(self.claim, turn, ending)
 
     # -- before the engine ----------------------------------------------------------------------
 
@@ -203,18 +218,20 @@ class Run:
         context = await self._context(plan)
         if self._overflowed or context.total_tokens <= limits.window_tokens * limits.compact_at:
             return context
-        await self._compact(limits.compact_to, "context_limit")
+        await self._compact(plan, limits.window_tokens * limits.compact_to, "context_limit")
         return await self._context(plan)
 
     async def _context(self, plan: Plan) -> Context:
-        return await self.setup.ledger.context(
-            self.claim.session_label, query=plan.messages, budget=self._budget
-        )
+        label, query = self.claim.session_label, plan.messages
+        if self._budget is not None:
+            with suppress(Refused):  # not even the query fits: let the provider say so
+                return await self.setup.ledger.context(label, query=query, budget=self._budget)
+        return await self.setup.ledger.context(label, query=query)
 
     async def _begin_turn(self, plan: Plan, context: Context) -> AsyncLiveTurn:
         persona = self.setup.policy.persona(plan.persona_id)
         query = prompts.with_context(plan.messages, plan.persona_id, persona, context)
-        return await self.setup.queue.begin(
+        self._turn = await self.setup.queue.begin(
             self.claim,
             query,
             parent=self.claim.session.thread_id,
@@ -228,6 +245,7 @@ class Run:
             config=plan.config,
             system_prompt=plan.prompt,
         )
+        return self._turn
 
     # -- the engine -----------------------------------------------------------------------------
 
@@ -292,14 +310,35 @@ class Run:
 
     # -- after the engine -----------------------------------------------------------------------
 
-    async def _make_room(self, turn: AsyncLiveTurn, outcome: Outcome) -> None:
+    async def _make_room(
+        self, plan: Plan, turn: AsyncLiveTurn, context: Context, outcome: Outcome
+    ) -> None:
         """After an overflow: fail the turn, compact, and let another turn answer."""
+        limits = self.setup.policy.context
         self.claim = await self.setup.queue.again(self.claim, turn, outcome.error)
-        await self._compact(self.setup.policy.context.overflow_to, "overflow_recovery")
+        window = min(limits.window_tokens, context.total_tokens)
+        await self._compact(plan, window * limits.overflow_to, "overflow_recovery")
 
-    async def _compact(self, part: float, trigger: str) -> None:
-        """Bring what the model is shown down to a part of its window."""
-        self._budget = int(self.setup.policy.context.window_tokens * part)
+    async def _compact(self, plan: Plan, tokens: float, trigger: Trigger) -> None:
+        """Compact the session; where nothing is to be gained, cut what the model is shown."""
+        budget = max(1, int(tokens))
+        try:
+            turn = await self.setup.ledger.compact(
+                self.claim.session_label,
+                strategy=self.setup.policy.context.strategy,
+                engine=self.setup.engine,
+                model=plan.model.model,
+                budget=budget,
+                trigger=trigger,
+                fallback="sliding_window",
+            )
+        except Refused:
+            self._budget = budget
+            return
+        made = turn.compaction
+        if made is not None:
+            self.tell(Compacted(turn.id, trigger, made.tokens_before, made.tokens_after))
+        await self._look_again()
 
     async def _seal(
         self,

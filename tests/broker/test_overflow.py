@@ -1,0 +1,126 @@
+"""Overflow: compacted ahead of the limit, and after the provider refused, then tried once more."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from agents_ledger import CallItem, EngineError, Ledger, MessageDone, Request, ResultItem, TextItem
+from agents_ledger.broker.broker import Broker
+from agents_ledger.broker.engines.echo import EchoEngine
+from agents_ledger.broker.events import Compacted, Completed, Failed, Started
+from agents_ledger.broker.policy import ContextLimits, Policy
+from agents_ledger.broker.tools import offer
+from agents_ledger.model.engine import CallBegun, CallFinished, Event, Finished
+from tests.broker.conftest import WithBroker, answer_of, events_of
+
+LONG = "word " * 200
+
+
+def long_thread(ledger: Ledger) -> None:
+    for number in range(8):
+        ledger.record("main", f"question {number} {LONG}", f"answer {number} {LONG}")
+
+
+def limits(window: int, strategy: str = "summary") -> Policy:
+    return Policy(context=ContextLimits(window_tokens=window, strategy=strategy))
+
+
+def test_a_session_is_compacted_ahead_of_the_limit(with_broker: WithBroker, ledger: Ledger) -> None:
+    long_thread(ledger)
+
+    told = with_broker(lambda b: events_of(b, "main", "short"), limits(5000))
+
+    (compacted,) = (event for event in told if isinstance(event, Compacted))
+    done = told[-1]
+    assert isinstance(done, Completed)
+    assert compacted.trigger == "context_limit"
+    assert (compacted.tokens_after or 0) <= 5000 * 0.6
+    assert ledger.get_turn(done.turn_id).parent_turn_id == compacted.turn_id
+    assert ledger.thread("main", last=0).depth == 10
+
+
+def test_after_an_overflow_it_is_compacted_to_two_fifths_and_asked_once_more(
+    with_broker: WithBroker, ledger: Ledger
+) -> None:
+    long_thread(ledger)
+    shown = ledger.context("main", query="short").total_tokens
+
+    told = with_broker(
+        lambda b: events_of(b, "main", "short"),
+        limits(1_000_000),
+        EchoEngine(context_window=shown // 2),
+    )
+
+    (compacted,) = (event for event in told if isinstance(event, Compacted))
+    assert compacted.trigger == "overflow_recovery"
+    assert (compacted.tokens_after or 0) <= shown * 0.4
+    first, second = (event.turn_id for event in told if isinstance(event, Started))
+    assert isinstance(told[-1], Completed)
+    assert told[-1].turn_id == second == ledger.head("main")
+    failed = ledger.get_turn(first)
+    assert failed.status == "failed"
+    assert "more than" in (failed.error or "")
+    assert ledger.get_turn(second).parent_turn_id == compacted.turn_id
+
+
+def test_what_is_too_long_in_itself_fails_after_one_more_try(
+    with_broker: WithBroker, ledger: Ledger
+) -> None:
+    async def act(broker: Broker) -> Any:
+        failed = await answer_of(broker, "main", LONG)
+        return failed, await answer_of(broker, "main", "short")
+
+    failed, done = with_broker(act, engine=EchoEngine(context_window=100))
+
+    assert isinstance(failed, Failed)
+    assert failed.kind == "overflow"
+    assert done.text == "short"
+    turns = ledger.query("SELECT count(*) FROM turns WHERE status = 'failed'")[1][0][0]
+    assert turns == 2
+
+
+def test_tools_that_ran_before_an_overflow_are_not_run_again(
+    with_broker: WithBroker, ledger: Ledger
+) -> None:
+    ran: list[str] = []
+
+    def effect() -> str:
+        """Something that must happen once."""
+        ran.append("effect")
+        return "done " * 2000
+
+    long_thread(ledger)
+    engine = TooLate()
+
+    told = with_broker(lambda b: events_of(b, "main", "go"), engine=engine, tools=[offer(effect)])
+
+    assert ran == ["effect"]
+    assert isinstance(told[-1], Completed)
+    result = engine.seen[-1]
+    assert isinstance(result, ResultItem)
+    assert result.text.endswith("characters cut]")
+
+
+class TooLate:
+    """Overflows after its tool has run; told of the result, it answers."""
+
+    name = "late"
+
+    def __init__(self) -> None:
+        self.seen: tuple[Any, ...] = ()
+
+    async def run(self, request: Request) -> AsyncIterator[Event]:
+        if "summar" in (request.system_prompt or "").lower():
+            yield MessageDone("a summary")
+            yield Finished()
+            return
+        self.seen = request.items
+        if not isinstance(request.items[-1], ResultItem):
+            call = CallItem("c", "effect", "{}")
+            yield CallBegun(call)
+            yield CallFinished(await request.call(call))
+            raise EngineError("overflow", "too long")
+        assert isinstance(request.items[-3], TextItem)
+        yield MessageDone("it is done")
+        yield Finished()
