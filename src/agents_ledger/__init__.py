@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         Used,
     )
     from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueLimits, Rollup
+    from agents_ledger.model.search import Found, Hit, Snippet
     from agents_ledger.model.sessions import Alias, Finding, Move, Session, Thread
     from agents_ledger.model.tasks import Task, TaskCall, TaskMessage
     from agents_ledger.model.tokens import estimate_tokens
@@ -124,9 +125,11 @@ __all__ = [
     "EngineError",
     "Finding",
     "Finished",
+    "Found",
     "Grant",
     "HeadMoved",
     "Headline",
+    "Hit",
     "ImageItem",
     "Layer",
     "Ledger",
@@ -164,6 +167,7 @@ __all__ = [
     "Rollup",
     "Session",
     "Setting",
+    "Snippet",
     "Spent",
     "StoreUnavailable",
     "Strategy",
@@ -249,6 +253,8 @@ _MODULES = {
         "Used",
     ),
     "model.queue": ("Ask", "Claim", "QueueEntry", "QueueLimits", "Rollup"),
+    "model.queue": ("Ask", "Claim", "QueueEntry", "QueueLimits"),
+    "model.search": ("Found", "Hit", "Snippet"),
     "model.sessions": ("Alias", "Finding", "Move", "Session", "Thread"),
     "model.tokens": ("estimate_tokens",),
     "model.tasks": ("Task", "TaskCall", "TaskMessage"),

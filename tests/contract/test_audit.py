@@ -50,6 +50,18 @@ QUEUED = (
 )
 # In braces: the turns, messages and segments of the scene below.
 PLANTS: dict[str, list[Plant]] = {
+    "turn_unindexed": [
+        plant("DELETE FROM search_docs WHERE turn_id = '{last}'", "{last}"),
+    ],
+    "words_wrong": [
+        plant("UPDATE messages SET content = 'other' WHERE id = '{other_message}'", "{last}"),
+        plant(
+            "UPDATE search_docs SET turn_id = '{last}x' WHERE turn_id = '{last}';"
+            "UPDATE search_docs SET turn_id = '{last}' WHERE turn_id = '{side}';"
+            "UPDATE search_docs SET turn_id = '{side}' WHERE turn_id = '{last}x'",
+            "{side}",
+        ),
+    ],
     "parent_missing": [
         plant(
             "UPDATE turns SET parent_turn_id = 'gone' WHERE id = '{side}'",
@@ -77,7 +89,11 @@ PLANTS: dict[str, list[Plant]] = {
         ),
     ],
     "place_joined": [
-        plant("UPDATE turns SET status = 'failed', error = 'x' WHERE id = '{last}'", "{last}"),
+        plant(
+            "UPDATE turns SET status = 'failed', error = 'x' WHERE id = '{last}'",
+            "{last}",
+            "words_wrong",
+        ),
     ],
     "segment_wrong": [
         plant("UPDATE segments SET level = 7 WHERE id = {side_segment}", "{side_segment}"),
@@ -405,6 +421,7 @@ def set_up(ledger: Ledger, raw: Raw) -> dict[str, str]:
     ledger.alias("nick", "main")
     live = ledger.turn("elsewhere", "live")
     live.stream("so far")
+    ledger._core.index(least=1)
 
     tasks_of(ledger).save(
         a_task(system_prompt="Be brief."),

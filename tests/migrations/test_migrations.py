@@ -101,7 +101,9 @@ def test_schema_sql_is_the_sum_of_the_migrations_on_postgresql(
 
 
 def test_every_table_is_copied_and_compared(raw: Raw) -> None:
-    assert set(tables.TABLES) == set(raw.tables()) - {"schema_migrations"}
+    indexes = {table for table in raw.tables() if table.startswith("search_")}  # made anew
+
+    assert set(tables.TABLES) == set(raw.tables()) - {"schema_migrations"} - indexes
 
 
 def test_migrations_are_numbered_without_gaps() -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
-from agents_ledger.ledger import live, names, recording, sessions
+from agents_ledger.ledger import live, names, recording, sessions, waiting
 from agents_ledger.ledger.async_reading import AsyncReading
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.live import NO_RESPONSE, LiveState
@@ -97,6 +97,13 @@ class _Answer:
             self.future.exception()  # seen, so that asyncio does not complain
 
 
+class _Nobody:
+    """Waits for no outcome: what waits for the index is tried again later."""
+
+    def set(self, result: Any, error: BaseException | None) -> None:
+        """Nothing to do."""
+
+
 class AsyncLedger(AsyncReading):
     """One ledger, for asyncio; see Ledger for what each verb does.
 
@@ -160,6 +167,8 @@ class AsyncLedger(AsyncReading):
             if not withdraw():
                 await answer.wait_out()
             raise
+        if self._core.index_is_due():
+            self._core.db.submit(partial(waiting.put_in, least=waiting.BATCH), _Nobody())
         return result
 
     # -- turns --------------------------------------------------------------------------------

@@ -13,8 +13,10 @@ from agents_ledger.model import config as configs
 from agents_ledger.model.compaction import Compaction, CompactionPlan, Trigger
 from agents_ledger.model.comparison import Comparison
 from agents_ledger.model.errors import Refused
+from agents_ledger.model.ids import now_ms
 from agents_ledger.model.periods import Zone
 from agents_ledger.model.permissions import PermissionReview
+from agents_ledger.model.search import Found, Order
 from agents_ledger.model.sessions import Alias, Finding, Move, Session, SessionStatus, Thread
 from agents_ledger.model.tokens import Counter, estimate_tokens
 from agents_ledger.model.trees import Headline, Tree
@@ -241,6 +243,23 @@ class AsyncReading:
     async def sessions_including(self, target: str) -> tuple[str, ...]:
         """The labels of all sessions whose head ever stood on a turn or below it."""
         return await self._read(lambda tx: history.sessions_including(tx, target))
+
+    # -- search --------------------------------------------------------------------------------
+
+    async def search(
+        self, text: str, *, limit: int = 20, order: Order = "newest", after: str | None = None
+    ) -> Found:
+        """The turns that say or do something; docs/search.md has the operators.
+
+        Newest first or by relevance. The next page comes `after` the `next` of this.
+        """
+        from agents_ledger.ledger import search
+
+        return await self._read(
+            lambda tx: search.search(
+                tx, text, limit=limit, order=order, after=after, now_ms=now_ms()
+            )
+        )
 
     # -- the whole -----------------------------------------------------------------------------
 

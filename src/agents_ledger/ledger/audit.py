@@ -65,8 +65,17 @@ def _reference_dangling(tx: Transaction, engine: Engine) -> Iterator[tuple[str, 
             yield f"{table}:{row_id}", f"refers to {target}"
 
 
+def _words_wrong(tx: Transaction, engine: Engine) -> Iterator[tuple[str, str]]:
+    """A turn in the word index is found by its words."""
+    from agents_ledger.ledger import index_check
+
+    for turn_id in index_check.wrong(tx):
+        yield turn_id, "other words"
+
+
 _OTHERS = {
     "prompt_changed": _prompt_changed,
     "guard_missing": _guard_missing,
     "reference_dangling": _reference_dangling,
+    "words_wrong": _words_wrong,
 }

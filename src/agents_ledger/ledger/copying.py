@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from agents_ledger.ledger import audit, live
+from agents_ledger.ledger import audit, live, waiting
 from agents_ledger.model.errors import Damaged, Refused
 from agents_ledger.store import tables
 from agents_ledger.store.database import Database, Transaction, open_database
@@ -44,6 +44,8 @@ def _fill(origin: Database, copied: Database) -> dict[str, int]:
         raise Damaged(f"the copy differs from its source in {wrong}", "Copy again.")
     for writer_id, _ in copied.read(lambda tx: tx.run("other_writers", id="")):
         copied.write(partial(live.fail_all, writer_id=writer_id))
+    copied.write(waiting.await_all)
+    waiting.catch_up(copied)
     return {table: count for table, (count, _) in wanted.items()}
 
 

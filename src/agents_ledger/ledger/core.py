@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
-from agents_ledger.ledger import live
+from agents_ledger.ledger import live, waiting
+from agents_ledger.model.errors import LedgerError, StoreUnavailable
 from agents_ledger.store.database import Database, open_database
 
 
@@ -15,6 +17,7 @@ class Core:
         self.db = db
         self._guard = threading.Lock()
         self.recovered = False
+        self._writes = 0
         self._closed = False
 
     @classmethod
@@ -34,12 +37,26 @@ class Core:
         if not self.recovered:
             self.recover()
 
+    def index_is_due(self) -> bool:
+        """Called after every write: whether it is time to look what waits for the index."""
+        self._writes += 1
+        return self._writes % waiting.LOOK_EVERY == 0
+
+    def index(self, *, least: int = waiting.BATCH) -> None:
+        """Put what waits into the index. What was written before is stored, whatever comes of
+        this: it is tried again later."""
+        with suppress(StoreUnavailable):
+            waiting.catch_up(self.db, least=least)
+
     def close(self) -> None:
         """Close the database, and say that this writer is done."""
         if self._closed:
             return
         self._closed = True
         try:
+            if self.recovered:  # it wrote
+                with suppress(LedgerError):
+                    waiting.catch_up(self.db, least=waiting.LOOK_EVERY)
             live.retire(self.db)
         finally:
             self.db.close()

@@ -65,7 +65,10 @@ class Ledger(Reading):
 
     def _write(self, work: Work[T]) -> T:
         self._core.recover_once()
-        return self._core.db.write(work)
+        result = self._core.db.write(work)
+        if self._core.index_is_due():
+            self._core.index()
+        return result
 
     # -- turns --------------------------------------------------------------------------------
 

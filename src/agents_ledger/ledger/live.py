@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import asdict
 
-from agents_ledger.ledger import recording, sessions, threads
+from agents_ledger.ledger import recording, sessions, threads, waiting
 from agents_ledger.ledger.recording import Prepared
 from agents_ledger.model.errors import Conflict, HeadMoved, Refused
 from agents_ledger.model.ids import now_ms
@@ -147,8 +147,9 @@ def begin(tx: Transaction, prepared: Prepared, writer_id: str) -> None:
         return
     session = sessions.writable(tx, new.session, persona_id=new.persona_id or "main")
     parent_id = recording.expected_parent(session, new)
-    _, place = recording.write_turn(tx, prepared, session, parent_id)
+    turn, place = recording.write_turn(tx, prepared, session, parent_id)
     threads.put(tx, prepared.id, place, join=False)
+    waiting.recorded(tx, turn)
     tx.run("insert_writer", id=writer_id)
     tx.run(
         "insert_live_turn",
@@ -284,6 +285,7 @@ def seal(tx: Transaction, live: Live, sealing: Sealing) -> HeadMoved | None:
     )
     completed = sealing.status == "completed"
     threads.put(tx, turn_id, place, join=completed)
+    waiting.changed(tx, [turn_id])
     if not completed:
         return None
     if session.thread_id != parent_id:

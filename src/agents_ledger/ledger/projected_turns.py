@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import structs
 
-from agents_ledger.ledger import recording, sessions, threads
+from agents_ledger.ledger import recording, sessions, threads, waiting
 from agents_ledger.ledger.threads import Place
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.sources import DerivedTurn
@@ -99,6 +99,7 @@ def write_batch(tx: Transaction, changes: Sequence[Change], owners: Mapping[str,
             for file_id in sorted(change.derived.file_ids)
         ],
     )
+    waiting.changed(tx, [change.turn.id for change in changes])
 
 
 def write_row(tx: Transaction, change: Change) -> None:
@@ -267,8 +268,10 @@ def retire(tx: Transaction, gone: set[str]) -> None:
         if tx.run("turn_is_named", turn_id=turn_id)[0][0]:
             tx.run("empty_turn", id=turn_id, error=RETIRED)
             _place_all(tx, [Change(_NOTHING, Turn(turn_id), known[turn_id])])
+            waiting.changed(tx, [turn_id])
             continue
         _take_away(tx, turn_id)
+        waiting.gone(tx, turn_id)
         tx.run("delete_turn_sources", turn_id=turn_id)
         tx.run("delete_bus_turn", turn_id=turn_id)
         tx.run("delete_turn", id=turn_id)

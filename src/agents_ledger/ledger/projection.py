@@ -60,6 +60,7 @@ def project(
     for batch in _batches(_changes(derivation.turns, known, stale)):
         if written:  # what is small is one commit with all that is said of it
             core.db.write(partial(_together, works=works))
+            core.index()
             works = []
         works.append(partial(write_batch, changes=batch, owners=owners))
         written += len(batch)
@@ -77,6 +78,7 @@ def project(
         )
     )
     core.db.write(partial(_together, works=works))
+    core.index()
     return Written(
         {s.label: _outcome(before[s.label], fingerprints[s.label]) for s in derivation.sessions},
         written,

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
-from agents_ledger.ledger import compaction, sessions, threads
+from agents_ledger.ledger import compaction, sessions, threads, waiting
 from agents_ledger.ledger.sessions import Pointer
 from agents_ledger.model import config as configs
 from agents_ledger.model.errors import Conflict, HeadMoved, Refused
@@ -297,6 +297,7 @@ def record(tx: Transaction, prepared: Prepared) -> Turn:
     turn, place = write_turn(tx, prepared, session, parent_id)
     completed = new.status == "completed"
     threads.put(tx, turn_id, place, join=completed)
+    waiting.recorded(tx, turn)
     if completed:
         sessions.move_head(tx, session.label, from_=parent_id, to=turn_id, reason="record")
     return turn

@@ -16,6 +16,8 @@ Row = tuple[Any, ...]
 class Transaction(Protocol):
     """Runs the named statements of sql/queries, all or nothing."""
 
+    engine: Engine
+
     def run(self, name: str, /, **values: object) -> list[Row]:
         """Run one statement and return its rows, if it has any."""
 

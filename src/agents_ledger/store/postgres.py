@@ -55,6 +55,7 @@ WORDS = {
     "position": "strpos",
     "ids": "(SELECT json_array_elements_text(CAST(:ids AS json)))",
     "server_now": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
+    **queries.pieces("search.postgres.sql"),
 }
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -73,6 +74,8 @@ def _escaped(values: dict[str, object]) -> dict[str, object]:
 
 class _Transaction:
     """Named statements on one connection."""
+
+    engine: Engine = "postgresql"
 
     def __init__(self, connection: Connection) -> None:
         self.cursor = connection.cursor()

@@ -48,9 +48,15 @@ def _statements() -> tuple[dict[str, str], dict[str, str]]:
     return pieces, statements
 
 
+def pieces(path: str) -> dict[str, str]:
+    """The named pieces of one file of sql/: words that an engine spells its own way."""
+    return dict(_named(read(path)))
+
+
 def fill(text: str, words: Mapping[str, str]) -> str:
     """The text with every <word> in its engine's spelling."""
-    return _PIECE.sub(lambda found: words[found[1]], text)
+    filled = _PIECE.sub(lambda found: words[found[1]], text)
+    return _PIECE.sub(lambda found: words[found[1]], filled)  # a piece may name another
 
 
 def load(words: Mapping[str, str]) -> dict[str, str]:

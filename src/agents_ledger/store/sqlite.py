@@ -33,6 +33,7 @@ from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work,
 from agents_ledger.store.files import sync_folder
 from agents_ledger.store.group_commit import GroupCommit
 from agents_ledger.store.locks import FileLock, WriteQueue, note_closed, note_open
+from agents_ledger.store.sqlite_errors import name_of, translate
 from agents_ledger.store.text import escape_row, unescape_rows
 
 T = TypeVar("T")
@@ -53,6 +54,7 @@ WORDS = {
     "position": "instr",
     "ids": "(SELECT value FROM json_each(:ids))",
     "server_now": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+    **queries.pieces("search.sqlite.sql"),
 }
 
 # For these the driver searches, at length and in vain, for an adapter: here is one.
@@ -67,6 +69,8 @@ def _statements() -> dict[str, queries.Positional]:
 
 class _Transaction:
     """Named statements on one connection."""
+
+    engine: Engine = "sqlite"
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
@@ -135,7 +139,7 @@ class _WriteSession:
         try:
             self._execute("COMMIT")
         except sqlite3.Error as error:
-            translated = _translate(error, self._database.address)
+            translated = translate(error, self._database.address)
             if isinstance(translated, (DiskFull, Refused, Locked)):
                 raise
             raise OutcomeUnknown(f"the commit failed: {error}") from error
@@ -169,7 +173,7 @@ class _WriteSession:
         self._execute("ROLLBACK TO member")
 
     def error(self, error: Exception) -> Exception:
-        return _translate(error, self._database.address)
+        return translate(error, self._database.address)
 
     def _checkpoint_if_due(self) -> None:
         """Move the log into the file when it has grown, while nobody can write.
@@ -266,7 +270,7 @@ class SqliteDatabase:
                 self._make()
             connection = self._new_connection()
         except sqlite3.Error as error:
-            raise _translate(error, self.address) from error
+            raise translate(error, self.address) from error
         self._connection = connection
         self._session = _WriteSession(connection, self._queue, self)
         self._group = GroupCommit(self._session)
@@ -306,7 +310,7 @@ class SqliteDatabase:
             return self._schema() == migrations.newest()
         except sqlite3.OperationalError as error:
             # Cut short while it was being made: only a writer may undo what is half written.
-            if _name(error) != "SQLITE_READONLY_ROLLBACK":
+            if name_of(error) != "SQLITE_READONLY_ROLLBACK":
                 raise
             return False
 
@@ -440,7 +444,7 @@ class SqliteDatabase:
             connection.close()
             # On a read-only folder SQLite cannot make its -shm file. Without an unmerged log the
             # file alone is the whole truth.
-            if not self._read_only or self.wal_bytes() > 0 or _name(error) == "SQLITE_BUSY":
+            if not self._read_only or self.wal_bytes() > 0 or name_of(error) == "SQLITE_BUSY":
                 raise
             self._immutable = True
             connection = self._new_connection(read_only=True)
@@ -456,7 +460,7 @@ class SqliteDatabase:
                 finally:
                     transaction.connection.execute("ROLLBACK")
         except sqlite3.Error as error:
-            raise _translate(error, self.address) from error
+            raise translate(error, self.address) from error
 
     def query(self, sql: str) -> tuple[list[str], list[Row]]:
         self._check_usable()
@@ -493,7 +497,7 @@ class SqliteDatabase:
             connection.execute("PRAGMA query_only=OFF")
             connection.execute("VACUUM INTO ?", (str(file),))
         except sqlite3.Error as error:
-            raise _translate(error, str(file)) from error
+            raise translate(error, str(file)) from error
         finally:
             connection.close()
         return True
@@ -564,37 +568,3 @@ class _LeaderThread:
 def _forbid_files(action: int, *_: str | None) -> int:
     """Neither ATTACH nor VACUUM INTO: even a connection that only reads would make the file."""
     return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
-
-
-def _name(error: BaseException) -> str:
-    return getattr(error, "sqlite_errorname", "") or ""
-
-
-_FAMILIES: tuple[tuple[tuple[str, ...], type[StoreUnavailable], str], ...] = (
-    (("SQLITE_BUSY", "SQLITE_LOCKED"), Locked, "{address} is locked by another program"),
-    (("SQLITE_READONLY",), ReadOnly, "{address} cannot be written: {text}"),
-    (("SQLITE_FULL",), DiskFull, "there is no room left for {address}"),
-    (("SQLITE_NOTADB",), NotALedger, "{address} is not a database"),
-    (("SQLITE_CORRUPT",), Damaged, "{address} is damaged: {text}"),
-    (("SQLITE_CANTOPEN", "SQLITE_PERM"), ReadOnly, "{address} cannot be opened: {text}"),
-)
-
-
-def _translate(error: Exception, address: str) -> Exception:
-    """A driver's error in our words; others stay as they are."""
-    if isinstance(error, OverflowError):
-        return Refused(f"a number is too large to store: {error}")
-    if not isinstance(error, sqlite3.Error):
-        return error
-    name, text = _name(error), str(error)
-    if text.startswith("guard: "):
-        return Refused(text.removeprefix("guard: "))
-    if name.startswith("SQLITE_CONSTRAINT"):
-        return Refused(f"the ledger's rules forbid this: {text}")
-    if "too big" in text:
-        return Refused(f"a value is too large to store: {text}")
-    kind, said = next(
-        ((kind, said) for names, kind, said in _FAMILIES if name.startswith(names)),
-        (StoreUnavailable, "{address}: {text}"),
-    )
-    return kind(said.format(address=address, text=text))

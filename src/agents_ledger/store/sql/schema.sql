@@ -534,3 +534,19 @@ CREATE TABLE bus_stream_texts (
     content TEXT NOT NULL,
     PRIMARY KEY (stream_id, piece)
 );
+-- Turns in the word index by their number there, which begins with their time: the newest are found
+-- first without sorting. turn_id NULL: the words belong to no turn any more.
+CREATE TABLE search_docs (
+    id <serial_key>,
+    turn_id TEXT REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE
+);
+CREATE UNIQUE INDEX idx_search_docs_turn ON search_docs (turn_id) WHERE turn_id IS NOT NULL;
+
+-- Turns that are not in the index as they are now: new, rewritten, or taken away.
+CREATE TABLE search_waiting (
+    turn_id TEXT PRIMARY KEY
+) <clustered>;
+
+-- The index itself (search.sqlite.sql, search.postgres.sql).
+<words_table>;
+<words_lookup>;

@@ -407,6 +407,19 @@ SELECT q.id, q.status
 FROM queue q LEFT JOIN turns t ON t.id = q.turn_id
 WHERE (q.status = 'done' AND t.id IS NULL)
 OR (q.status <> 'done' AND q.ask_json IS NULL);
+-- audit_turn_unindexed --
+-- Every turn is in the word index, or waits for it.
+SELECT t.id, t.status
+FROM turns t
+WHERE NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.turn_id = t.id)
+AND NOT EXISTS (SELECT 1 FROM search_waiting w WHERE w.turn_id = t.id);
+
+-- indexed_turns --
+-- What the word index should know as it is now. Turns being written are indexed once sealed.
+SELECT d.id, d.turn_id FROM search_docs d
+WHERE d.turn_id IS NOT NULL
+AND NOT EXISTS (SELECT 1 FROM search_waiting w WHERE w.turn_id = d.turn_id)
+AND NOT EXISTS (SELECT 1 FROM live_turns l WHERE l.turn_id = d.turn_id);
 
 -- system_prompts --
 SELECT hash, content FROM system_prompts;

@@ -1,0 +1,242 @@
+"""A turn as text to be found: what was said and done, by part, and what it is found by besides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from agents_ledger.model.search import PARTS, Part
+from agents_ledger.model.turns import Turn, TurnStatus, TurnType
+from agents_ledger.store.database import Transaction
+
+# Of a value longer than this, the beginning and the end are indexed.
+VALUE_MAX = 20_000
+VALUE_END = 4_000
+# A value this long without a space is no text: a picture, a key, a hash.
+OPAQUE_MIN = 400
+
+_READS = re.compile(r"^(?:view|cat|open_file|read\w*|\w*_?read_(?:text_)?file\w*|notebook_?read)$")
+_WRITES = re.compile(
+    r"^(?:write\w*|edit\w*|multi_?edit|create_file|str_replace\w*|search_replace|insert_edit\w*"
+    r"|replace_in_file|delete_file|notebook_?edit|apply_patch|\w*_(?:write|edit)_file\w*)$"
+)
+_PATH_KEYS = (
+    "file_path",
+    "path",
+    "relativeWorkspacePath",
+    "target_file",
+    "filePath",
+    "absolute_path",
+    "notebook_path",
+    "filename",
+)
+_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+?)\s*$", re.MULTILINE)
+_decode = msgspec.json.Decoder().decode
+
+
+class Piece(NamedTuple):
+    """Text of one message or call."""
+
+    part: Part
+    text: str
+    tool_name: str | None = None
+
+
+class TouchedFile(NamedTuple):
+    """A file that a turn read or wrote, and by which tool."""
+
+    path: str
+    written: bool
+    tool_name: str | None
+
+
+class Document(msgspec.Struct):
+    """A turn as it is found."""
+
+    turn_id: str
+    segment_id: int
+    depth: int
+    started_at: int
+    turn_type: TurnType
+    status: TurnStatus
+    model: str | None
+    workspace_path: str | None
+    pieces: list[Piece]
+    files: list[TouchedFile]
+    tools: list[str]
+
+    def part(self, part: str) -> str:
+        """The text of one part."""
+        return "\n".join([piece.text for piece in self.pieces if piece.part == part])
+
+    def texts(self) -> dict[str, str]:
+        """The text of every column of the index."""
+        said: dict[str, list[str]] = {part: [] for part in PARTS}
+        for part, text, _ in self.pieces:
+            said[part].append(text)
+        columns = {part: "\n".join(texts) for part, texts in said.items()}
+        columns["project"] = project_of(self.workspace_path)
+        columns["model"] = self.model or ""
+        columns["tool"] = "\n".join(dict.fromkeys(self.tools))
+        columns["file"] = "\n".join(dict.fromkeys(file.path for file in self.files))
+        columns["state"] = f"turn {self.status} {self.turn_type}"
+        return columns
+
+
+def project_of(workspace_path: str | None) -> str:
+    """The name of the folder a turn worked in."""
+    return re.split(r"[/\\]", (workspace_path or "").rstrip("/\\"))[-1]
+
+
+def of_turn(turn: Turn) -> Document:
+    """A turn that is at hand."""
+    document = Document(
+        turn.id, 0, turn.depth, turn.started_at, turn.turn_type, turn.status, turn.model,
+        turn.workspace_path, [], [], [],
+    )  # fmt: skip
+    if turn.error:
+        document.pieces.append(Piece("system", turn.error))
+    for message in turn.messages:
+        document.pieces += _message(message.role, message.content, message.thinking)
+    for call in turn.tool_calls:
+        _add_call(document, (call.tool_name, call.params_json, call.result_json, call.error))
+    for message in turn.messages:
+        for file in message.files:
+            if file.kind in ("read", "written"):
+                _add_file(document, file.file_path, file.kind)
+        document.pieces += [Piece("assistant", block.content) for block in message.codeblocks]
+    if turn.compaction is not None:
+        document.pieces.append(Piece("assistant", turn.compaction.summary))
+    return document
+
+
+def documents(tx: Transaction, ids: str) -> dict[str, Document]:
+    """Turns as they are now, by id; `ids` is a JSON array. Those that do not exist are left out."""
+    found: dict[str, Document] = {}
+    rows = tx.run("document_turns", ids=ids)
+    for turn_id, segment_id, depth, started_at, turn_type, status, model, path, error in rows:
+        found[turn_id] = document = Document(
+            turn_id, segment_id, depth, started_at, turn_type, status, model, path, [], [], []
+        )
+        if error:
+            document.pieces.append(Piece("system", error))
+    if found:
+        _add_steps(tx, ids, found)
+        _add_rare(tx, ids, found)
+    return found
+
+
+def _add_steps(tx: Transaction, ids: str, found: dict[str, Document]) -> None:
+    detailed = 0
+    for turn_id, role, content, thinking, has_details in tx.run("document_messages", ids=ids):
+        found[turn_id].pieces += _message(role, content, thinking)
+        detailed |= has_details
+    for turn_id, *call in tx.run("document_calls", ids=ids):
+        _add_call(found[turn_id], call)
+    if detailed:
+        for turn_id, kind, path in tx.run("document_files", ids=ids):
+            _add_file(found[turn_id], path, kind)
+        for turn_id, content in tx.run("document_codeblocks", ids=ids):
+            found[turn_id].pieces.append(Piece("assistant", content))
+
+
+def _add_rare(tx: Transaction, ids: str, found: dict[str, Document]) -> None:
+    """What only compactions and turns being written have."""
+    kinds = {word for document in found.values() for word in (document.turn_type, document.status)}
+    statements = []
+    if "compaction" in kinds:
+        statements.append("document_summaries")
+    if kinds & {"pending", "streaming"}:
+        statements.append("document_partials")
+    for statement in statements:
+        for turn_id, content in tx.run(statement, ids=ids):
+            found[turn_id].pieces.append(Piece("assistant", content))
+
+
+def _message(role: str, content: str | None, thinking: str | None) -> Iterator[Piece]:
+    if thinking:
+        yield Piece("thinking", thinking)
+    if content:
+        part: Any = "tool_result" if role == "tool" else role
+        yield Piece(part, content)
+
+
+def _add_call(document: Document, call: Sequence[Any]) -> None:
+    tool_name, params_json, result_json, error = call
+    params = _value(params_json)
+    document.tools.append(tool_name)
+    said = readable(params)
+    document.pieces.append(Piece("tool_call", f"{tool_name}\n{said}", tool_name))
+    if result_json is not None:
+        document.pieces.append(Piece("tool_result", readable(_value(result_json)), tool_name))
+    if error:
+        document.pieces.append(Piece("tool_result", error, tool_name))
+    document.files += _touched(tool_name, params)
+
+
+def _add_file(document: Document, path: str, kind: str) -> None:
+    written = kind == "written"
+    if not any(file.path == path and file.written == written for file in document.files):
+        document.files.append(TouchedFile(path, written, None))
+
+
+# -- values -----------------------------------------------------------------------------------
+
+
+def _value(text: str) -> object:
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return text
+
+
+def readable(value: object) -> str:
+    """The texts and numbers in a value, a line each, without the names of its fields."""
+    if type(value) is str:
+        return _trimmed(value)
+    lines: list[str] = []
+    left = [value]
+    while left:
+        each = left.pop()
+        kind = type(each)
+        if kind is str:
+            if each:
+                lines.append(_trimmed(each))  # type: ignore[arg-type]
+        elif kind is dict:
+            left += reversed(each.values())  # type: ignore[attr-defined]
+        elif kind is list:
+            left += reversed(each)  # type: ignore[call-overload]
+        elif kind is int or kind is float:
+            lines.append(str(each))
+    return "\n".join(lines)
+
+
+def _trimmed(text: str) -> str:
+    if len(text) < OPAQUE_MIN:
+        return text
+    if " " not in text and "\n" not in text:
+        return ""
+    if len(text) <= VALUE_MAX:
+        return text
+    return f"{text[: VALUE_MAX - VALUE_END]}\n{text[-VALUE_END:]}"
+
+
+def _touched(tool_name: str, params: object) -> Iterator[TouchedFile]:
+    """The files a call was made to read or write: told by known names of tools and parameters."""
+    name = tool_name.lower()
+    written = _WRITES.match(name) is not None
+    if not written and _READS.match(name) is None:
+        return
+    if isinstance(params, dict):
+        for key in _PATH_KEYS:
+            path = params.get(key)
+            if isinstance(path, str) and path:
+                yield TouchedFile(path, written, tool_name)
+                return
+        params = params.get("patch") or params.get("input")
+    if written and isinstance(params, str):
+        for path in _PATCHED.findall(params):
+            yield TouchedFile(path, True, tool_name)

@@ -1,0 +1,120 @@
+"""Puts turns into the word index, each under a number that begins with its time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from agents_ledger.ledger import words
+from agents_ledger.ledger.documents import Document, documents, of_turn
+from agents_ledger.model.turns import Turn
+from agents_ledger.store.database import Transaction
+from agents_ledger.store.matching import vector
+
+NUMBERS = 4  # for turns that start within the same millisecond; more take those that follow
+SECOND = 4096  # numbers a second takes: a round one packs better than 4,000
+PIECE_WORDS = 16_000  # a tsvector knows no place beyond 16,383
+PIECE_LETTERS = 100_000  # and holds no more than a megabyte
+IDS_AT_ONCE = 250
+
+
+class _Indexed(msgspec.Struct):
+    """A row of the index; `pieces` is what a server stores instead of the texts."""
+
+    id: int
+    user: str = ""
+    assistant: str = ""
+    thinking: str = ""
+    system: str = ""
+    tool_call: str = ""
+    tool_result: str = ""
+    project: str = ""
+    model: str = ""
+    tool: str = ""
+    file: str = ""
+    state: str = ""
+    pieces: str = ""
+
+
+def first_number(at_ms: int) -> int:
+    """The smallest number of a turn that started at this time."""
+    seconds, ms = divmod(max(0, at_ms), 1000)
+    return seconds * SECOND + ms * NUMBERS
+
+
+def in_batches(turn_ids: Sequence[str]) -> Iterator[str]:
+    """Ids as JSON arrays."""
+    for at in range(0, len(turn_ids), IDS_AT_ONCE):
+        yield msgspec.json.encode(turn_ids[at : at + IDS_AT_ONCE]).decode()
+
+
+def put(tx: Transaction, turn: Turn) -> None:
+    """Put a new turn in."""
+    _insert(tx, [of_turn(turn)])
+
+
+def put_again(tx: Transaction, turn_ids: Sequence[str]) -> None:
+    """Put turns in as they are now, in place of what the index knows of them."""
+    for ids in in_batches(turn_ids):
+        _forget(tx, ids)
+        _insert(tx, documents(tx, ids).values())
+
+
+def forget(tx: Transaction, turn_ids: Sequence[str]) -> None:
+    """Take turns out, for good."""
+    for ids in in_batches(turn_ids):
+        _forget(tx, ids)
+
+
+def _forget(tx: Transaction, ids: str) -> None:
+    tx.run("forget_docs", ids=ids)
+    tx.run("delete_waiting", ids=ids)
+
+
+def _insert(tx: Transaction, found: Iterable[Document]) -> None:
+    oldest_first = sorted(found, key=lambda document: (document.started_at, document.turn_id))
+    rows = [_row(tx, document) for document in oldest_first]
+    rows.sort(key=lambda row: row.id)  # out of order the index would take each as a batch
+    if rows:
+        tx.run_many("insert_words", rows)
+
+
+def _row(tx: Transaction, document: Document) -> _Indexed:
+    columns = document.texts()
+    number = _number(tx, document)
+    if tx.engine == "sqlite":
+        return _Indexed(number, *[words.spaced(text) for text in columns.values()])
+    return _Indexed(number, pieces=_pieces(columns))
+
+
+def _number(tx: Transaction, document: Document) -> int:
+    low, room = first_number(document.started_at), NUMBERS
+    while True:
+        made = tx.run("new_doc", low=low, high=low + room, turn_id=document.turn_id)
+        if made:
+            return int(made[0][0])
+        room *= 2
+
+
+def _pieces(columns: dict[str, str]) -> str:
+    rows = [
+        {"part": part, "piece": piece, "words": vector(said)}
+        for part, text in columns.items()
+        for piece, said in enumerate(_split(words.words(text)))
+    ]
+    return msgspec.json.encode(rows).decode()
+
+
+def _split(said: list[str]) -> Iterator[list[str]]:
+    """Words in runs that fit a tsvector."""
+    run: list[str] = []
+    letters = 0
+    for word in said:
+        run.append(word)
+        letters += len(word)
+        if len(run) == PIECE_WORDS or letters >= PIECE_LETTERS:
+            yield run
+            run, letters = [], 0
+    if run:
+        yield run

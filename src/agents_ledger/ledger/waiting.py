@@ -1,0 +1,73 @@
+"""Which turns are still to be put into the word index, and when that is done.
+
+On SQLite turns wait and are put in behind the writer, many at a time: one by one costs more than
+recording them. A server's index is filled in the turn's own transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from msgspec import Struct
+
+from agents_ledger.model.turns import Turn
+from agents_ledger.store.database import Database, Transaction
+
+BATCH = 250  # turns put in at once
+LOOK_EVERY = 50  # writes of a handle, after which it looks how many turns wait
+
+
+class _Waiting(Struct, frozen=True):
+    turn_id: str
+
+
+def recorded(tx: Transaction, turn: Turn) -> None:
+    """See to it that a turn that was just written is found."""
+    if tx.engine == "sqlite":
+        tx.run("await_index", turn_id=turn.id)
+    else:
+        from agents_ledger.ledger import indexing
+
+        indexing.put(tx, turn)
+
+
+def changed(tx: Transaction, turn_ids: Sequence[str]) -> None:
+    """See to it that turns are found as they are now, or no more if they are gone."""
+    if tx.engine == "sqlite":
+        tx.run_many("await_index", [_Waiting(turn_id) for turn_id in turn_ids])
+    else:
+        from agents_ledger.ledger import indexing
+
+        indexing.put_again(tx, turn_ids)
+
+
+def gone(tx: Transaction, turn_id: str) -> None:
+    """A turn that is about to be taken away is found no more."""
+    from agents_ledger.ledger import indexing
+
+    indexing.forget(tx, [turn_id])
+
+
+def await_all(tx: Transaction) -> None:
+    """Let every turn wait for the index: after a copy."""
+    tx.run("await_index_all")
+
+
+def put_in(tx: Transaction, least: int = 1) -> int:
+    """Put a batch of waiting turns into the index, if at least so many wait; how many it were."""
+    if tx.run("waiting_count")[0][0] < least:
+        return 0
+    due = [row[0] for row in tx.run("due_for_index", limit=BATCH)]
+    if due:
+        from agents_ledger.ledger import indexing
+
+        indexing.put_again(tx, due)
+    return len(due)
+
+
+def catch_up(db: Database, *, least: int = 1) -> None:
+    """Put in all that waits, if that is at least so many turns."""
+    if db.read(lambda tx: tx.run("waiting_count"))[0][0] >= least:
+        while db.write(partial(put_in, least=1)) == BATCH:
+            pass

@@ -1,0 +1,85 @@
+"""What a search finds, as values."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from agents_ledger.model.turns import TurnStatus, TurnType
+
+Part = Literal["user", "assistant", "thinking", "system", "tool_call", "tool_result"]
+Order = Literal["newest", "relevance"]
+
+PARTS: tuple[Part, ...] = ("user", "assistant", "thinking", "system", "tool_call", "tool_result")
+
+
+class Snippet(Struct, frozen=True):
+    """A piece of a turn's text with what was found in it."""
+
+    part: Part
+    text: str
+    marks: tuple[tuple[int, int], ...] = ()  # from, to: positions in the text
+    tool_name: str | None = None  # of a call's parameters or result
+
+    def marked(self, before: str, after: str) -> str:
+        """The text with `before` and `after` around everything that was found."""
+        pieces, at = [], 0
+        for start, end in self.marks:
+            pieces += [self.text[at:start], before, self.text[start:end], after]
+            at = end
+        return "".join([*pieces, self.text[at:]])
+
+
+class Hit(Struct, frozen=True):
+    """A turn that was found."""
+
+    turn_id: str
+    session_label: str | None  # the oldest session whose thread holds it; None: no session does
+    session_title: str | None
+    also_in: int  # how many other sessions hold it
+    depth: int
+    started_at: int
+    turn_type: TurnType
+    status: TurnStatus
+    model: str | None
+    workspace_path: str | None
+    query: str | None  # how its first message begins
+    snippets: tuple[Snippet, ...]
+    score: float | None = None  # the higher the better; None: newest first
+
+
+class Found(Struct, frozen=True):
+    """A page of hits."""
+
+    hits: tuple[Hit, ...]
+    matched: Literal["all", "any"]  # any: no turn has all the words, these have some
+    next: str | None = None  # where the next page begins; None: there is none
+    capped: bool = False  # only the newest of many were ranked, or looked at
+
+    def by_session(self) -> tuple[tuple[str | None, tuple[Hit, ...]], ...]:
+        """The hits under the session that each belongs to, both in the order found."""
+        grouped: dict[str | None, list[Hit]] = {}
+        for hit in self.hits:
+            grouped.setdefault(hit.session_label, []).append(hit)
+        return tuple((label, tuple(hits)) for label, hits in grouped.items())
+
+
+class Touch(Struct, frozen=True):
+    """A turn that read or wrote a file."""
+
+    turn_id: str
+    path: str
+    action: Literal["read", "written"]
+    tool_name: str | None  # None: a message says so itself
+    session_label: str | None
+    session_title: str | None
+    also_in: int
+    started_at: int
+
+
+class Touched(Struct, frozen=True):
+    """A page of touches, newest turn first."""
+
+    touches: tuple[Touch, ...]
+    next: str | None = None

@@ -1,0 +1,137 @@
+-- The word index: what waits for it, what is put into it, and what is found.
+
+-- await_index --
+INSERT INTO search_waiting (turn_id) VALUES (:turn_id) ON CONFLICT DO NOTHING;
+
+-- await_index_all --
+INSERT INTO search_waiting (turn_id) SELECT t.id FROM turns t WHERE 1 = 1 ON CONFLICT DO NOTHING;
+
+-- waiting_count --
+SELECT count(*) FROM search_waiting;
+
+-- waiting --
+SELECT turn_id FROM search_waiting;
+
+-- due_for_index --
+-- Turns being written wait until they are sealed.
+SELECT w.turn_id FROM search_waiting w
+WHERE NOT EXISTS (SELECT 1 FROM live_turns l WHERE l.turn_id = w.turn_id)
+ORDER BY w.turn_id LIMIT :limit;
+
+-- delete_waiting --
+DELETE FROM search_waiting WHERE turn_id IN <ids>;
+
+-- new_doc --
+<new_doc>;
+
+-- insert_words --
+<insert_words>;
+
+-- forget_docs --
+<forget_docs>;
+
+-- document_turns --
+SELECT
+    t.id, COALESCE(p.segment_id, 0), COALESCE(p.depth, 0), t.started_at, t.turn_type, t.status,
+    t.model, t.workspace_path, t.error
+FROM turns t LEFT JOIN places p ON p.turn_id = t.id
+WHERE t.id IN <ids>;
+
+-- document_messages --
+SELECT m.turn_id, m.role, m.content, m.thinking, m.has_details
+FROM messages m WHERE m.turn_id IN <ids> ORDER BY m.turn_id, m.sequence;
+
+-- document_calls --
+SELECT c.turn_id, c.tool_name, c.params_json, c.result_json, c.error
+FROM tool_calls c WHERE c.turn_id IN <ids> ORDER BY c.turn_id, c.sequence;
+
+-- document_files --
+SELECT m.turn_id, f.kind, f.file_path
+FROM messages m JOIN message_files f ON f.message_id = m.id
+WHERE m.turn_id IN <ids> AND m.has_details = 1 AND f.kind IN ('read', 'written')
+ORDER BY f.id;
+
+-- document_codeblocks --
+SELECT m.turn_id, b.content
+FROM messages m JOIN message_codeblocks b ON b.message_id = m.id
+WHERE m.turn_id IN <ids> AND m.has_details = 1
+ORDER BY m.turn_id, b.message_id, b.idx;
+
+-- document_summaries --
+SELECT c.turn_id, c.summary
+FROM compactions c JOIN turns t ON t.id = c.turn_id
+WHERE c.turn_id IN <ids> AND t.turn_type = 'compaction';
+
+-- document_partials --
+SELECT p.turn_id, p.content FROM partial_texts p WHERE p.turn_id IN <ids>
+ORDER BY p.turn_id, p.piece;
+
+-- search_newest --
+<matched>
+SELECT m.id, d.turn_id, p.segment_id, p.depth
+FROM matched m
+CROSS JOIN search_docs d
+CROSS JOIN places p
+WHERE d.id = m.id AND p.turn_id = d.turn_id
+ORDER BY m.id DESC LIMIT :limit;
+
+-- search_cutoff --
+-- How far back the newest so many reach.
+<matched>
+SELECT m.id FROM matched m ORDER BY m.id DESC LIMIT 1 OFFSET :count;
+
+-- search_ranked --
+<ranked>
+SELECT m.id, d.turn_id, p.segment_id, p.depth, m.score
+FROM matched m
+CROSS JOIN search_docs d
+CROSS JOIN places p
+WHERE d.id = m.id AND p.turn_id = d.turn_id
+ORDER BY m.score DESC, m.id DESC LIMIT :limit;
+
+-- search_scope --
+-- The threads of some sessions: their segments, each with how far down.
+WITH RECURSIVE chain (segment_id, upto) AS (
+    SELECT p.segment_id, p.depth
+    FROM sessions s JOIN places p ON p.turn_id = s.thread_id
+    WHERE (CAST(:label AS TEXT) IS NULL OR s.label = :label)
+    AND (CAST(:origin AS TEXT) IS NULL OR lower(COALESCE(s.origin, 'native')) = :origin)
+    AND (CAST(:persona_id AS TEXT) IS NULL OR s.persona_id = :persona_id)
+    UNION
+    SELECT g.parent_id, g.fork_depth
+    FROM chain JOIN segments g ON g.id = chain.segment_id
+    WHERE g.parent_id IS NOT NULL
+)
+SELECT segment_id, max(upto) FROM chain GROUP BY segment_id;
+
+-- turn_forks --
+-- Whether threads part at a turn: it has several children, or a session was forked there.
+SELECT CASE WHEN
+    (SELECT count(*) FROM turns c WHERE c.parent_turn_id = :turn_id AND c.status = 'completed') > 1
+    OR EXISTS (
+        SELECT 1 FROM session_history h WHERE h.thread_id = :turn_id AND h.reason = 'fork'
+    )
+THEN 1 ELSE 0 END;
+
+-- sessions_holding --
+-- The sessions whose thread holds a turn, oldest first.
+<below>
+SELECT s.label, COALESCE(a.title, s.source_title)
+FROM tail
+JOIN places p ON p.segment_id = tail.segment_id AND p.depth >= tail.from_depth
+JOIN sessions s ON s.thread_id = p.turn_id
+LEFT JOIN annotations a ON a.session_label = s.label
+ORDER BY s.created_at, s.label;
+
+-- session_that_held --
+-- The session that reached a turn first, or that writes it now.
+SELECT s.label, COALESCE(a.title, s.source_title)
+FROM (
+    SELECT h.session_label AS label, h.id AS number FROM session_history h
+    WHERE h.thread_id = :turn_id
+    UNION ALL
+    SELECT l.session_label, 0 FROM live_turns l WHERE l.turn_id = :turn_id
+) AS held
+JOIN sessions s ON s.label = held.label
+LEFT JOIN annotations a ON a.session_label = s.label
+ORDER BY held.number LIMIT 1;

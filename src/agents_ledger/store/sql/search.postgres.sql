@@ -1,0 +1,69 @@
+-- The word index on PostgreSQL: a tsvector for each part of a turn, long parts in pieces. Beside
+-- search.sqlite.sql.
+
+-- words_table --
+CREATE TABLE search_words (
+    doc_id BIGINT NOT NULL REFERENCES search_docs (id) ON DELETE CASCADE,
+    part TEXT NOT NULL,
+    piece BIGINT NOT NULL,
+    words TSVECTOR NOT NULL,
+    PRIMARY KEY (doc_id, part, piece)
+)
+
+-- words_lookup --
+CREATE INDEX idx_search_words ON search_words USING GIN (words)
+
+-- new_doc --
+-- A number that others are unlikely to take meanwhile. No row returned: it is taken.
+INSERT INTO search_docs (id, turn_id)
+SELECT CAST(:low AS BIGINT) + (hashtext(:turn_id) & (CAST(:high AS BIGINT) - :low - 1)), :turn_id
+ON CONFLICT (id) DO NOTHING
+RETURNING id
+
+-- insert_words --
+INSERT INTO search_words (doc_id, part, piece, words)
+SELECT :id, w.part, w.piece, CAST(w.words AS TSVECTOR)
+FROM json_to_recordset(CAST(:pieces AS JSON)) AS w (part TEXT, piece BIGINT, words TEXT)
+
+-- forget_docs --
+DELETE FROM search_docs WHERE turn_id IN <ids>
+
+-- matched --
+-- Every group that is asked for, and nothing of group 0.
+WITH asked (n, parts, words) AS (
+    SELECT q.n, q.parts, CAST(q.words AS TSQUERY)
+    FROM json_to_recordset(CAST(:match AS JSON)) AS q (n BIGINT, parts TEXT, words TEXT)
+), matched (id) AS (
+    SELECT w.doc_id
+    FROM asked q
+    JOIN search_words w ON w.words @@ q.words AND strpos(q.parts, ' ' || w.part || ' ') > 0
+    WHERE w.doc_id >= :low AND w.doc_id < :high
+    GROUP BY w.doc_id
+    HAVING count(DISTINCT q.n) FILTER (WHERE q.n > 0)
+        = (SELECT count(DISTINCT n) FROM asked WHERE n > 0)
+    AND NOT bool_or(q.n = 0)
+)
+
+-- ranked --
+-- As matched; words that few have weigh more.
+WITH asked (n, parts, words) AS (
+    SELECT q.n, q.parts, CAST(q.words AS TSQUERY)
+    FROM json_to_recordset(CAST(:match AS JSON)) AS q (n BIGINT, parts TEXT, words TEXT)
+), found (id, n, score, words) AS (
+    SELECT w.doc_id, q.n, ts_rank(w.words, q.words, 1) * CASE w.part
+        WHEN 'user' THEN 4 WHEN 'assistant' THEN 3 WHEN 'thinking' THEN 1 WHEN 'system' THEN 0.5
+        WHEN 'tool_call' THEN 1.5 WHEN 'tool_result' THEN 1 ELSE 0 END, q.words
+    FROM asked q
+    JOIN search_words w ON w.words @@ q.words AND strpos(q.parts, ' ' || w.part || ' ') > 0
+    WHERE w.doc_id >= :low AND w.doc_id < :high
+), rarity (words, weight) AS (
+    SELECT f.words, ln(1 + (SELECT count(*) FROM search_docs) / count(DISTINCT f.id))
+    FROM found f GROUP BY f.words
+), matched (id, score) AS (
+    SELECT f.id, sum(f.score * r.weight)
+    FROM found f JOIN rarity r ON r.words = f.words
+    GROUP BY f.id
+    HAVING count(DISTINCT f.n) FILTER (WHERE f.n > 0)
+        = (SELECT count(DISTINCT n) FROM asked WHERE n > 0)
+    AND NOT bool_or(f.n = 0)
+)

@@ -1,0 +1,47 @@
+-- The word index on SQLite: FTS5 without a copy of the text. Beside search.postgres.sql.
+
+-- words_table --
+CREATE VIRTUAL TABLE search_index USING fts5 (
+    user, assistant, thinking, system, tool_call, tool_result, project, model, tool, file, state,
+    content='', tokenize='unicode61 remove_diacritics 2'
+)
+
+-- words_lookup --
+SELECT 1
+
+-- new_doc --
+-- The first number behind those taken. No row returned: there is none below :high.
+INSERT INTO search_docs (id, turn_id)
+SELECT next.id, :turn_id
+FROM (
+    SELECT COALESCE(max(d.id) + 1, :low) AS id
+    FROM search_docs d WHERE d.id >= :low AND d.id < :high
+) AS next
+WHERE next.id < :high
+RETURNING id
+
+-- insert_words --
+INSERT INTO search_index (
+    rowid, user, assistant, thinking, system, tool_call, tool_result, project, model, tool, file,
+    state
+) VALUES (
+    :id, :user, :assistant, :thinking, :system, :tool_call, :tool_result, :project, :model, :tool,
+    :file, :state
+)
+
+-- forget_docs --
+-- The index cannot forget words without their text, so the number stays taken and leads nowhere.
+UPDATE search_docs SET turn_id = NULL WHERE turn_id IN <ids>
+
+-- matched --
+WITH matched (id) AS (
+    SELECT rowid FROM search_index
+    WHERE search_index MATCH :match AND rowid >= :low AND rowid < :high
+)
+
+-- ranked --
+WITH matched (id, score) AS (
+    SELECT rowid, -bm25(search_index, 4.0, 3.0, 1.0, 0.5, 1.5, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    FROM search_index
+    WHERE search_index MATCH :match AND rowid >= :low AND rowid < :high
+)

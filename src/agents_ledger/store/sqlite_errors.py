@@ -1,0 +1,50 @@
+"""What SQLite complains of, in our words."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from agents_ledger.model.errors import (
+    Damaged,
+    DiskFull,
+    Locked,
+    NotALedger,
+    ReadOnly,
+    Refused,
+    StoreUnavailable,
+)
+
+
+def name_of(error: BaseException) -> str:
+    """The name of an error code, SQLITE_FULL for one."""
+    return getattr(error, "sqlite_errorname", "") or ""
+
+
+_FAMILIES: tuple[tuple[tuple[str, ...], type[StoreUnavailable], str], ...] = (
+    (("SQLITE_BUSY", "SQLITE_LOCKED"), Locked, "{address} is locked by another program"),
+    (("SQLITE_READONLY",), ReadOnly, "{address} cannot be written: {text}"),
+    (("SQLITE_FULL",), DiskFull, "there is no room left for {address}"),
+    (("SQLITE_NOTADB",), NotALedger, "{address} is not a database"),
+    (("SQLITE_CORRUPT",), Damaged, "{address} is damaged: {text}"),
+    (("SQLITE_CANTOPEN", "SQLITE_PERM"), ReadOnly, "{address} cannot be opened: {text}"),
+)
+
+
+def translate(error: Exception, address: str) -> Exception:
+    """A driver's error in our words; others stay as they are."""
+    if isinstance(error, OverflowError):
+        return Refused(f"a number is too large to store: {error}")
+    if not isinstance(error, sqlite3.Error):
+        return error
+    name, text = name_of(error), str(error)
+    if text.startswith("guard: "):
+        return Refused(text.removeprefix("guard: "))
+    if name.startswith("SQLITE_CONSTRAINT"):
+        return Refused(f"the ledger's rules forbid this: {text}")
+    if "too big" in text:
+        return Refused(f"a value is too large to store: {text}")
+    kind, said = next(
+        ((kind, said) for names, kind, said in _FAMILIES if name.startswith(names)),
+        (StoreUnavailable, "{address}: {text}"),
+    )
+    return kind(said.format(address=address, text=text))

@@ -1,0 +1,420 @@
+"""Search: every committed turn is found by its words, indexed or still waiting for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from agents_ledger import (
+    Compaction,
+    Found,
+    Ledger,
+    Message,
+    NotFound,
+    Refused,
+    Session,
+    ToolCall,
+)
+from agents_ledger.ledger import waiting
+from tests.builders import a_detailed_message, a_message, chain
+from tests.raw import Raw
+
+DAY = 86_400_000
+Index = Callable[[], None]
+
+
+@pytest.fixture(params=["waiting", "indexed"])
+def index(request: pytest.FixtureRequest, ledger: Ledger) -> Index:
+    """Puts all that waits into the index, or leaves it waiting: nobody may notice."""
+    if request.param == "indexed":
+        return lambda: ledger._core.index(least=1)
+    return lambda: None
+
+
+def ids(found: Found) -> list[str]:
+    return [hit.turn_id for hit in found.hits]
+
+
+def marked(found: Found) -> list[list[str]]:
+    return [[snippet.marked("[", "]") for snippet in hit.snippets] for hit in found.hits]
+
+
+def test_words_are_found_wherever_they_stand(ledger: Ledger, index: Index) -> None:
+    said = Message("assistant", "An answer beside the point", thinking="deep thoughts", source=None)
+    call = ToolCall.of("Bash", {"command": "grep -n foo_bar"}, {"out": "no such file", "code": 17})
+    failed = ToolCall.of("Read", {"path": "a.py"}, None, error="permission denied")
+    turn = ledger.record("main", "A question", said, steps=[call, failed], model="opus")
+    ledger.record("main", "something", "else")
+    index()
+
+    for text in (
+        "question",
+        "ANSWER point",
+        '"beside the point"',
+        "thoughts",
+        "foo_bar",
+        "foo bar",
+        "grep",
+        "bash",
+        '"no such file"',
+        "17",
+        "denied",
+        "quest*",
+        '"beside the po"*',
+    ):
+        assert ids(ledger.search(text)) == [turn.id], text
+    for text in ('"such no file"', "quest", "question -answer", '"beside point"', "opus"):
+        assert ids(ledger.search(text)) == [], text
+
+
+def test_what_was_found_is_marked(ledger: Ledger, index: Index) -> None:
+    long = "word " * 200
+    ledger.record("main", f"{long}a Café and\ta second café {long}", "tea <b>")
+    index()
+
+    [[snippet]] = marked(ledger.search("cafe"))
+
+    assert "a [Café] and a second [café] word" in snippet
+    assert snippet.startswith("…")
+    assert snippet.endswith("…")
+    assert len(snippet) < 200
+    hit = ledger.search("tea").hits[0]
+    assert (hit.snippets[0].part, hit.snippets[0].text) == ("assistant", "tea <b>")
+    assert hit.query is not None
+    assert hit.query.startswith("word word")
+
+
+def test_chinese_japanese_and_korean_are_found_in_the_middle_of_a_run(
+    ledger: Ledger, index: Index
+) -> None:
+    japanese = ledger.record("ja", "東京都の天気はどうですか", "abc晴れdef").id
+    chinese = ledger.record("zh", "检查数据库连接", "好").id
+    korean = ledger.record("ko", "검색은 어렵다", "ok").id
+    index()
+
+    for text, found in (
+        ("天気", japanese),
+        ("京都", japanese),
+        ("都の天気", japanese),
+        ("東", japanese),
+        ("か", japanese),
+        ("晴れ", japanese),
+        ("def", japanese),
+        ("数据库", chinese),
+        ("连接", chinese),
+        ("接", chinese),
+        ("검색", korean),
+    ):
+        assert ids(ledger.search(text)) == [found], text
+    assert ids(ledger.search("東都")) == []
+    assert ids(ledger.search("天気 数据库")) == [chinese, japanese]
+    assert marked(ledger.search("天気")) == [["東京都の[天気]はどうですか"]]
+
+
+def test_all_words_are_wanted_and_any_where_no_turn_has_all(ledger: Ledger, index: Index) -> None:
+    both = ledger.record("main", "apple pear", "r").id
+    one = ledger.record("main", "apple", "r").id
+    index()
+
+    all_words = ledger.search("apple pear")
+    some = ledger.search("apple plum -pear")
+
+    assert (ids(all_words), all_words.matched) == ([both], "all")
+    assert (ids(some), some.matched) == ([one], "any")
+    assert ids(ledger.search("plum")) == []
+
+
+def test_turns_are_narrowed_by_operators(ledger: Ledger, index: Index) -> None:
+    ledger.create_session(Session("imported", origin="codex", persona_id="atlas"))
+    here = ledger.record(
+        "imported",
+        a_detailed_message("word"),
+        "word",
+        steps=[ToolCall.of("mcp__github__create_issue", {"title": "x"}, {"text": "result"})],
+        workspace_path="/home/me/agents-ledger/",
+        model="claude-opus-5",
+    )
+    there = ledger.record(
+        "main",
+        "word",
+        "elsewhere",
+        steps=[ToolCall.of("Write", {"file_path": "src/app.py", "content": "c"})],
+        workspace_path="C:\\work\\other",
+        model="gpt-5",
+    )
+    bad = ledger.record("main", "word", status="failed", error="timeout")
+    short = ledger.record("main", compaction=Compaction("word again", there.id))
+    index()
+
+    for text, found in (
+        ("word project:agents-ledger", [here]),
+        ("word project:/any/agents-ledger", [here]),
+        ("word project:agents-ledger project:other", [there, here]),
+        ("word -project:agents-ledger", [short, bad, there]),
+        ("word origin:codex", [here]),
+        ("word origin:native", [short, there]),
+        ("word model:opus", [here]),
+        ("word -model:opus", [short, bad, there]),
+        ("tool:github", [here]),
+        ("tool:write", [there]),
+        ("file:app.py", [there]),
+        ("file:src/app.py", [there]),
+        ("file:word.py", [here]),
+        ("role:assistant word", [short, here]),
+        ("in:tool_result result", [here]),
+        ("in:user result", []),
+        ("in:user in:tool_result result", [here]),
+        ("persona:atlas word", [here]),
+        ("-persona:atlas word", [short, bad, there]),
+        ("session:imported", [here]),
+        ("is:failed", [bad]),
+        ("is:compaction", [short]),
+        ("-is:failed -is:compaction word", [there, here]),
+        ("timeout", [bad]),
+        ("nosuch:word", []),
+        ("http://word", []),
+    ):
+        assert ids(ledger.search(text)) == [turn.id for turn in found], text
+
+
+def test_an_operator_that_does_not_exist_is_plain_text(ledger: Ledger, index: Index) -> None:
+    turn = ledger.record("main", "see http://example.org, note:this, before", "r")
+    index()
+
+    for text in ("http://example.org", "note:this", "before: see"):
+        assert ids(ledger.search(text)) == [turn.id], text
+
+
+def test_dates_narrow_to_when_turns_started(ledger: Ledger, index: Index) -> None:
+    old = ledger.record("main", "word", "r", started_at=1_700_000_000_000).id  # 2023-11-14
+    new = ledger.record("main", "word", "r").id
+    index()
+
+    for text, found in (
+        ("word before:yesterday", [old]),
+        ("word after:yesterday", [new]),
+        ('word after:"3 days ago"', [new]),
+        ("word after:last-week", [new]),
+        ("word before:2023-11-01", []),
+        ("word after:2023-11-01 before:2023-12-01", [old]),
+        ("after:2023-11", [new, old]),
+        ("word before:2023", []),
+    ):
+        assert ids(ledger.search(text)) == found, text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "nothing to search"),
+        ("  -  ", "nothing to search"),
+        ("before:someday x", "'someday' is not a date"),
+        ("after:2026-13-01", "not a date"),
+        ("is:purple", "is:purple is not known"),
+        ("in:nowhere x", "in:nowhere is not known"),
+        ("role:king x", "role:king is not known"),
+        ("-after:today x", "cannot be excluded"),
+        ("project:--- x", "no word"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(ledger: Ledger, text: str, said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        ledger.search(text)
+
+
+def test_a_bad_page_limit_or_order_is_refused(ledger: Ledger) -> None:
+    for wrong in ({"limit": 0}, {"limit": 10_000}, {"order": "best"}, {"after": "x"}):
+        with pytest.raises(Refused):
+            ledger.search("word", **wrong)
+    with pytest.raises(NotFound, match="nobody"):
+        ledger.search("session:nobody")
+
+
+def test_nothing_typed_breaks_the_search(ledger: Ledger, index: Index) -> None:
+    ledger.record("main", "it's a \"test\" of c++ (AND) OR NOT * ^ : {x} 'q' \\ 100%", "r")
+    index()
+
+    for text in (
+        'it"s',
+        "c++",
+        "(test",
+        "AND OR NOT",
+        "^x",
+        "{x}:",
+        "100%",
+        "a\\b",
+        "☃ x",
+    ):
+        ledger.search(text)
+    assert len(ledger.search("it's").hits) == 1
+    assert len(ledger.search('"test" of').hits) == 1
+
+
+def test_newest_turns_come_first_page_by_page(ledger: Ledger, index: Index) -> None:
+    turns = [
+        ledger.record("main", f"word {n}", "r", started_at=1_700_000_000_000 + n // 2).id
+        for n in range(7)
+    ]
+    index()
+    turns += chain(ledger, "other", 1)
+    turns.append(ledger.record("main", "word", "r").id)
+
+    for order in ("newest", "relevance"):
+        pages: list[list[str]] = []
+        after = None
+        while True:
+            found = ledger.search("word", limit=3, order=order, after=after)
+            pages.append(ids(found))
+            after = found.next
+            if after is None:
+                break
+        assert [len(page) for page in pages] == [3, 3, 2]
+        flat = [turn_id for page in pages for turn_id in page]
+        assert sorted(flat) == sorted({*turns[:7], turns[8]})
+        if order == "newest":
+            assert flat[0] == turns[8]
+            assert {*flat[1:2]} == {turns[6]}
+            assert {*flat[6:8]} == {*turns[:2]}
+
+
+def test_relevant_turns_come_first(ledger: Ledger, index: Index) -> None:
+    asked = ledger.record("main", "parser parser parser", "yes").id
+    for number in range(5):
+        ledger.record("main", f"other {number}", "nothing")
+    noise = ledger.record(
+        "main", "q", "r", steps=[ToolCall.of("Bash", {}, "lorem ipsum " * 300 + "parser")]
+    ).id
+    ledger._core.index(least=1)
+
+    found = ledger.search("parser", order="relevance")
+
+    assert ids(found) == [asked, noise]
+    assert found.hits[0].score is not None
+    assert found.hits[1].score is not None
+    assert found.hits[0].score > found.hits[1].score
+
+
+def test_a_shared_turn_is_one_hit_of_its_oldest_session(ledger: Ledger, index: Index) -> None:
+    first = ledger.record("main", "word", "r").id
+    for label in ("one", "two"):
+        ledger.fork(first, label=label)
+    beside = ledger.record("one", "word", "r").id
+    ledger.annotate("main", title="The main one")
+    failed = ledger.record("two", "word", status="failed", error="x").id
+    index()
+
+    found = ledger.search("word")
+
+    assert [(hit.turn_id, hit.session_label, hit.also_in) for hit in found.hits] == [
+        (failed, "main", 0),
+        (beside, "one", 0),
+        (first, "main", 2),
+    ]
+    assert found.hits[2].session_title == "The main one"
+    assert [(label, len(hits)) for label, hits in found.by_session()] == [("main", 2), ("one", 1)]
+    assert ids(ledger.search("is:fork")) == [first]
+
+
+def test_a_turn_left_behind_is_still_found(ledger: Ledger, index: Index) -> None:
+    first = ledger.record("main", "word one", "r").id
+    second = ledger.record("main", "word two", "r").id
+    ledger.roll_back("main", first)
+    index()
+
+    assert [(hit.turn_id, hit.session_label) for hit in ledger.search("word").hits] == [
+        (second, "main"),
+        (first, "main"),
+    ]
+
+
+def test_a_live_turn_is_found_by_its_query_and_all_of_it_once_sealed(ledger: Ledger) -> None:
+    with ledger.turn("main", "a live question") as turn:
+        ledger._core.index(least=1)
+        assert ids(ledger.search("live question")) == [turn.id]
+        with turn.tool_call("Bash", {"command": "ls"}) as call:
+            call.complete({"out": "a result"})
+        turn.stream("half an ")
+        turn.respond("the whole answer")
+    for _ in range(2):
+        assert ids(ledger.search('"whole answer"')) == [turn.id]
+        assert ids(ledger.search("result")) == [turn.id]
+        ledger._core.index(least=1)
+
+
+def test_searching_never_writes(ledger: Ledger, raw: Raw) -> None:
+    chain(ledger, "main", 3)
+    before = raw.dump()
+
+    assert len(ledger.search("question").hits) == 3
+    with (
+        Ledger.open(ledger._core.db.address, read_only=True)
+        if raw.engine == "sqlite"
+        else (ledger) as reader
+    ):
+        assert len(reader.search("question").hits) == 3
+
+    assert raw.dump() == before
+
+
+def test_what_waits_is_bounded_and_put_in_behind_the_writer(ledger: Ledger, raw: Raw) -> None:
+    chain(ledger, "main", waiting.BATCH + waiting.LOOK_EVERY)
+
+    assert raw.one("SELECT count(*) FROM search_waiting") <= waiting.LOOK_EVERY
+    assert raw.one("SELECT count(*) FROM search_docs") >= waiting.BATCH
+    found = ledger.search("question", limit=1000)
+    assert len(set(ids(found))) == len(found.hits) == waiting.BATCH + waiting.LOOK_EVERY
+
+
+def test_closing_puts_in_what_waits(
+    ledger: Ledger, open_ledger: Callable[[], Ledger], raw: Raw
+) -> None:
+    writer = open_ledger()
+    chain(writer, "main", waiting.LOOK_EVERY)
+    writer.close()
+
+    assert raw.one("SELECT count(*) FROM search_waiting") == 0
+
+
+def test_turns_of_one_moment_all_have_their_place_in_the_index(ledger: Ledger) -> None:
+    turns = [ledger.record("main", "word", "r", started_at=5).id for _ in range(40)]
+    ledger._core.index(least=1)
+
+    assert sorted(ids(ledger.search("word", limit=100))) == sorted(turns)
+
+
+def test_a_long_result_is_found_by_its_beginning_and_its_end(ledger: Ledger, index: Index) -> None:
+    text = "start " + "filler " * 5000 + "ending"
+    picture = "A" * 5000
+    turn = ledger.record(
+        "main", "q", "r", steps=[ToolCall.of("Bash", {"data": picture}, {"out": text})]
+    )
+    index()
+
+    for word in ("start", "ending", "filler"):
+        assert ids(ledger.search(f"in:tool_result {word}")) == [turn.id]
+    assert ids(ledger.search(picture)) == []
+
+
+def test_huge_turns_are_found_whole(ledger: Ledger, index: Index) -> None:
+    many = " ".join(f"w{number}" for number in range(40_000))
+    turn = ledger.record("main", many, "r")
+    index()
+
+    for text in ("w0 w39999", '"w20000 w20001"', "w15999 w16001"):
+        assert ids(ledger.search(text)) == [turn.id], text
+
+
+async def _search(address: str) -> Found:
+    from agents_ledger import AsyncLedger
+
+    async with AsyncLedger.open(address) as ledger:
+        for number in range(3):
+            await ledger.record("main", a_message(f"word {number}"), "r")
+        return await ledger.search("word")
+
+
+def test_asyncio_finds_the_same(address: str) -> None:
+    import asyncio
+
+    assert len(asyncio.run(_search(address)).hits) == 3
