@@ -109,7 +109,7 @@ def test_a_step_of_a_live_turn_takes_few_statements(counted: tuple[Meddled, Ledg
         turn.respond("r")
         sealed = len(statements.ran)
 
-    sealing = {"sqlite": 17, "postgresql": 22}  # a server reads the turn, to index it
+    sealing = {"sqlite": 17, "postgresql": 23}  # a server reads the turn, to index it
     engine = ledger._core.db.engine
     assert (started, finished, streamed) == (3, 3, 4)
     assert (begun, sealed) == (10 + len(INDEXED[engine]), sealing[engine])

@@ -104,8 +104,8 @@ WHOLE = {
     "await_index_all",
     "indexed_turns",
     "search_scope",  # narrows to the sessions of an origin, or a persona
-    "waiting",
-    "waiting_count",
+    "unindexed",
+    "unindexed_count",
     "turn_is_named",  # of a turn to be taken away, which is rare
     "tree_nodes",  # marks what sessions and compactions point to
 }

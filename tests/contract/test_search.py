@@ -253,7 +253,7 @@ def test_nothing_typed_breaks_the_search(ledger: Ledger, index: Index) -> None:
 
 def test_newest_turns_come_first_page_by_page(ledger: Ledger, index: Index) -> None:
     turns = [
-        ledger.record("main", f"word {n}", "r", started_at=1_700_000_000_000 + n // 2).id
+        ledger.record("main", f"word {n}", "r", started_at=1_700_000_000_000 + n // 2 * 50).id
         for n in range(7)
     ]
     index()

@@ -113,7 +113,7 @@ class _Looking:
 
     def _load_waiting(self) -> dict[str, Document]:
         """Turns that the index does not know as they are now."""
-        ids = [row[0] for row in self._tx.run("waiting")]
+        ids = [row[0] for row in self._tx.run("unindexed")]
         self._stale = frozenset(ids)
         found: dict[str, Document] = {}
         for batch in in_batches(ids):

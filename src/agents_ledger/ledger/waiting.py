@@ -56,7 +56,7 @@ def await_all(tx: Transaction) -> None:
 
 def put_in(tx: Transaction, least: int = 1) -> int:
     """Put a batch of waiting turns into the index, if at least so many wait; how many it were."""
-    if tx.run("waiting_count")[0][0] < least:
+    if tx.run("unindexed_count")[0][0] < least:
         return 0
     due = [row[0] for row in tx.run("due_for_index", limit=BATCH)]
     if due:
@@ -68,6 +68,6 @@ def put_in(tx: Transaction, least: int = 1) -> int:
 
 def catch_up(db: Database, *, least: int = 1) -> None:
     """Put in all that waits, if that is at least so many turns."""
-    if db.read(lambda tx: tx.run("waiting_count"))[0][0] >= least:
+    if db.read(lambda tx: tx.run("unindexed_count"))[0][0] >= least:
         while db.write(partial(put_in, least=1)) == BATCH:
             pass

@@ -6,10 +6,10 @@ INSERT INTO search_waiting (turn_id) VALUES (:turn_id) ON CONFLICT DO NOTHING;
 -- await_index_all --
 INSERT INTO search_waiting (turn_id) SELECT t.id FROM turns t WHERE 1 = 1 ON CONFLICT DO NOTHING;
 
--- waiting_count --
+-- unindexed_count --
 SELECT count(*) FROM search_waiting;
 
--- waiting --
+-- unindexed --
 SELECT turn_id FROM search_waiting;
 
 -- due_for_index --
