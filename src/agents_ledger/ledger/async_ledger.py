@@ -100,8 +100,9 @@ class _Answer:
 class _Nobody:
     """Waits for no outcome: what waits for the index is tried again later."""
 
-    def set(self, result: Any, error: BaseException | None) -> None:
-        """Nothing to do."""
+    def set(self, result: Any, error: BaseException | None) -> Callable[[], None]:
+        """Nothing to do, and nobody to wake."""
+        return lambda: None
 
 
 class AsyncLedger(AsyncReading):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from agents_ledger.ledger import recording, sessions, task_turns
+from agents_ledger.ledger import recording, sessions, task_turns, waiting
 from agents_ledger.ledger.projected_turns import (
     Change,
     Known,
@@ -160,6 +160,7 @@ def _write(tx: Transaction, state: State, changes: Sequence[Standing]) -> None:
                 tx.run("set_record_turn", turn_id=turn.id, position=record.position)
         for ids in in_batches([line.id for line in group.lines() if _is_behind(line)]):
             tx.run("mark_calls_derived", ids=ids)
+    waiting.grown(tx, [turn.id for _, turn, _ in changes])
 
 
 def _is_behind(line: CallLine) -> bool:

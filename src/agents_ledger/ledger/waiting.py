@@ -32,10 +32,16 @@ def recorded(tx: Transaction, turn: Turn) -> None:
         indexing.put(tx, turn)
 
 
+def grown(tx: Transaction, turn_ids: Sequence[str]) -> None:
+    """Let turns wait that may go on growing: to index all of one at each step would cost the square
+    of its length."""
+    tx.run_many("await_index", [_Waiting(turn_id) for turn_id in turn_ids])
+
+
 def changed(tx: Transaction, turn_ids: Sequence[str]) -> None:
-    """See to it that turns are found as they are now, or no more if they are gone."""
+    """See to it that turns are found as they are now."""
     if tx.engine == "sqlite":
-        tx.run_many("await_index", [_Waiting(turn_id) for turn_id in turn_ids])
+        grown(tx, turn_ids)
     else:
         from agents_ledger.ledger import indexing
 

@@ -534,6 +534,7 @@ CREATE TABLE bus_stream_texts (
     content TEXT NOT NULL,
     PRIMARY KEY (stream_id, piece)
 );
+
 -- Turns in the word index by their number there, which begins with their time: the newest are found
 -- first without sorting. turn_id NULL: the words belong to no turn any more.
 CREATE TABLE search_docs (
