@@ -253,7 +253,6 @@ _MODULES = {
         "Used",
     ),
     "model.queue": ("Ask", "Claim", "QueueEntry", "QueueLimits", "Rollup"),
-    "model.queue": ("Ask", "Claim", "QueueEntry", "QueueLimits"),
     "model.search": ("Found", "Hit", "Snippet"),
     "model.sessions": ("Alias", "Finding", "Move", "Session", "Thread"),
     "model.tokens": ("estimate_tokens",),
