@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents_ledger import Ledger, Refused, Session, Spent, Usage, UsageReport
+from agents_ledger import Compaction, Ledger, Refused, Session, Spent, Usage, UsageReport
 from agents_ledger.ledger.tool_usage import STEPS
 from agents_ledger.store import queries
 from agents_ledger.store.sqlite import WORDS
@@ -133,6 +133,19 @@ def test_a_model_without_a_price_is_named_and_never_guessed(ledger: Ledger) -> N
     assert (report.total.unpriced_turns, report.total.untold) == (2, 1)
     assert report.total.cost_microdollars == lines["claude-opus-5"].cost_microdollars
     assert report.priced_on == "2026-08-05"
+
+
+def test_a_compaction_is_paid_for_at_the_price_of_its_summariser(ledger: Ledger) -> None:
+    first = spend(ledger)
+    record = Compaction("s", first, model="gpt-5.5", provider="openai")
+    ledger.record("main", compaction=record, usage=Usage(500, 50))
+
+    used = ledger.usage("model")
+    [of_session] = ledger.usage("session").lines
+
+    assert keys(used) == [("claude-opus-5", 1), ("gpt-5.5", 1)]
+    assert [model.model for model in of_session.models] == ["claude-opus-5", "gpt-5.5"]
+    assert ledger.thread("main", last=0).model == "claude-opus-5"
 
 
 def test_failures_and_tool_calls_are_counted(ledger: Ledger) -> None:

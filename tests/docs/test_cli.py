@@ -71,6 +71,7 @@ def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
         "usage": "usage",
         "tools": "tools",
         "context": "context demo --as openai",
+        "compact": "compact demo --strategy sliding_window",
         "fork": "fork demo",
         "queue": "queue",
         "audit": "audit",

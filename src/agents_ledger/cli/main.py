@@ -24,6 +24,7 @@ COMMANDS = {
     "usage": ("usage", "Show turns, tokens and costs by day, model, project or session."),
     "tools": ("usage", "Show uses, failures and durations of tools."),
     "context": ("context", "Show what a model is shown at a turn, with token counts."),
+    "compact": ("compact", "Make a session's context smaller; nothing is removed."),
     "fork": ("sessions", "Make a new session at a turn; nothing is copied."),
     "queue": ("queue", "List what waits to be asked, or cancel an entry."),
     "audit": ("health", "Check every rule of the ledger."),

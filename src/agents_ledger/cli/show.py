@@ -152,11 +152,15 @@ class Page:
                 self.out.line("  ", (f"{name.removesuffix('_json')}: ", "dim"), str(value))
 
     def _compaction(self, turn: Turn, record: Compaction) -> None:
-        self.out.line("  ", ("summary", "seam"), (f"  {lines.compacted(turn)}", "dim"))
+        word = "summary" if record.summary else "compaction"
+        self.out.line("  ", (word, "seam"), (f"  {lines.compacted(turn)}", "dim"))
         self.out.line("    ", ("through ", "dim"), (record.summarized_through_turn_id, "id"))
         if record.first_kept_turn_id:
             self.out.line("    ", ("kept from ", "dim"), (record.first_kept_turn_id, "id"))
-        self._body(record.summary)
+        if record.model != "none":
+            self.out.line("    ", ("summarised by ", "dim"), record.model)
+        if record.summary:
+            self._body(record.summary)
 
     def _message(self, message: Message) -> None:
         source = message.source if message.source not in (None, "human") else ""

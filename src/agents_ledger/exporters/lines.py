@@ -71,10 +71,12 @@ def compacted(turn: Turn) -> str:
     if record is None:
         return ""
     count = amounts.count(record.turns_summarized, "turn") if record.turns_summarized else "turns"
-    parts = [f"compacted {count} → summary"]
+    parts = [f"compacted {count}" + (" → summary" if record.summary else "")]
     if record.tokens_before is not None and record.tokens_after is not None:
         before, after = amounts.tokens(record.tokens_before), amounts.tokens(record.tokens_after)
         parts.append(f"{before} → {after} tokens")
+    if record.compaction_type != "summary":
+        parts.append(record.compaction_type)
     if record.trigger:
         parts.append(record.trigger)
     return " · ".join(parts)

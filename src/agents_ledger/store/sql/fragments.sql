@@ -8,6 +8,15 @@ t.id, t.parent_turn_id, t.turn_type, t.status, t.started_at, t.completed_at, t.m
     t.has_children, t.tool_call_count, t.source_event_id, t.workspace_path,
     t.effective_config_json, t.error, t.projected
 
+-- model_used --
+-- A compaction turn says no model: the thread's does not change by it. Its summariser's was used.
+COALESCE(t.model, CASE WHEN t.turn_type = 'compaction' THEN
+        (SELECT NULLIF(c.model, 'none') FROM compactions c WHERE c.turn_id = t.id) END)
+
+-- provider_used --
+COALESCE(t.provider, CASE WHEN t.turn_type = 'compaction' THEN
+        (SELECT c.provider FROM compactions c WHERE c.turn_id = t.id) END)
+
 -- headline_columns --
 -- How a turn's first message begins, and the ids next to its own.
 (

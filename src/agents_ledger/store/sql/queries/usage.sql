@@ -2,7 +2,7 @@
 
 -- usage_hours --
 -- Every turn that began between two times, once.
-SELECT t.started_at / 3600000, t.model, t.provider, t.workspace_path, <spent_columns>
+SELECT t.started_at / 3600000, <model_used>, <provider_used>, t.workspace_path, <spent_columns>
 FROM turns t
 WHERE t.started_at >= :since AND t.started_at < :until
 GROUP BY 1, 2, 3, 4;
@@ -10,7 +10,7 @@ GROUP BY 1, 2, 3, 4;
 -- usage_of_range --
 -- The turns of a thread between two depths.
 <range>
-SELECT t.model, t.provider, <spent_columns>
+SELECT <model_used>, <provider_used>, <spent_columns>
 FROM range
 JOIN places p ON p.segment_id = range.segment_id
     AND p.depth BETWEEN :from_depth AND range.upto
