@@ -1,0 +1,125 @@
+// Keys: everything can be reached without a mouse.
+
+import { $, $$, made } from "./small.js";
+import { openPalette } from "./palette.js";
+
+const HELP = [
+  ["/  Ctrl K", "find anything"],
+  ["j  k", "next, previous turn"],
+  ["J  K", "next, previous prompt"],
+  ["]  [", "next, previous session"],
+  ["1 2 3 4", "prompts, conversation, tools, everything"],
+  ["z", "one step more of detail"],
+  ["o", "open or close the tools of a turn"],
+  ["t", "the whole tree"],
+  [".", "inspector on or off"],
+  ["x", "mark a turn; mark two to compare them"],
+  ["f", "fork from this turn"],
+  ["Space", "replay: play or pause"],
+  ["g h, g s, g u", "go home, to sessions, to usage"],
+  ["g f, g t, g a, g i", "files, tools, audit, imports"],
+  ["Esc", "close one thing"],
+];
+const PLACES = { h: "/", s: "/sessions", u: "/usage", f: "/files", t: "/tools", a: "/audit", i: "/imports", q: "/search" };
+
+export function wireKeys(thread, replay) {
+  let going = false;
+  $('[data-do="help"]')?.addEventListener("click", help);
+  wireTrees();
+  document.addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      openPalette();
+      return;
+    }
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+    if (event.key === "Escape") {
+      closeOne(replay);
+      return;
+    }
+    if (going) {
+      going = false;
+      if (PLACES[event.key]) location.href = PLACES[event.key];
+      return;
+    }
+    if (event.key === "g") {
+      going = true;
+      setTimeout(() => { going = false; }, 1200);
+      return;
+    }
+    const act = keys(thread, replay)[event.key];
+    if (!act || (event.key === " " && event.target.closest("button, summary, a, input"))) return;
+    event.preventDefault();
+    act();
+  });
+}
+
+function keys(thread, replay) {
+  const any = { "/": openPalette, "?": help };
+  if (!thread) return any;
+  return {
+    ...any,
+    j: () => thread.step(1),
+    k: () => thread.step(-1),
+    J: () => thread.step(1, { prompts: true }),
+    K: () => thread.step(-1, { prompts: true }),
+    "]": () => thread.session(1),
+    "[": () => thread.session(-1),
+    1: () => thread.zoom("1"),
+    2: () => thread.zoom("2"),
+    3: () => thread.zoom("3"),
+    4: () => thread.zoom("4"),
+    z: () => thread.zoom(String(Number(document.body.dataset.zoom) % 4 + 1)),
+    t: () => { const link = $(".rail .wider a"); if (link) location.href = link.href; },
+    ".": () => thread.toggleInspector(),
+    x: () => thread.mark(thread.at ?? thread.all.at(-1)),
+    f: () => { const fold = $("details.fork", thread.at ?? thread.all.at(-1)); fold.open = true; $("input[name=label]", fold).focus(); },
+    o: () => { const folds = $$("details.call", thread.at ?? thread.all.at(-1)); const open = folds.some((fold) => !fold.open); for (const fold of folds.slice(0, 20)) fold.open = open; },
+    " ": () => replay?.toggle(),
+  };
+}
+
+function isTyping(target) {
+  return target.closest?.("input:not([type=range]):not([type=checkbox]), textarea, select, [contenteditable]");
+}
+
+function closeOne(replay) {
+  const fold = $$("details.fork[open], details.switch[open], details.edit[open], details.menu[open]").at(-1);
+  if (fold) {
+    fold.open = false;
+    $("summary", fold).focus();
+  } else replay?.close();
+}
+
+function help() {
+  let dialog = $("#help");
+  if (!dialog) {
+    const rows = HELP.map(([key, what]) => made("div", {}, made("dt", {}, ...key.split(/\s+/).map((one) => made("kbd", {}, one))), made("dd", {}, what)));
+    dialog = made("dialog", { id: "help", ariaLabel: "Keys" }, made("h2", {}, "Keys"), made("dl", {}, ...rows),
+      made("form", { method: "dialog" }, made("button", {}, "Close")));
+    document.body.append(dialog);
+  }
+  dialog.showModal();
+}
+
+/** Arrow keys within a tree, as trees are used everywhere. */
+function wireTrees() {
+  for (const tree of $$('[role="tree"]')) {
+    tree.addEventListener("keydown", (event) => {
+      const items = $$('[role="treeitem"]', tree);
+      const at = items.indexOf(document.activeElement);
+      const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: items.length - 1 }[event.key];
+      const level = (item) => Number(item.ariaLevel);
+      let next = items[to];
+      if (event.key === "ArrowLeft") next = items.slice(0, at).findLast((item) => level(item) < level(items[at]));
+      if (event.key === "ArrowRight") next = items[at].ariaExpanded === "false" ? null : items[at + 1];
+      if (event.key === "ArrowRight" && items[at]?.ariaExpanded === "false") items[at].click();
+      if (!next) return;
+      event.preventDefault();
+      event.stopPropagation();
+      items[at]?.setAttribute("tabindex", "-1");
+      next.setAttribute("tabindex", "0");
+      next.focus();
+    });
+  }
+}
