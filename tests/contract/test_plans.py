@@ -96,6 +96,7 @@ WHOLE = {
     "aliases",
     "counts",
     "head_segments",
+    "live_progress",
     "live_turns",
     "migrations_applied",
     "other_writers",

@@ -9,7 +9,15 @@ from typing import Any
 from agents_ledger.ledger import sessions, threads, trees
 from agents_ledger.ledger.core import Core
 from agents_ledger.model.errors import NotFound, Refused
-from agents_ledger.model.pages import ImportedSession, ImportRun, SessionLine, SourceFault, Window
+from agents_ledger.model.pages import (
+    CallLine,
+    FileLine,
+    ImportedSession,
+    ImportRun,
+    SessionLine,
+    SourceFault,
+    Window,
+)
 from agents_ledger.model.sessions import Move, Session, SessionStatus
 from agents_ledger.model.sources import SourceFile
 from agents_ledger.model.trees import Headline
@@ -21,6 +29,8 @@ LATEST = 1 << 62
 TEXT_MAX = 4000
 PROMPT_MAX = 240
 LATEST_SESSIONS = 2000
+LATEST_TOUCHES = 20_000
+LAST_ID = "\U0010ffff"
 CHOICES = ("origin", "persona", "model", "project")
 RAW = {
     "turn": ("turns", "raw_turn"),
@@ -111,6 +121,35 @@ class Pages:
         names = ("sessions", "turns", "messages", "tool_calls")
         return dict(zip(names, self._db.read(lambda tx: tx.run("counts"))[0], strict=True))
 
+    # -- what needs a look --------------------------------------------------------------------
+
+    def failed_turns(self, *, limit: int = 5) -> tuple[Headline, ...]:
+        """The latest turns that failed, in a line each."""
+
+        def work(tx: Transaction) -> tuple[Headline, ...]:
+            return trees.headlines(tx, [row[0] for row in tx.run("failed_turns", limit=limit)])
+
+        return self._db.read(work)
+
+    def latest_turn_at(self) -> int | None:
+        """When the last turn began."""
+        rows = self._db.read(lambda tx: tx.run("latest_turn_at"))
+        return int(rows[0][0]) if rows else None
+
+    def recent_files(self, *, text: str | None = None, limit: int = 50) -> tuple[FileLine, ...]:
+        """The files touched last, of the latest touches."""
+        values = {"text": _like(text), "latest": LATEST_TOUCHES, "limit": limit}
+        rows = self._db.read(lambda tx: tx.run("recent_files", **values))
+        return tuple(FileLine(path, int(touches), int(writes)) for path, touches, writes, _ in rows)
+
+    def tool_examples(
+        self, tool_name: str, *, limit: int = 20, before: str | None = None
+    ) -> tuple[CallLine, ...]:
+        """The latest calls of a tool. The next page comes `before` the last turn."""
+        values = {"tool_name": tool_name, "limit": limit, "before": before or LAST_ID}
+        rows = self._db.read(lambda tx: tx.run("tool_examples", **values))
+        return tuple(CallLine(*row) for row in rows)
+
     # -- imports ------------------------------------------------------------------------------
 
     def import_runs(self, *, limit: int = 50, before: str | None = None) -> tuple[ImportRun, ...]:
@@ -158,6 +197,11 @@ class Pages:
         """The moves of all sessions behind one, oldest first."""
         rows = self._db.read(lambda tx: tx.run("moves_since", after=move_id, limit=limit))
         return tuple(to_move(row) for row in rows)
+
+    def live_progress(self, label: str | None = None) -> tuple[tuple[str, str, int], ...]:
+        """The turns being written now: id, session, and a number that grows with each step."""
+        rows = self._db.read(lambda tx: tx.run("live_progress", label=label))
+        return tuple((turn_id, session, int(steps)) for turn_id, session, steps in rows)
 
 
 def _like(text: str | None) -> str | None:

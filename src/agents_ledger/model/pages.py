@@ -74,3 +74,22 @@ class SourceFault(Struct, frozen=True):
     position: int
     line: int | None
     what: str
+
+
+class FileLine(Struct, frozen=True):
+    """A file in one line: how often it was touched, and written."""
+
+    path: str
+    touches: int
+    writes: int
+
+
+class CallLine(Struct, frozen=True):
+    """A tool call in one line."""
+
+    turn_id: str
+    id: str
+    params_json: str
+    status: str
+    started_at: int
+    error: str | None

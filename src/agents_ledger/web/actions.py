@@ -69,4 +69,11 @@ def as_of(label: FromPath[str], when: FromQuery[str]) -> Redirect:
     return Redirect(session_url(named(label), at=at), status_code=SEE_OTHER)
 
 
-ROUTES = (annotate, set_status, fork, undo, as_of)
+@post("/imports/run", sync_to_thread=True, status_code=SEE_OTHER, opt={"scope": "import"})
+def run_import(site: Here, data: Form) -> Redirect:
+    """Import what agents left on this machine, without making the page wait."""
+    site.start_import()
+    return Redirect("/imports", status_code=SEE_OTHER)
+
+
+ROUTES = (annotate, set_status, fork, undo, as_of, run_import)

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import msgspec
+from markupsafe import Markup, escape
 
 from agents_ledger.model.ids import now_ms
 
@@ -139,7 +140,20 @@ def with_query(path: str, query: Mapping[str, Any]) -> str:
     return f"{path}?{urlencode(said)}" if said else path
 
 
+def marked(snippet: Any) -> Markup:
+    """A snippet with what was found in it marked."""
+    pieces, at = [], 0
+    for start, end in snippet.marks:
+        pieces += [
+            escape(snippet.text[at:start]),
+            Markup("<mark>{}</mark>").format(snippet.text[start:end]),
+        ]
+        at = end
+    return Markup("").join([*pieces, escape(snippet.text[at:])])
+
+
 FILTERS = {
+    "marked": marked,
     "age": lambda at_ms: age(at_ms, now_ms()),
     "argument": argument,
     "clock": clock,

@@ -484,6 +484,8 @@ def imports_page(request: Asked, site: Here, before: FromQuery[str] = "") -> Res
         runs=runs[:PER_PAGE],
         older=runs[PER_PAGE - 1].id if len(runs) > PER_PAGE else None,
         faults=site.pages.source_faults(limit=PER_PAGE),
+        sources=site.sources(),
+        importing=site.importing,
     )
 
 

@@ -17,13 +17,13 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.types import ASGIApp
 
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.web import actions, home, pages, static_files
+from agents_ledger.web import actions, home, numbers, pages, static_files
 from agents_ledger.web.errors import SERVER_FAULT, problem_of
 from agents_ledger.web.safety import SAFE, Door, Guard, Policy
 from agents_ledger.web.site import Site
 
 BODY_MAX = 1 << 20
-HTML = (*pages.ROUTES, *home.ROUTES, *actions.ROUTES, *static_files.ROUTES)
+HTML = (*pages.ROUTES, *home.ROUTES, *numbers.ROUTES, *actions.ROUTES, *static_files.ROUTES)
 
 _log = logging.getLogger("agents_ledger.web")
 

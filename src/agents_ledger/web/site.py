@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import unquote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -13,19 +15,27 @@ from litestar import Request, Response
 from litestar.datastructures import State
 from litestar.di import NamedDependency
 
+from agents_ledger.importers.discovery import Wanted, find, this_home
+from agents_ledger.importers.importing import Importer
+from agents_ledger.importers.survey import Source, survey
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.pages import Pages
 from agents_ledger.ledger.sources import Sources
+from agents_ledger.model import settings
 from agents_ledger.model.errors import NotFound
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Finding, Session
 from agents_ledger.model.sources import SourceFile
 from agents_ledger.model.turns import Turn
-from agents_ledger.web import formats
+from agents_ledger.web import charts, formats
 
 HERE = Path(__file__).parent
 THEMES = ("light", "dark")
 
+T = TypeVar("T")
+DAY_MS = 86_400_000
+HEAT_DAYS = 380
+KEPT_MS = 60_000
 QUICK_TURNS = 5_000  # so many are audited whenever the page is opened
 RAW_BYTES = 64 * 1024
 
@@ -59,6 +69,9 @@ class Site:
         self.ledger = ledger
         self.pages = Pages(ledger._core)
         self._audited: AuditReport | None = None
+        self._cache: dict[str, tuple[int, object]] = {}
+        self._import: threading.Thread | None = None
+        self._import_lock = threading.Lock()
 
     @cached_property
     def templates(self) -> Environment:
@@ -79,6 +92,57 @@ class Site:
         """Compile the templates now, so that nobody waits for it later."""
         for name in self.templates.list_templates():
             self.templates.get_template(name)
+
+    def now(self) -> int:
+        """Unix milliseconds."""
+        return now_ms()
+
+    @property
+    def audited(self) -> AuditReport | None:
+        """What the last audit of this run found."""
+        return self._audited
+
+    def heat_map(self) -> charts.HeatMap | None:
+        """The days of the last year that has any; not older than a minute."""
+        latest = self.pages.latest_turn_at()
+        if latest is None:
+            return None
+        since = latest - HEAT_DAYS * DAY_MS
+        return self._kept("heat", lambda: charts.heat_map(self._turns_by_day(since)))
+
+    def _turns_by_day(self, since: int) -> dict[str, int]:
+        lines = self.ledger.usage("day", since=since).lines
+        return {line.key: line.spent.turns for line in lines if line.key}
+
+    def sources(self) -> list[Source]:
+        """The agents' histories on this machine; not older than a minute."""
+        return self._kept("sources", lambda: survey(this_home(), self.ledger))
+
+    def _kept(self, name: str, make: Callable[[], T]) -> T:
+        made_at, value = self._cache.get(name, (0, None))
+        if now_ms() - made_at > KEPT_MS:
+            value = make()
+            self._cache[name] = (now_ms(), value)
+        return cast(T, value)
+
+    def start_import(self) -> None:
+        """Import whatever is found on this machine, in a thread of its own, once at a time."""
+        with self._import_lock:
+            if self.importing:
+                return
+            self._import = threading.Thread(target=self._import_all, daemon=True)
+            self._import.start()
+
+    @property
+    def importing(self) -> bool:
+        """Whether an import runs now."""
+        return self._import is not None and self._import.is_alive()
+
+    def _import_all(self) -> None:
+        wanted = Wanted(0, settings.excluded())
+        found = [each for each in find(this_home()) if wanted.takes(each)]
+        Importer(self.ledger).run(found)
+        self._cache.clear()
 
     def choices(self) -> dict[str, list[str]]:
         """What sessions can be filtered by."""

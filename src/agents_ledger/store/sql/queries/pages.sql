@@ -158,3 +158,40 @@ SELECT * FROM tool_calls WHERE turn_id = :key ORDER BY sequence LIMIT 200;
 
 -- raw_compaction --
 SELECT * FROM compactions WHERE turn_id = :key;
+
+-- failed_turns --
+-- The latest turns that failed.
+SELECT t.id FROM turns t WHERE t.status = 'failed' ORDER BY t.started_at DESC LIMIT :limit;
+
+-- latest_turn_at --
+SELECT started_at FROM turns ORDER BY started_at DESC LIMIT 1;
+
+-- recent_files --
+-- The files touched last, each once, with how often and when.
+SELECT f.file_path, count(*), sum(CASE WHEN f.kind = 'written' THEN 1 ELSE 0 END), max(f.id)
+FROM (
+    SELECT id, file_path, kind FROM message_files WHERE kind IN ('read', 'written')
+    ORDER BY id DESC LIMIT :latest
+) AS f
+WHERE CAST(:text AS TEXT) IS NULL OR lower(f.file_path) LIKE :text ESCAPE '\'
+GROUP BY f.file_path ORDER BY max(f.id) DESC LIMIT :limit;
+
+-- tool_examples --
+-- The latest calls of a tool.
+SELECT c.turn_id, c.id, substr(c.params_json, 1, 2000), c.status, c.started_at,
+    substr(c.error, 1, 400)
+FROM tool_calls c WHERE c.tool_name = :tool_name AND c.turn_id < :before
+ORDER BY c.turn_id DESC, c.sequence DESC LIMIT :limit;
+
+-- live_progress --
+-- The turns being written now: how many steps they have, and how many calls came to an end.
+SELECT l.turn_id, l.session_label,
+    (SELECT count(*) FROM messages m WHERE m.turn_id = l.turn_id)
+        + (SELECT count(*) FROM tool_calls c WHERE c.turn_id = l.turn_id)
+        + (
+            SELECT count(*) FROM tool_calls c
+            WHERE c.turn_id = l.turn_id AND c.completed_at IS NOT NULL
+        )
+FROM live_turns l
+WHERE CAST(:label AS TEXT) IS NULL OR l.session_label = :label
+ORDER BY l.turn_id;
