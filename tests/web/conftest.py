@@ -147,6 +147,7 @@ class Visitor:
 
     def tab(self) -> Page:
         page = self.context.new_page()
+        page.set_default_timeout(10_000)
         page.on("console", self._heard)
         page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
         page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))

@@ -71,7 +71,12 @@ def changes(path: str, **options: Any) -> Callable[[Any], Any]:
 def removes(path: str, *, scope: str = "write", **options: Any) -> Callable[[Any], Any]:
     """A route that ends something."""
     return delete(
-        path, sync_to_thread=True, responses=ERRORS, opt={"scope": scope}, status_code=200, **options
+        path,
+        sync_to_thread=True,
+        responses=ERRORS,
+        opt={"scope": scope},
+        status_code=200,
+        **options,
     )
 
 

@@ -52,12 +52,12 @@ class NewSession(Struct, frozen=True, forbid_unknown_fields=True):
 class SessionChanges(Struct, frozen=True, forbid_unknown_fields=True):
     """What is to be said of a session from now on. What is left out stays."""
 
-    title: Text | None | UnsetType = UNSET
-    note: Text | None | UnsetType = UNSET
+    title: Text | UnsetType | None = UNSET
+    note: Text | UnsetType | None = UNSET
     starred: bool | UnsetType = UNSET
     status: SessionStatus | UnsetType = UNSET
     persona_id: Key | UnsetType = UNSET
-    routing_key: Key | None | UnsetType = UNSET
+    routing_key: Key | UnsetType | None = UNSET
 
 
 class NewFork(Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,7 +73,7 @@ class NewMove(Struct, frozen=True, forbid_unknown_fields=True):
     """Where a session is to point. With `expected`, only from there."""
 
     target: Key
-    expected: Key | None | UnsetType = UNSET
+    expected: Key | UnsetType | None = UNSET
     only_back: bool = False  # refuse a turn that is no ancestor of the head
 
 
@@ -174,9 +174,7 @@ def change_session(
 ) -> Response[Session]:
     """Change what is said of a session."""
     wanted = site.ledger.session(named(key)).label
-    said = {
-        name: value for name, value in structs.asdict(data).items() if value is not UNSET
-    }
+    said = {name: value for name, value in structs.asdict(data).items() if value is not UNSET}
     notes = {name: said.pop(name) for name in ("title", "note", "starred") if name in said}
     status = said.pop("status", None)
     if said:

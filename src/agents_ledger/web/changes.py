@@ -76,7 +76,9 @@ class Follower:
         return found
 
 
-def _message(event: str, value: Move | Writing, number: int | None = None) -> ServerSentEventMessage:
+def _message(
+    event: str, value: Move | Writing, number: int | None = None
+) -> ServerSentEventMessage:
     identity = str(number) if number is not None else None
     return ServerSentEventMessage(data=as_json(value).decode(), event=event, id=identity)
 

@@ -4,102 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote, urlencode
 
-import msgspec
 from markupsafe import Markup, escape
 
+from agents_ledger.exporters import lines
+from agents_ledger.model import amounts
 from agents_ledger.model.ids import now_ms
 
-_DAY_MS = 86_400_000
-_AGES = (
-    (10_000, None, 1),
-    (60_000, "s", 1000),
-    (3_600_000, "min", 60_000),
-    (_DAY_MS, "h", 3_600_000),
-    (60 * _DAY_MS, "d", _DAY_MS),
-)
-_DIGITS_MAX = 100
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_YEARS_MAX = 300_000  # days, so that a wrong time is still a time
 _SPACE = re.compile(r"\s+")
-# Of a tool's parameters the one worth a line, the most telling first.
-_TELLING = (
-    "command", "file_path", "path", "pattern", "query", "url", "description", "prompt", "name",
-    "notebook_path", "cmd", "target_file", "relative_workspace_path", "text",
-)  # fmt: skip
 
 
-def _scaled(amount: float, units: tuple[str, ...], step: int) -> tuple[str, str]:
-    unit, *larger = units
-    while amount >= step and larger:
-        amount /= step
-        unit, *larger = larger
-    whole = unit == units[0] or amount >= _DIGITS_MAX
-    return (f"{amount:.0f}" if whole else f"{amount:.1f}"), unit
-
-
-def tokens(number: int | None) -> str:
-    """812, 2.1k, 150k, 1.2M."""
-    return "" if number is None else "".join(_scaled(number, ("", "k", "M", "G"), 1000))
-
-
-def size(number: int) -> str:
-    """14 B, 1.2 KB, 3.4 MB."""
-    return " ".join(_scaled(number, ("B", "KB", "MB", "GB"), 1024))
-
-
-def duration(milliseconds: int) -> str:
-    """12 ms, 4.2 s, 3 min 5 s, 2 h 4 min."""
-    if milliseconds < 1000:  # noqa: PLR2004
-        return f"{max(0, milliseconds)} ms"
-    seconds = milliseconds // 1000
-    if seconds < 60:  # noqa: PLR2004
-        return f"{milliseconds / 1000:.1f} s"
-    minutes, seconds = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
-
-
-def count(number: int, word: str, words: str = "") -> str:
-    """1 turn, 2 turns, 1,234 turns."""
-    return f"{number:,} {word if number == 1 else words or word + 's'}"
-
-
-def age(at_ms: int, now: int) -> str:
+def age(at_ms: int) -> str:
     """Now, 5 min, 3 d, or the date."""
-    passed = max(0, now - at_ms)
-    for limit, unit, length in _AGES:
-        if passed < limit:
-            return f"{passed // length} {unit}" if unit else "now"
-    return date(at_ms)
-
-
-def _at(at_ms: int) -> datetime:
-    days = max(-_YEARS_MAX, min(_YEARS_MAX, at_ms // _DAY_MS))
-    return _EPOCH + timedelta(days=days, milliseconds=at_ms % _DAY_MS)
-
-
-def date(at_ms: int) -> str:
-    """The day, as in 2026-02-05."""
-    return _at(at_ms).date().isoformat()
-
-
-def moment(at_ms: int) -> str:
-    """The time, as in 2026-02-05 14:02:11 UTC."""
-    return _at(at_ms).strftime("%Y-%m-%d %H:%M:%S") + " UTC"
-
-
-def clock(at_ms: int) -> str:
-    """The time of day."""
-    return _at(at_ms).strftime("%H:%M")
+    return amounts.age(at_ms, now_ms(), "")
 
 
 def iso(at_ms: int) -> str:
     """The time for machines."""
-    return _at(at_ms).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return amounts.moment(at_ms).replace(" UTC", "Z").replace(" ", "T")
 
 
 def one_line(text: str | None, most: int = 160) -> str:
@@ -108,36 +32,26 @@ def one_line(text: str | None, most: int = 160) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
-def argument(params_json: str) -> str:
-    """The parameter of a call that tells most, or all of them."""
-    try:
-        params = msgspec.json.decode(params_json)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        found = re.search(rf'"(?:{"|".join(_TELLING)})"\s*:\s*"((?:[^"\\]|\\.)*)', params_json)
-        return one_line(found[1] if found else params_json)
-    if not isinstance(params, dict):
-        return one_line(params_json)
-    for name in _TELLING:
-        if isinstance(params.get(name), str) and params[name]:
-            return one_line(params[name])
-    return one_line(params_json) if params else ""
+def part(text: object) -> str:
+    """A text as one part of a path; halves of characters too."""
+    return quote(str(text), safe="", errors="surrogatepass")
 
 
 def session_url(label: str, view: str = "", **query: Any) -> str:
     """The page of a session."""
-    path = f"/s/{quote(label, safe='')}" + (f"/{view}" if view else "")
+    path = f"/s/{part(label)}" + (f"/{view}" if view else "")
     return with_query(path, query)
 
 
 def turn_url(turn_id: str, **query: Any) -> str:
     """The page of a turn."""
-    return with_query(f"/t/{quote(turn_id, safe='')}", query)
+    return with_query(f"/t/{part(turn_id)}", query)
 
 
 def with_query(path: str, query: Mapping[str, Any]) -> str:
     """A path with those parameters that say something."""
     said = {name: value for name, value in query.items() if value not in (None, "", False)}
-    return f"{path}?{urlencode(said)}" if said else path
+    return f"{path}?{urlencode(said, errors='surrogatepass')}" if said else path
 
 
 def marked(snippet: Any) -> Markup:
@@ -154,21 +68,22 @@ def marked(snippet: Any) -> Markup:
 
 FILTERS = {
     "marked": marked,
-    "age": lambda at_ms: age(at_ms, now_ms()),
-    "argument": argument,
-    "clock": clock,
-    "date": date,
-    "duration": duration,
+    "age": age,
+    "argument": lambda params_json: one_line(lines.argument(params_json)),
+    "date": amounts.date,
+    "duration": lambda milliseconds: amounts.duration(max(0, milliseconds)),
     "iso": iso,
-    "moment": moment,
+    "moment": amounts.moment,
+    "money": amounts.money,
     "one_line": one_line,
-    "size": size,
-    "tokens": tokens,
+    "size": amounts.size,
+    "tokens": amounts.tokens,
     "basename": lambda path: path.rstrip("/").rpartition("/")[2],
-    "part": lambda text: quote(str(text), safe=""),
+    "tail": lambda path: "/".join(path.rsplit("/", 3)[-3:]),
+    "part": part,
 }
 GLOBALS: dict[str, Any] = {
-    "count": count,
+    "count": amounts.count,
     "session_url": session_url,
     "turn_url": turn_url,
     "with_query": with_query,

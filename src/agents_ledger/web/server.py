@@ -17,13 +17,31 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.types import ASGIApp
 
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.web import actions, home, numbers, pages, static_files
+from agents_ledger.web import (
+    actions,
+    api,
+    api_more,
+    changes,
+    home,
+    numbers,
+    pages,
+    sharing,
+    static_files,
+)
 from agents_ledger.web.errors import SERVER_FAULT, problem_of
 from agents_ledger.web.safety import SAFE, Door, Guard, Policy
 from agents_ledger.web.site import Site
 
 BODY_MAX = 1 << 20
-HTML = (*pages.ROUTES, *home.ROUTES, *numbers.ROUTES, *actions.ROUTES, *static_files.ROUTES)
+API = (*api.ROUTES, *api_more.ROUTES, *changes.ROUTES)
+HTML = (
+    *pages.ROUTES,
+    *home.ROUTES,
+    *numbers.ROUTES,
+    *sharing.ROUTES,
+    *actions.ROUTES,
+    *static_files.ROUTES,
+)
 
 _log = logging.getLogger("agents_ledger.web")
 
@@ -33,7 +51,10 @@ def make(ledger: Ledger, door: Door, policy: Policy) -> ASGIApp:
     site = Site(ledger)
     site.warm_up()
     app = Litestar(
-        route_handlers=[Router("/", route_handlers=HTML, include_in_schema=False)],
+        route_handlers=[
+            Router("/", route_handlers=HTML, include_in_schema=False),
+            Router("/api/v1", route_handlers=API),
+        ],
         dependencies={"site": Provide(lambda: site, sync_to_thread=False)},
         guards=[_has_scope],
         exception_handlers={Exception: _fail},
@@ -41,8 +62,8 @@ def make(ledger: Ledger, door: Door, policy: Policy) -> ASGIApp:
         openapi_config=OpenAPIConfig(
             title="Agents Ledger",
             version="1",
-            path="/api/v1",
-            render_plugins=[JsonRenderPlugin(path="/openapi.json")],
+            path="/api/openapi",
+            render_plugins=[JsonRenderPlugin(path="/v1.json")],
         ),
         logging_config=None,
         state=State({"site": site}),

@@ -214,7 +214,10 @@ def tag_of(content: bytes) -> str:
 
 def named(part: str) -> str:
     """A part of a path as it was meant; the server keeps paths as they were sent."""
-    return unquote(part, errors="replace")
+    try:
+        return unquote(part, errors="surrogatepass")
+    except UnicodeDecodeError:
+        return unquote(part, errors="replace")
 
 
 Here = NamedDependency[Site]

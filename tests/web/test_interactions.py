@@ -1,0 +1,196 @@
+"""What pages do: keys, palette, folds, marks, live turns, replay."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from tests.web.conftest import Running, Visitor
+
+
+def at(page: Page) -> str:
+    return str(page.locator("article.card.at").get_attribute("data-depth"))
+
+
+def test_keys_walk_from_turn_to_turn(visitor: Visitor) -> None:
+    page = visitor.open("/s/demo")
+    page.keyboard.press("k")
+    page.keyboard.press("k")
+    assert at(page) == "3"
+    page.keyboard.press("j")
+    assert at(page) == "4"
+    expect(page.locator("#inspector h2")).to_have_text("Turn 4")
+    page.keyboard.press("K")
+    assert at(page) == "3"
+    page.keyboard.press("J")
+    assert at(page) == "5"
+
+
+def test_one_key_shows_more_or_less_and_that_is_remembered(visitor: Visitor) -> None:
+    page = visitor.open("/s/demo")
+    page.keyboard.press("1")
+    expect(page.locator("details.call").first).to_be_hidden()
+    expect(page.locator(".msg.response").first).to_be_hidden()
+    expect(page.locator(".msg.query").first).to_be_visible()
+    page.keyboard.press("2")
+    expect(page.locator(".msg.response").first).to_be_visible()
+    page.keyboard.press("4")
+    expect(page.locator("details.thinking").first).to_be_visible()
+
+    page = visitor.open("/s/demo")
+    expect(page.locator("details.thinking").first).to_be_visible()
+    page.get_by_role("button", name="Tools", exact=True).click()
+    expect(page.locator("details.thinking").first).to_be_hidden()
+
+
+def test_a_tool_row_loads_its_body_when_it_is_opened(visitor: Visitor) -> None:
+    page = visitor.open("/s/demo")
+    row = page.locator("details.call", has_text="pytest -q tests/test_durations.py")
+    assert "14 passed" not in row.inner_text()
+    row.locator("summary").click()
+    expect(row).to_contain_text("14 passed")
+    edit = page.locator("details.call", has_text="Edit").first
+    edit.locator("summary").click()
+    expect(edit.locator(".ins")).to_have_text('+unit or "s"')
+    expect(edit.locator(".del")).to_have_text('-unit or "h"')
+
+
+def test_help_lists_the_keys_and_escape_closes_it(visitor: Visitor) -> None:
+    page = visitor.open("/s/demo")
+    page.keyboard.press("?")
+    expect(page.locator("#help")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#help")).to_be_hidden()
+
+
+def test_letters_go_to_places(visitor: Visitor) -> None:
+    page = visitor.open("/s/demo")
+    page.keyboard.press("g")
+    page.keyboard.press("s")
+    page.wait_for_url(re.compile("/sessions$"))
+    page.locator("body").click(position={"x": 5, "y": 300})
+    page.keyboard.press("g")
+    page.keyboard.press("u")
+    page.wait_for_url(re.compile("/usage$"))
+
+
+def test_sessions_follow_each_other(visitor: Visitor) -> None:
+    page = visitor.open("/sessions?q=demo")
+    first, second = page.locator(".sessions .what a").evaluate_all(
+        "links => links.slice(0, 2).map((link) => link.pathname)"
+    )
+    page.locator(".sessions .what a").first.click()
+    page.wait_for_url(re.compile(re.escape(first) + "$"))
+    page.keyboard.press("]")
+    page.wait_for_url(re.compile(re.escape(second) + "$"))
+    page.keyboard.press("[")
+    page.wait_for_url(re.compile(re.escape(first) + "$"))
+
+
+def test_two_marked_turns_are_compared(visitor: Visitor, running: Running) -> None:
+    page = visitor.open("/s/demo")
+    page.keyboard.press("k")
+    page.keyboard.press("x")
+    expect(page.locator("article.card.picked")).to_have_count(1)
+    page = visitor.open("/s/demo-strict")
+    page.locator("article.card").last.get_by_role("button", name="Mark to compare").click()
+    page.wait_for_url(re.compile("/compare"))
+    assert "Both come from turn 1" in page.locator("main").inner_text()
+
+
+def test_the_branch_switcher_leads_to_the_sibling(visitor: Visitor) -> None:
+    page = visitor.open("/s/demo")
+    page.get_by_text("1 of 2").click()
+    page.get_by_role("link", name="Refuse numbers without a unit.").last.click()
+    page.wait_for_url(re.compile("/t/"))
+    assert page.locator("article.card").count() == 2
+    assert "demo-strict" in page.locator("h1").inner_text()
+
+
+def test_a_deep_link_stands_out_and_shows_what_was_searched(
+    visitor: Visitor, running: Running
+) -> None:
+    turn = running.ledger.ancestor_at("demo", 2)
+    page = visitor.open(f"/t/{turn}?q=seconds")
+    assert at(page) == "2"
+    assert page.locator("article.card.at mark").first.inner_text() == "seconds"
+
+
+def test_the_theme_is_changed_and_remembered(visitor: Visitor) -> None:
+    page = visitor.open("/sessions")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    before = page.evaluate(colour)
+    page.get_by_role("button", name="Light or dark").click()
+    after = page.evaluate(colour)
+    assert before != after
+    visitor.open("/sessions")
+    assert page.evaluate(colour) == after
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+
+
+def test_the_inspector_is_switched_off_and_on(visitor: Visitor) -> None:
+    page = visitor.open("/s/demo")
+    page.keyboard.press(".")
+    expect(page.locator("#inspector")).to_be_hidden()
+    page.keyboard.press(".")
+    expect(page.locator("#inspector")).to_be_visible()
+    page.locator("[data-tab=tools]").click()
+    expect(page.locator("#inspector .calls")).to_contain_text("Edit")
+    page.locator("[data-tab=context]").click()
+    expect(page.locator("#inspector")).to_contain_text("None recorded")
+
+
+def test_a_turn_comes_in_live_without_moving_what_is_read(
+    visitor: Visitor, running: Running
+) -> None:
+    for number in range(12):
+        running.ledger.record("live", f"Question {number}", "Answer\n\n" * 30)
+    page = visitor.open("/s/live")
+    expect(page.locator("body[data-live=on]")).to_be_attached()
+    page.evaluate("scrollTo({top: 100, behavior: 'instant'})")
+    where = page.evaluate("scrollY")
+
+    with running.ledger.turn("live", "What now?") as turn:
+        expect(page.locator("article.card.live")).to_have_count(1)
+        turn.stream("So far")
+        expect(page.locator("[data-partial] .text-body")).to_have_text("So far")
+        with turn.tool_call("Read", {"path": "a.py"}) as call:
+            call.complete("x")
+        expect(page.locator("article.card.live details.call")).to_have_count(1)
+        turn.respond("All of it")
+
+    expect(page.locator("article.card.live")).to_have_count(0)
+    expect(page.locator("article.card").last).to_contain_text("All of it")
+    assert page.evaluate("scrollY") == where
+    expect(page.locator(".pill")).to_have_text("1 new")
+    expect(page.locator(".unread")).to_have_count(1)
+    page.locator(".pill").click()
+    expect(page.locator(".pill")).to_have_count(0)
+
+
+def test_replay_steps_through_the_turns(visitor: Visitor) -> None:
+    page = visitor.open("/s/demo")
+    page.locator("h1").click()
+    page.keyboard.press("Space")
+    expect(page.locator(".replay")).to_be_visible()
+    expect(page.locator("article.card.future")).to_have_count(4)
+    page.get_by_label("Speed").select_option("8")
+    expect(page.locator("article.card.future")).to_have_count(0, timeout=15_000)
+    expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+    page.locator(".scrub input").fill("2")
+    expect(page.locator("article.card.future")).to_have_count(3)
+    assert page.locator(".scrub .compaction").count() == 1
+    page.locator("h1").click()
+    page.keyboard.press("Escape")
+    expect(page.locator(".replay")).to_have_count(0)
+    expect(page.locator("article.card.future")).to_have_count(0)
+
+
+def test_text_is_copied(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(permissions=["clipboard-read", "clipboard-write"])
+    page = visitor.open("/s/demo")
+    page.get_by_role("button", name="Copy label").click()
+    expect(page.locator("#status")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == "demo"

@@ -1,0 +1,230 @@
+"""Pages in a real browser: each is opened, read, used; nothing may complain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from tests.web.conftest import Running, Visitor
+
+PAGES = (
+    "/",
+    "/sessions",
+    "/s/demo",
+    "/s/demo/tree",
+    "/s/demo/tree?unfold=true",
+    "/s/demo/history",
+    "/s/demo-search",
+    "/tools",
+    "/tools/Bash",
+    "/usage",
+    "/usage?by=model",
+    "/compare",
+    "/compare?a=demo&b=demo-strict",
+    "/audit",
+    "/imports",
+    "/raw/session/demo",
+    "/share/demo",
+)
+
+
+def head(running: Running, label: str = "demo") -> str:
+    found = running.ledger.head(label)
+    assert found
+    return found
+
+
+def every_page(running: Running) -> list[str]:
+    turn = running.ledger.get_turn(head(running))
+    first = running.ledger.ancestor_at("demo", 2)
+    call = turn.tool_calls[0].id
+    return [
+        *PAGES,
+        f"/t/{turn.id}",
+        f"/t/{first}?alone=true",
+        *(f"/t/{turn.id}?tab={tab}" for tab in ("tools", "files", "context", "raw")),
+        f"/t/{turn.id}/call/{call}",
+        f"/t/{turn.id}/message/{turn.messages[0].id}",
+        f"/t/{turn.id}/steps",
+        f"/raw/turn/{turn.id}",
+        f"/raw/calls/{turn.id}",
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_opens_and_is_accessible(
+    visit: Callable[..., Visitor], running: Running, scheme: str
+) -> None:
+    visitor = visit(color_scheme=scheme)
+    axe = Axe()
+    for path in every_page(running):
+        page = visitor.open(path)
+        assert page.locator("h1").count() == 1, path
+        found = axe.run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa"]})
+        assert found.violations_count == 0, (path, found.generate_report())
+
+
+@pytest.mark.parametrize("width", [380, 640, 1280, 2560])
+def test_no_page_is_wider_than_its_window(
+    visit: Callable[..., Visitor], running: Running, width: int
+) -> None:
+    """640 is what a window of 1280 has left at 200 %."""
+    visitor = visit(viewport={"width": width, "height": 800})
+    for path in every_page(running):
+        page = visitor.open(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+def test_pages_can_be_read_without_scripts(visit: Callable[..., Visitor], running: Running) -> None:
+    visitor = visit(java_script_enabled=False)
+
+    page = visitor.open("/s/demo")
+    page.get_by_text("pytest -q tests/test_durations.py").click()
+    page.get_by_role("link", name="Open this call").first.click()
+    assert "14 passed" in page.locator("main").inner_text()
+    page = visitor.open("/s/demo")
+    page.locator("article.card").nth(1).get_by_role("link", name="Inspect").click()
+    assert "Fix it" not in page.locator("#inspector").inner_text()
+    assert "Turn 2" in page.locator("#inspector").inner_text()
+
+
+def test_a_session_is_named_starred_and_noted_in_place(visitor: Visitor, running: Running) -> None:
+    running.ledger.record("noted", "One", "1")
+    page = visitor.open("/s/noted")
+
+    page.get_by_role("button", name="Star", exact=True).click()
+    page.get_by_text("Edit", exact=True).click()
+    page.get_by_label("Title").fill("<b>A name</b>")
+    page.get_by_label("Note").fill("Remember this")
+    page.get_by_role("button", name="Save").click()
+
+    assert page.locator("h1").inner_text() == "<b>A name</b>"
+    session = running.ledger.session("noted")
+    assert (session.title, session.starred, session.note) == (
+        "<b>A name</b>",
+        True,
+        "Remember this",
+    )
+    visitor.open("/sessions?starred=true")
+    assert page.locator(".sessions tbody tr").count() == 1
+
+
+def test_sessions_are_filtered_by_the_address(visitor: Visitor) -> None:
+    page = visitor.open("/sessions?q=strict")
+    assert page.locator(".sessions .what a").all_inner_texts() == ["demo-strict"]
+    page.get_by_label("subagents").check()
+    page.get_by_label("Contains").fill("demo-s")
+    page.get_by_role("button", name="Filter").click()
+
+    assert "subagents=true" in page.url
+    assert page.locator(".sessions tbody tr").count() == 2
+
+
+def test_the_tree_has_its_forks_compaction_subagent_and_labels(visitor: Visitor) -> None:
+    page = visitor.open("/s/demo/tree")
+    rows = page.locator(".tree .row")
+
+    kinds = rows.evaluate_all("rows => rows.map((row) => row.className.split(' ')[2])")
+    assert kinds.count("compaction") == 1
+    assert kinds.count("subagent") == 1
+    assert kinds.count("failed") == 1
+    assert kinds.count("fork") == 2
+    assert page.locator(".flag").all_inner_texts() == ["demo-strict", "demo"]
+    assert "compacted 2 turns" in page.locator(".row.compaction").inner_text()
+
+
+def test_arrow_keys_walk_the_tree(visitor: Visitor) -> None:
+    page = visitor.open("/s/demo/tree")
+    page.locator("[role=treeitem]").first.focus()
+    texts = []
+    for key in ("ArrowDown", "ArrowDown", "End", "Home"):
+        page.keyboard.press(key)
+        texts.append(page.evaluate("document.activeElement.textContent").strip())
+    assert "Refuse numbers" in texts[0]
+    assert "Fix it" in texts[1]
+    assert "demo" in texts[2]
+    assert "Why does" in texts[3]
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/t/"))
+
+
+def test_history_tells_every_move_and_leads_to_the_past(visitor: Visitor, running: Running) -> None:
+    page = visitor.open("/s/demo/history")
+    assert page.locator(".moves tbody tr").count() == 5
+    page.get_by_role("link", name="as of then").nth(2).click()
+
+    assert "As it was on" in page.locator(".notice").inner_text()
+    assert page.locator("article.card").count() == 3
+
+
+def test_a_fork_is_made_from_a_turn_and_can_be_undone_by_nobody(
+    visitor: Visitor, running: Running
+) -> None:
+    page = visitor.open("/s/demo")
+    card = page.locator("article.card").nth(1)
+    card.get_by_text("Fork", exact=True).click()
+    card.get_by_label("New session").fill("tried / again")
+    card.get_by_role("button", name="After this turn").click()
+
+    assert "Forked" in page.locator(".notice").inner_text()
+    assert page.locator(".command code").first.inner_text().endswith("'tried / again'")
+    fork = running.ledger.session("tried / again")
+    assert fork.thread_id == running.ledger.ancestor_at("demo", 2)
+    assert page.url.endswith("/s/tried%20%2F%20again?forked=true")
+
+
+def test_wrong_wishes_are_told_in_a_page(visitor: Visitor) -> None:
+    page = visitor.page
+    answers: list[Any] = [
+        page.goto(visitor.running.server.address.rstrip("/") + path)
+        for path in (
+            "/s/nobody",
+            "/t/nothing-like-it",
+            "/raw/secret/x",
+            "/nowhere",
+            "/usage?by=sun",
+        )
+    ]
+
+    assert [answer.status for answer in answers] == [404, 404, 404, 404, 422]
+    visitor.complaints.clear()  # the browser tells of every 404
+
+
+def test_a_large_turn_is_shown_in_parts(visitor: Visitor, running: Running) -> None:
+    from agents_ledger import ToolCall
+
+    steps = [ToolCall.of("Bash", {"command": f"echo {n}"}, "x" * 500) for n in range(300)]
+    running.ledger.record("long-turn", "Do much", "Done", steps=steps)
+    answer = running.ask("/s/long-turn")
+    page = visitor.open("/s/long-turn")
+
+    assert len(answer.body) < 300_000
+    assert page.locator("details.call").count() == 58
+    page.get_by_role("link", name="242 more steps").click()
+    assert page.locator("details.call").count() == 49
+    page.get_by_role("link", name="Further steps").click()
+    assert "echo 60" in page.locator("main").inner_text()
+
+
+def test_a_long_thread_is_shown_in_parts(visitor: Visitor, running: Running) -> None:
+    for number in range(120):
+        running.ledger.record("long", f"Question {number} " + "y" * 3000, "Answer " + "x" * 6000)
+    answer = running.ask("/s/long")
+    assert len(answer.body) < 300_000
+    page = visitor.open("/s/long")
+    shown = page.locator("article.card").count()
+    assert 5 < shown <= 50
+    assert page.evaluate("document.querySelectorAll('*').length") < 5000
+
+    before = page.locator("article.card").first.bounding_box()
+    page.locator("a.older").click()
+    expect(page.locator("article.card")).not_to_have_count(shown)
+    assert before
+    assert page.locator("article.card").count() > shown
+    assert "120 turns" not in page.locator(".rail").inner_text()
+    assert "118 turns" in page.locator(".rail").inner_text()
