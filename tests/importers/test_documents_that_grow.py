@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from agents_ledger import Ledger
+from agents_ledger.importers.importing import rederive
+from agents_ledger.importers.reader import Material
+from agents_ledger.model.sources import SourceFile
 from tests.importers import test_chatgpt as chatgpt
 from tests.importers import test_cline as cline
 from tests.importers import test_gemini as gemini
@@ -52,3 +56,35 @@ def test_grown_is_the_same_as_whole(
         import_paths(other, write(whole, 6))
         assert result(ledger) == result(other)
     assert ledger.audit() == ()
+
+
+@pytest.mark.parametrize("write", [chat, task])
+def test_states_that_a_later_one_says_all_of_are_not_read_again(
+    ledger: Ledger, tmp_path: Path, write: Callable[[Path, int], Path]
+) -> None:
+    read: list[str] = []
+    document = Material.document
+
+    def counted(self: Material, file: SourceFile) -> bytes:
+        read.append(file.path)
+        return document(self, file)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Material, "document", counted)
+        for number in range(1, 7):
+            read.clear()
+            import_paths(ledger, write(tmp_path, number))
+            assert Counter(read).most_common(1)[0][1] <= 2  # the state before, and this one
+    before = result(ledger)
+    again = rederive(ledger)
+
+    assert (again.written_turns, result(ledger)) == (0, before)
+
+
+def test_a_state_that_says_more_than_the_last_is_read_on(ledger: Ledger, tmp_path: Path) -> None:
+    import_paths(ledger, gemini.document(tmp_path, *CHAT))
+    import_paths(ledger, gemini.document(tmp_path, *CHAT[:2]))
+    import_paths(ledger, gemini.document(tmp_path, *CHAT[:4]))
+
+    assert ledger.query("SELECT count(*) FROM messages")[1] == [(len(CHAT),)]
+    assert ledger.query("SELECT count(*) FROM source_files WHERE derived_version = -1")[1] == [(1,)]

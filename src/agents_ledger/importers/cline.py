@@ -20,7 +20,7 @@ from msgspec import Raw, Struct, field
 from agents_ledger.importers.branches import Kind, Node, Plan, PlannedTurn, Planner
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.cline_turns import Call, api_calls, build_api, build_timeline, is_input
-from agents_ledger.importers.outlines import BROKEN, as_dict, as_text, parsed
+from agents_ledger.importers.outlines import BROKEN, States, as_dict, as_text, parsed
 from agents_ledger.importers.reader import RECORD_MAX, Home, Material, fingerprint
 from agents_ledger.model.sources import (
     Derivation,
@@ -145,6 +145,7 @@ class _Outline:
         self.material = material
         self.nodes: dict[str, Node] = {}
         self.tasks: dict[str, _Task] = {}
+        self.states = States()
         timelines = [file for file in material.files if not _is_history(file)]
         for file in timelines:
             self._timeline(file)
@@ -188,6 +189,7 @@ class _Outline:
                 self.material.faults.append(Fault(file.path, f"entry {number} is not an object"))
                 continue
             self._add_entry(task, file, data, entry)
+        self.states.add(file, task.live)
 
     def _add_entry(self, task: _Task, file: SourceFile, data: bytes, entry: _Entry) -> None:
         name = as_text(entry.say) or as_text(entry.ask) or "(none)"
@@ -242,6 +244,7 @@ class _Outline:
                 kind: Kind = "prompt" if index == 0 or is_input(said) else "reply"
                 node_id = f"{task.task_id}:{index}:{zlib.crc32(data):08x}"
                 self._hang(task, file, node_id, kind, data)
+        self.states.add(file, [f"{at}:{zlib.crc32(data):08x}" for at, data in enumerate(raws)])
 
     def _calls(self, task: _Task) -> dict[int, list[Call]]:
         """The calls of every answer in the history, by the index of what it answered."""
@@ -268,6 +271,7 @@ class _Outline:
             sessions=tuple(self._sessions(plan)),
             faults=tuple(self.material.faults),
             counts=self.material.counts,
+            superseded=self.states.superseded(),
         )
 
     def _matched(self, task: _Task) -> dict[str, Call]:

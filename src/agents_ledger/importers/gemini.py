@@ -20,6 +20,7 @@ from agents_ledger.importers.building import TurnBuilder, milliseconds
 from agents_ledger.importers.outlines import (
     BROKEN,
     UUID,
+    States,
     as_dict,
     as_list,
     as_number,
@@ -137,6 +138,7 @@ class _Outline:
         self.material = material
         self.nodes: dict[str, Node] = {}
         self.sessions: dict[str, _Session] = {}
+        self.states = States()
         for file in material.files:
             if file.kind == "lines":
                 self._lines(file)
@@ -159,6 +161,7 @@ class _Outline:
         self._describe(session, {name: parsed(raw) for name, raw in said.items() if name in _KNOWN})
         messages = said.get("messages", said.get("history", Raw(b"null")))
         self._replace(session, file, messages)
+        self.states.add(file, [*said, *session.live])
 
     def _broken(self, file: SourceFile, what: str) -> None:
         self.material.faults.append(Fault(file.path, what))
@@ -281,6 +284,7 @@ class _Outline:
             sessions=tuple(self._sessions(plan)),
             faults=tuple(self.material.faults),
             counts=self.material.counts,
+            superseded=self.states.superseded(),
         )
 
     def _uncount(self, node: Node) -> None:

@@ -18,7 +18,14 @@ from agents_ledger.ledger.projection import Outcome, files_of_kin, files_sharing
 from agents_ledger.ledger.sources import Sources
 from agents_ledger.model.errors import StoreUnavailable
 from agents_ledger.model.ids import now_ms
-from agents_ledger.model.sources import Derivation, Fate, Fault, ImportCounts
+from agents_ledger.model.sources import (
+    SUPERSEDED,
+    Derivation,
+    Fate,
+    Fault,
+    ImportCounts,
+    SourceFile,
+)
 
 
 class Report(Struct):
@@ -119,24 +126,21 @@ class Importer:
             self.report.counts.failed += 1
             return {family}
 
-    def derive(self, reader: Reader, *families: str) -> set[str]:
-        """Derive families and all that share turns with them; the families that were."""
-        kept = {
-            file.id: file for family in families for file in self.sources.files_of_family(family)
-        }
-        while True:
-            material = Material(
-                self.sources, sorted(kept.values(), key=lambda f: (f.path, f.generation))
-            )
-            derivation = reader.derive(material)
-            shared = files_sharing(self._core, derivation.turns) - set(kept)
+    def derive(self, reader: Reader, *families: str, again: bool = False) -> set[str]:
+        """Derive families and all that share turns with them; the families that were. `again`: also
+        states of files that later ones say all of."""
+        kept = {file.id: file for family in families for file in self._files(reader, family, again)}
+        before = 0
+        while len(kept) > before:  # until no further file shares a turn
+            before = len(kept)
+            files = sorted(kept.values(), key=lambda f: (f.path, f.generation))
+            derivation = reader.derive(Material(self.sources, files))
+            shared = files_sharing(self._core, derivation.turns)
             if derivation.with_kin:
-                shared |= files_of_kin(self._core, derivation.sessions) - set(kept)
-            if not shared:
-                break
-            for file_id in shared:
-                for file in self.sources.files_of_family(self.sources.file_by_id(file_id).family):
-                    kept[file.id] = file
+                shared |= files_of_kin(self._core, derivation.sessions)
+            for file_id in shared - set(kept):  # it may be a state that is not read again
+                family = self.sources.file_by_id(file_id).family
+                kept |= {file.id: file for file in self._files(reader, family, again)}
         written = project(self._core, reader.name, reader.version, tuple(kept.values()), derivation)
         self.report.written_turns += written.turns
         for label, outcome in written.outcomes.items():
@@ -144,6 +148,13 @@ class Importer:
         together = {file.family for file in kept.values()}
         self._tell(reader, together, derivation)
         return together
+
+    def _files(self, reader: Reader, family: str, again: bool) -> list[SourceFile]:
+        files = self.sources.files_of_family(family)
+        known = {file.derived_version for file in files} <= {reader.version, SUPERSEDED, 0}
+        if again or not known:
+            return list(files)
+        return [file for file in files if file.derived_version != SUPERSEDED]
 
     def _note(self, label: str, outcome: Outcome) -> None:
         """Count a session once, though it may be derived more than once: by what changed most."""
@@ -178,5 +189,5 @@ def rederive(ledger: Ledger) -> Report:
     for file in importer.sources.all_files():
         reader = READERS.get(file.source)
         if reader is not None and file.family not in done:
-            done |= importer.derive(reader, file.family)
+            done |= importer.derive(reader, file.family, again=True)
     return importer.report

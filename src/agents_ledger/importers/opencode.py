@@ -160,6 +160,7 @@ class _Outline:
         self.sessions: dict[str, _Session] = {}
         self.messages: dict[str, _Message] = {}
         self.pieces: dict[str, Piece] = {}
+        self.superseded: set[int] = set()
         newest = {file.path: file.generation for file in material.files}  # in that order
         for file in material.files:
             if file.kind == "rows":
@@ -224,7 +225,9 @@ class _Outline:
         said = Said(None, file, (), digest(data), len(data))
         kind = self._kind(info)
         if not newest:
-            if kind == "session":
+            if kind != "session":
+                self.superseded.add(file.id)
+            else:
                 found = as_dict(loose(data))
                 updated = as_dict(found.get("time")).get("updated")
                 self._revert(str(info.id), found.get("revert"), updated)
@@ -363,6 +366,7 @@ class _Outline:
             sessions=tuple(sessions),
             faults=tuple(self.material.faults),
             counts=self.material.counts,
+            superseded=frozenset(self.superseded),
         )
 
     def _turns(self, session: _Session, turns: list[DerivedTurn]) -> str | None:

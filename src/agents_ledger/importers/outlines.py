@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from agents_ledger.importers.reader import Line, Material
+from agents_ledger.model.sources import SourceFile
 
 BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -114,6 +115,26 @@ def without_data(value: Any, names: Iterable[str] = ("data",)) -> Any:
         else:
             kept[name] = without_data(each, names) if isinstance(each, (dict, list)) else each
     return kept
+
+
+class States:
+    """The states of documents that are written anew: which of them a later one says all of."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, list[tuple[int, frozenset[str]]]] = {}
+
+    def add(self, file: SourceFile, names: Iterable[str]) -> None:
+        """A state of a file, and what it names. States come in their order."""
+        self._states.setdefault(file.path, []).append((file.id, frozenset(names)))
+
+    def superseded(self) -> frozenset[int]:
+        """The states that name nothing the last one of their file does not."""
+        return frozenset(
+            file_id
+            for states in self._states.values()
+            for file_id, names in states[:-1]
+            if names <= states[-1][1]
+        )
 
 
 def parents_first(parents: dict[str, str | None]) -> Iterator[str]:

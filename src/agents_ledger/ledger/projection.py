@@ -28,7 +28,14 @@ from agents_ledger.ledger.projected_turns import (
 )
 from agents_ledger.model.ids import as_id, is_id, now_ms
 from agents_ledger.model.sessions import Session
-from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Fault, SourceFile
+from agents_ledger.model.sources import (
+    SUPERSEDED,
+    Derivation,
+    DerivedSession,
+    DerivedTurn,
+    Fault,
+    SourceFile,
+)
 from agents_ledger.model.turns import to_json
 from agents_ledger.store.database import Row, Transaction, Work
 
@@ -297,7 +304,12 @@ def _finish(
                 tx.run("set_parent_session", label=child, parent=owners[turn_id])
     _note_sources(tx, files, derivation)
     for file in files:
-        tx.run("mark_derived", id=file.id, derived_bytes=file.kept_bytes, derived_version=version)
+        tx.run(
+            "mark_derived",
+            id=file.id,
+            derived_bytes=file.kept_bytes,
+            derived_version=SUPERSEDED if file.id in derivation.superseded else version,
+        )
     _note_faults(tx, files, derivation.faults)
 
 

@@ -14,6 +14,9 @@ from agents_ledger.model.turns import Turn
 SourceKind = Literal["lines", "document", "rows"]
 """Lines are appended to a file; a document is rewritten whole; rows come from a database."""
 
+SUPERSEDED = -1
+"""The version a file was derived by that need not be read again, until its reader changes."""
+
 Fate = Literal["derived", "unmapped", "malformed"]
 """What became of a record: rows were made from it, it deliberately makes none, it is broken."""
 
@@ -93,6 +96,7 @@ class Derivation(Struct, frozen=True, kw_only=True):
     with_kin: bool = False  # parents and children of its sessions are derived with them
     faults: tuple[Fault, ...] = ()
     counts: Mapping[tuple[str, Fate], int] = Counter()
+    superseded: frozenset[int] = frozenset()  # files that later states of them say all of
 
 
 class ImportCounts(Struct):
