@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := .venv-peers
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 CODE := src tests scripts $(wildcard benchmarks)
 COMPILE := $(BIN)/uv pip compile pyproject.toml --group build --universal \
@@ -19,7 +20,8 @@ help:
 	@echo "make test          run every test, PostgreSQL included"
 	@echo "make check         format, lint, types, layers, sizes"
 	@echo "make format        let ruff put the format right"
-	@echo "make bench         measure the speed (ONLY=name for one part)"
+	@echo "make bench         measure the speed, write docs/benchmarks.md (ONLY=name for one part)"
+	@echo "make peers         install what make bench compares with, into $(PEERS)"
 	@echo "make soak          run the trust harnesses for MINUTES=$(MINUTES)"
 	@echo "make abilities     write docs/abilities.md from the table of abilities"
 	@echo "make requirements  pin again after a change in pyproject.toml (ARGS=--upgrade for newer)"
@@ -44,8 +46,15 @@ format: dev
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
 
-bench: dev
+bench: dev peers
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+peers: $(PEERS)/installed
+
+$(PEERS)/installed: requirements/peers.txt | dev
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(PEERS)
+	$(BIN)/uv pip install --quiet --python $(PEERS)/bin/python --require-hashes -r $<
+	@touch $@
 
 soak: dev
 	$(BIN)/python -m tests.trust.soak --minutes $(MINUTES) $(ARGS)
@@ -57,9 +66,11 @@ abilities: dev
 requirements: dev
 	$(COMPILE) --extra all --output-file requirements/run.txt
 	$(COMPILE) --all-extras --group dev --constraint requirements/run.txt --output-file requirements/dev.txt
+	$(BIN)/uv pip compile requirements/peers.in --universal --python-version 3.11 --generate-hashes \
+	  --no-header --quiet --output-file requirements/peers.txt $(ARGS)
 
 clean:
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests scripts benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(VENV)/installed-%: requirements/%.txt pyproject.toml | $(BIN)/python

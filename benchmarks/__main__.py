@@ -1,44 +1,74 @@
-"""python -m benchmarks [--only NAME]: measure, and print one table."""
+"""python -m benchmarks [--only NAME]: measure, print a table, and write docs/benchmarks.md."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from benchmarks import context, depth, others, postgres, reading, starting, writers
-from benchmarks.measure import Line, machine, table
+from benchmarks import (
+    against,
+    depth,
+    growth,
+    importing,
+    limit,
+    others,
+    postgres,
+    reading,
+    report,
+    starting,
+    writers,
+)
+from benchmarks.measure import Curve, Line, machine, table, versions
 
-PARTS: dict[str, Callable[[Path], Iterator[Line]]] = {
-    "append": depth.append,
-    "fork": depth.fork,
-    "ancestry": depth.ancestry,
-    "questions": reading.questions,
-    "writers": writers.writers,
-    "reading": reading.reading,
-    "context": context.context,
-    "postgres": postgres.postgres,
-    "starting": starting.starting,
-    "others": others.others,
+
+class Part(NamedTuple):
+    """What can be measured by itself."""
+
+    title: str
+    measure: Callable[[Path], Iterator[Line | Curve]]
+
+
+PARTS = {
+    "writers": Part("One writer and 64, against hand-written SQL", writers.writers),
+    "append": Part("Appending at any depth", depth.append),
+    "fork": Part("Forking at any depth", depth.fork),
+    "ancestry": Part("What ancestry takes on disk", depth.ancestry),
+    "questions": Part("Questions about ancestry", reading.questions),
+    "reading": Part("Reading, against hand-written SQL", reading.reading),
+    "starting": Part("Starting", starting.starting),
+    "others": Part("Other figures", others.others),
+    "limit": Part("The limit: where the time goes", limit.limit),
+    "postgres": Part("PostgreSQL, against hand-written SQL", postgres.postgres),
+    "growth": Part("Growth", growth.growth),
+    "importing": Part("Importing", importing.importing),
+    "crowds": Part("Peers: 64 sessions at once", against.crowds),
+    "servers": Part("Peers on PostgreSQL", postgres.servers),
+    "durability": Part("Peers at the same durability", against.durability),
+    "peers": Part("Peers", against.peers),
 }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", choices=PARTS, action="append", help="measure this part alone")
+    parser.add_argument("--missing", action="store_true", help="only parts not measured yet")
     parser.add_argument("--folder", help="where the ledgers are made; by default the system's own")
     chosen = parser.parse_args()
-    lines: list[Line] = []
     with tempfile.TemporaryDirectory(dir=chosen.folder, prefix="benchmarks-") as folder:
-        about = machine(Path(folder))
         for name in chosen.only or PARTS:
+            if chosen.missing and report.kept(name) is not None:
+                continue
             print(f"measuring {name} ...", file=sys.stderr, flush=True)
-            lines += PARTS[name](Path(folder))
-    print(table(lines))
-    print(f"\n{about}")
-    print("Ratios are medians of interleaved rounds; the spread is their middle half.")
+            about, start = machine(Path(folder)), time.perf_counter()
+            found = list(PARTS[name].measure(Path(folder)))
+            report.keep(name, PARTS[name].title, about, time.perf_counter() - start, found)
+            print(table([line for line in found if isinstance(line, Line)]), f"\n{about}\n")
+    report.write(list(PARTS), versions(against.PEERS))
     return 0
 
 

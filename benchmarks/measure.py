@@ -11,6 +11,7 @@ import os
 import platform
 import sqlite3
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -60,6 +61,13 @@ class Line(NamedTuple):
         if self.goal is None or self.ratio is None:
             return "-"
         return "yes" if self.goal.met(self.ratio) else "NO"
+
+
+class Curve(NamedTuple):
+    """Seconds of one operation by the number of turns."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
 
 
 Side = Callable[[], Took]
@@ -171,14 +179,29 @@ def table(lines: Sequence[Line]) -> str:
 
 
 def machine(folder: Path) -> str:
-    """What the figures were found on."""
-    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    return (
-        f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores{load};"
-        f" making 4 kB durable takes {duration(_sync_time(folder))}\n"
-        f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version},"
-        f" msgspec {version('msgspec')}, click {version('click')}"
+    """How busy the machine is, and how quick its disk."""
+    load = f"load {os.getloadavg()[0]:.1f}, " if hasattr(os, "getloadavg") else ""
+    return f"{load}making 4 kB durable takes {duration(_sync_time(folder))}"
+
+
+_PEERS = ("openai-agents", "langgraph", "langgraph-checkpoint-sqlite",
+          "langgraph-checkpoint-postgres", "google-adk", "llm", "agentsview",
+          "claude-code-log")  # fmt: skip
+
+
+def versions(peers: Path) -> str:
+    """What the figures were found with."""
+    own = (
+        f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores."
+        f" Python {platform.python_version()}, SQLite {sqlite3.sqlite_version},"
+        f" msgspec {version('msgspec')}, click {version('click')}."
     )
+    if not peers.exists():
+        return own
+    code = "import sys; from importlib.metadata import version as v\n"
+    code += "print(', '.join(f'{n} {v(n)}' for n in sys.argv[1:]))"
+    said = subprocess.run([peers, "-c", code, *_PEERS], capture_output=True, text=True, check=True)
+    return f"{own}\nPeers: {said.stdout.strip()}."
 
 
 def _sync_time(folder: Path) -> float:

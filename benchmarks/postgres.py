@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 from agents_ledger.ledger import copying
+from benchmarks import against
 from benchmarks.measure import Line, Took, interleaved, rate, timed
 from benchmarks.workload import Statement
 from benchmarks.writers import Ours, Work
@@ -85,6 +87,32 @@ class Schemas:
             connection.execute("SET client_min_messages TO warning")
             for schema in self.made:
                 connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+
+
+def servers(folder: Path) -> Iterator[Line]:
+    """Peers on PostgreSQL, each with a database of its own."""
+    import psycopg
+
+    with _server(folder) as server:
+        if server is None:
+            yield Line("PostgreSQL", "not measured: no server", rounds=0)
+            return
+        made: list[str] = []
+
+        def database(name: str) -> str:
+            made.append(name)
+            connection.execute(f"DROP DATABASE IF EXISTS {name}")
+            connection.execute(f"CREATE DATABASE {name}")
+            return urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
+
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute("SET client_min_messages TO warning")
+            try:
+                yield from against.on_servers(server, folder, database)
+            finally:
+                for name in made:
+                    connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+                connection.execute("DROP SCHEMA IF EXISTS bench_peers_ours CASCADE")
 
 
 def postgres(folder: Path) -> Iterator[Line]:

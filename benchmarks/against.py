@@ -1,0 +1,288 @@
+"""The ledger against others' stores: the same exchanges, in turns, each in a process of its own.
+
+Peers live in an environment of their own (.venv-peers, `make peers`). Each step of each has a
+budget; what did not fit is printed as such. Ratios say how many times as fast the ledger is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks import workload
+from benchmarks.measure import Clock, Goal, Line, Took, rate
+
+ROOT = Path(__file__).parent.parent
+PEERS = ROOT / ".venv-peers" / "bin" / "python"
+BUDGET = 60.0  # seconds for one step of one peer
+OURS = "agents-ledger"
+SESSION = "main"
+CLOCKS: tuple[Clock, ...] = ("cpu", "wall")
+LENGTHS = (100, 1_000, 10_000)
+ROUNDS = 5
+APPENDS = 10
+CROWD = 64
+OPENAI = "openai-agents SQLiteSession"
+LANGGRAPH = "langgraph SqliteSaver"
+PLAIN = (
+    OPENAI,
+    "openai-agents AdvancedSQLiteSession",
+    LANGGRAPH,
+    "langgraph SqliteSaver, DeltaChannel",
+    "google-adk SqliteSessionService",
+    "google-adk DatabaseSessionService",
+    "llm log_to_db",
+)
+# These keep a rollback journal unless told otherwise; all others use the ledger's own settings.
+OTHERWISE = PLAIN[4:]
+WAL = ", WAL"
+GOALS: dict[tuple[str, str, int, Clock], float] = {
+    ("append", OPENAI, 100, "cpu"): 2,
+    ("append", OPENAI, 1_000, "cpu"): 2,
+    ("append", OPENAI, 10_000, "cpu"): 2,
+    ("append", LANGGRAPH, 1_000, "wall"): 100,
+    ("last 20", OPENAI, 10_000, "wall"): 3,
+    ("whole history", OPENAI, 10_000, "wall"): 2,
+}
+
+
+class Step(NamedTuple):
+    """What is asked of every side in a round."""
+
+    what: str
+    do: str
+    order: dict[str, Any]
+
+
+class Side:
+    """One store in its process."""
+
+    def __init__(self, name: str, folder: Path, exchanges: Path, address: str = "") -> None:
+        self.name = name
+        self.length = 0
+        self.over = ""  # why it takes no further part
+        self.took: dict[str, list[Took]] = {}
+        self._spent: dict[str, float] = {}
+        own = name == OURS
+        folder.mkdir()
+        paths = [str(ROOT), str(ROOT / "src")] if own else [str(ROOT)]
+        self._log = (folder / "errors.log").open("w")
+        self._process = subprocess.Popen(
+            [
+                sys.executable if own else str(PEERS),
+                *("-m", "benchmarks.peers.worker", name.removesuffix(WAL)),
+                *(str(folder), str(exchanges), address),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )
+        if name.endswith(WAL):
+            self.ask("use_wal")
+
+    def ask(self, do: str, **order: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"do": do, **order}) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.name} died; see its errors.log")
+        said: dict[str, Any] = json.loads(line)
+        return said
+
+    def measure(self, step: Step) -> None:
+        """Once more, unless this step has used up its time already."""
+        if self.over or self._spent.get(step.what, 0.0) > BUDGET:
+            return
+        said = self.ask(step.do, **step.order)
+        self._spent[step.what] = self._spent.get(step.what, 0.0) + said.get("seconds", 0.0)
+        if "failed" in said:
+            self.over = said["failed"]
+        elif "wall" in said:
+            self.took.setdefault(step.what, []).append(Took(said["wall"], said["cpu"]))
+
+    def begin(self) -> None:
+        """Forget what was measured before."""
+        self.took.clear()
+        self._spent.clear()
+
+    def grow(self, length: int) -> None:
+        """To that length, if it can be done in time."""
+        appends = self.took.get("append", [])
+        if appends and not self.name.startswith(LANGGRAPH):
+            expected = (length - self.length) * appends[-1].wall
+            if expected > BUDGET:
+                self.over = f"not in {BUDGET:.0f} s: about {expected:,.0f} s"
+                return
+        said = self.ask("grow", session=SESSION, to=length, budget=BUDGET)
+        self.length = said["length"]
+        if self.length < length:
+            self.over = f"not in {BUDGET:.0f} s: reached {self.length:,}"
+        elif said["seconds"] > BUDGET:
+            self.over = f"not in {BUDGET:.0f} s: took {said['seconds']:,.0f} s"
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+
+def steps(length: int) -> list[Step]:
+    """At one length."""
+    budget = BUDGET / ROUNDS
+    return [
+        Step("append", "append", {"session": SESSION, "count": APPENDS, "budget": budget}),
+        Step("last 20", "last", {"session": SESSION, "count": 20, "times": 3}),
+        Step("whole history", "whole", {"session": SESSION, "times": 3 if length < 5_000 else 1}),
+        Step("fork", "fork", {"session": SESSION, "times": 2}),
+    ]
+
+
+def exchanges(folder: Path) -> Path:
+    """The same ones for all, as plain JSON."""
+    path = folder / "exchanges.json"
+    turns = workload.turns(100)
+    plain = [
+        (t.query, [(c.tool_name, c.params_json, c.result_json) for c in t.steps], t.response)
+        for t in turns
+    ]
+    path.write_text(json.dumps(plain), encoding="utf-8")
+    return path
+
+
+@contextmanager
+def opened(
+    folder: Path, names: Sequence[str], addresses: Mapping[str, str]
+) -> Iterator[dict[str, Side]]:
+    """The ledger and its peers, each ready for orders."""
+    given = exchanges(folder)
+    with ExitStack() as stack:
+        sides: dict[str, Side] = {}
+        for number, name in enumerate((OURS, *names)):
+            home = folder / f"store-{len(list(folder.iterdir()))}-{number}"
+            sides[name] = Side(name, home, given, addresses.get(name, ""))
+            stack.callback(sides[name].close)
+        yield sides
+
+
+def in_turns(sides: Sequence[Side], steps: Sequence[Step], rounds: int) -> None:
+    """Every step, so many times, every side in each round."""
+    for step in steps:
+        for round_ in range(rounds):
+            for side in sides if round_ % 2 == 0 else sides[::-1]:
+                side.measure(step)
+
+
+def compare(title: str, sides: Mapping[str, Side], length: int) -> Iterator[Line]:
+    """All sides at one length, step by step."""
+    for side in sides.values():
+        if not side.over:
+            side.grow(length)
+            side.begin()
+    taking_part = [side for side in sides.values() if not side.over]
+    sizes = {side.name: side.ask("size")["bytes"] / length for side in taking_part}
+    in_turns(taking_part, steps(length), ROUNDS)
+    for step in steps(length):
+        yield from told(f"{title}, {length:,}: {step.what}", sides, step.what, length)
+    for name, size in sizes.items():
+        if name != OURS and size:
+            said = f"{title}, {length:,}: bytes per exchange, {name}"
+            yield Line(said, f"{sizes[OURS]:,.0f}", f"{size:,.0f}", sizes[OURS] / size)
+
+
+def told(title: str, sides: Mapping[str, Side], what: str, length: int) -> Iterator[Line]:
+    """How many times as fast the ledger is, or why that is not known."""
+    ours = sides[OURS].took.get(what, [])
+    for name, side in sides.items():
+        theirs = side.took.get(what, [])
+        if name == OURS:
+            continue
+        if side.over:
+            yield Line(f"{title}, {name}", "", side.over, rounds=0)
+        elif not theirs:
+            yield Line(f"{title}, {name}", "", "it has no such thing", rounds=0)
+        else:
+            rounds = min(len(ours), len(theirs))
+            for clock in CLOCKS:
+                least = GOALS.get((what, name, length, clock))
+                goal = None if least is None else Goal(">=", least)
+                yield rate(f"{title}, {name}", ours[:rounds], theirs[:rounds], clock, goal)
+
+
+def _missing() -> Line | None:
+    if PEERS.exists():
+        return None
+    return Line("peers", "not measured: no .venv-peers, see `make peers`", rounds=0)
+
+
+def peers(folder: Path) -> Iterator[Line]:
+    """Appending, reading and forking, at the peers' own durability."""
+    if missing := _missing():
+        yield missing
+        return
+    with opened(folder, PLAIN, {}) as sides:
+        for length in LENGTHS:
+            yield from compare("peers", sides, length)
+
+
+def durability(folder: Path) -> Iterator[Line]:
+    """The same at the ledger's durability, for those that have another by default."""
+    if missing := _missing():
+        yield missing
+        return
+    with opened(folder, [name + WAL for name in OTHERWISE], {}) as sides:
+        yield from compare("same durability", sides, LENGTHS[0])
+
+
+def crowds(folder: Path) -> Iterator[Line]:
+    """64 sessions at once."""
+    if missing := _missing():
+        yield missing
+        return
+    names = [name for name in PLAIN if not name.startswith("llm")]  # it writes from one thread
+    with opened(folder, names, {}) as sides:
+        quick = [side for name, side in sides.items() if name.startswith((OURS, "openai"))]
+        slow = [side for side in sides.values() if side not in quick]
+        in_turns(quick, [Step("crowd", "crowd", {"sessions": CROWD, "each": 5})], ROUNDS)
+        in_turns(slow, [Step("crowd", "crowd", {"sessions": CROWD, "each": 1})], 1)
+        ours = sides[OURS].took["crowd"]
+        for name in names:
+            theirs = sides[name].took.get("crowd", [])
+            title = f"{CROWD} sessions at once, {name}"
+            if sides[name].over:
+                yield Line(title, "", sides[name].over, rounds=0)
+                continue
+            for clock in CLOCKS:
+                goal = Goal(">=", 5) if name == OPENAI and clock == "wall" else None
+                yield rate(title, ours[: len(theirs)], theirs, clock, goal)
+
+
+def on_servers(server: str, folder: Path, database: Callable[[str], str]) -> Iterator[Line]:
+    """The peers that write to PostgreSQL; the server's own CPU is not counted."""
+    if missing := _missing():
+        yield missing
+        return
+    alchemy, saver = "openai-agents SQLAlchemySession", "langgraph PostgresSaver"
+    joint = "&" if "?" in server else "?"
+    addresses = {
+        OURS: f"{server}{joint}schema=bench_peers_ours",
+        alchemy: database("bench_alchemy").replace("postgresql://", "postgresql+psycopg://", 1),
+        saver: database("bench_saver"),
+    }
+    with opened(folder, [alchemy, saver], addresses) as sides:
+        for length in LENGTHS[:2]:
+            yield from compare("PostgreSQL", sides, length)

@@ -1,0 +1,143 @@
+"""How the cost of each verb grows, from 10 turns to 100,000 with a million messages."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from agents_ledger import Ledger, Message
+from agents_ledger.ledger import recording, sessions
+from agents_ledger.store.database import Transaction
+from benchmarks import workload
+from benchmarks.measure import Curve, Goal, Line, Side, Took, interleaved, slower, timed
+
+SIZES = (10, 100, 1_000, 10_000, 100_000)
+MESSAGES = 10  # of a turn: the largest ledger has a million
+FORK_EVERY = 10
+ROUNDS = 5
+FLAT = 1.2
+
+
+def _work(number: int) -> Callable[[Transaction], object]:
+    steps = [Message("assistant", f"step {step} of {number}") for step in range(MESSAGES - 2)]
+    prepared = recording.recording(
+        "main", f"question {number}", f"answer {number}", {"steps": steps}
+    )
+    return partial(recording.record, prepared=prepared)
+
+
+def _works(first: int, last: int) -> Iterator[Callable[[Transaction], object]]:
+    for number in range(first, last):
+        yield _work(number)
+        if number % FORK_EVERY == 0:
+            yield partial(sessions.fork, target="main", label=f"fork-{number}")
+
+
+def grown(folder: Path) -> dict[int, Path]:
+    """A ledger of every size: one thread, and a session that stands on every tenth turn."""
+    growing = folder / "growing.db"
+    paths = {size: folder / f"grown-{size}.db" for size in SIZES}
+    have = 0
+    for size, path in paths.items():
+        if path.exists():
+            continue
+        for start in range(have, size, 5_000):
+            with Ledger.open(str(growing)) as ledger:
+                workload.fill(ledger, list(_works(start, min(size, start + 5_000))))
+        have = size
+        shutil.copyfile(growing, path)
+    return paths
+
+
+class Grown:
+    """What is measured of one ledger."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        self._path = str(path)
+        self._size = size
+        self.ledger = Ledger.open(self._path)
+        self.ledger.recover()
+        moves = self.ledger.history("main", limit=1_000_000)
+        self._times = random.Random(1).choices([move.changed_at for move in moves], k=20)
+
+    def append(self) -> Took:
+        """Twenty turns; then back to where it was."""
+        head = self.ledger.head("main")
+        turns = workload.turns(20)
+
+        def work() -> None:
+            for turn in turns:
+                turn.record(self.ledger, "main")
+
+        took = timed(work, len(turns))
+        self.ledger.move("main", head or "")
+        return took
+
+    def _several(self, work: Callable[[], object], times: int) -> Took:
+        def repeated() -> None:
+            for _ in range(times):
+                work()
+
+        return timed(repeated, times)
+
+    def fork(self) -> Took:
+        return self._several(lambda: self.ledger.fork("main"), 10)
+
+    def last_20(self) -> Took:
+        return self._several(lambda: self.ledger.thread("main", last=20), 10)
+
+    def context(self) -> Took:
+        return self._several(lambda: self.ledger.context("main", "and now?", 8_000), 1)
+
+    def head_at(self) -> Took:
+        def ask() -> None:
+            for at in self._times:
+                assert self.ledger.head("main", at=at)
+
+        return timed(ask, len(self._times))
+
+    def sessions(self) -> Took:
+        return self._several(self.ledger.sessions, 5)
+
+    def audit(self) -> Took:
+        """For each turn."""
+        return timed(self.ledger.audit, self._size)
+
+    def recover(self) -> Took:
+        return self._several(self.ledger.recover, 20)
+
+    def open(self) -> Took:
+        return self._several(lambda: Ledger.open(self._path, read_only=True).close(), 5)
+
+
+# What it is called, its method, and whether it must not grow.
+VERBS: tuple[tuple[str, Callable[[Grown], Took], bool], ...] = (
+    ("append", Grown.append, True),
+    ("fork", Grown.fork, True),
+    ("last 20 turns", Grown.last_20, True),
+    ("context within 8,000 tokens", Grown.context, False),
+    ("head at a time", Grown.head_at, False),
+    ("latest 100 sessions", Grown.sessions, False),
+    ("audit, per turn", Grown.audit, False),
+    ("recover", Grown.recover, True),
+    ("open", Grown.open, True),
+)
+
+
+def growth(folder: Path) -> Iterator[Line | Curve]:
+    """Every verb at every size, the sizes in turns."""
+    ledgers = {size: Grown(path, size) for size, path in grown(folder).items()}
+    for name, verb, flat in VERBS:
+        rounds = 1 if verb is Grown.audit else ROUNDS
+        sides: dict[str, Side] = {str(n): partial(verb, each) for n, each in ledgers.items()}
+        found = interleaved(sides, rounds)
+        smallest, largest = found[str(SIZES[0])], found[str(SIZES[-1])]
+        goal = Goal("<=", FLAT) if flat else None
+        yield slower(f"{name} at {SIZES[-1]:,} turns / {SIZES[0]}", largest, smallest, "cpu", goal)
+        points = [(size, sorted(t.cpu for t in found[str(size)])[rounds // 2]) for size in SIZES]
+        yield Curve(name, tuple((float(size), seconds) for size, seconds in points))
+    for each in ledgers.values():
+        each.ledger.close()

@@ -1,0 +1,90 @@
+"""openai-agents: sessions as its Runner uses them, one add_items() per exchange."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from agents import SQLiteSession
+from agents.extensions.memory import AdvancedSQLiteSession, SQLAlchemySession
+
+from benchmarks.peers.port import Exchange
+
+
+def items(exchange: Exchange, number: int) -> list[Any]:
+    """The pieces of an exchange as the Runner hands them over."""
+    found: list[Any] = [{"role": "user", "content": exchange.query}]
+    for index, call in enumerate(exchange.calls):
+        called = f"call_{number}_{index}"
+        found += [
+            {
+                "type": "function_call",
+                "call_id": called,
+                "name": call.name,
+                "arguments": call.params,
+            },
+            {"type": "function_call_output", "call_id": called, "output": call.result},
+        ]
+    answer = {"type": "output_text", "text": exchange.response, "annotations": []}
+    return [*found, {"type": "message", "role": "assistant", "content": [answer]}]
+
+
+class Plain:
+    """SQLiteSession, its default."""
+
+    def __init__(self, folder: Path, address: str) -> None:
+        self._folder = folder
+        self._address = address
+        self._sessions: dict[str, Any] = {}
+        self._count = 0
+
+    def _open(self, session: str) -> Any:
+        return SQLiteSession(session, self._folder / "sessions.db")
+
+    def _session(self, session: str) -> Any:
+        if session not in self._sessions:
+            self._sessions[session] = self._open(session)
+        return self._sessions[session]
+
+    async def append(self, session: str, exchange: Exchange) -> None:
+        self._count += 1
+        await self._session(session).add_items(items(exchange, self._count))
+
+    async def seed(self, session: str, exchanges: list[Exchange]) -> None:
+        raise NotImplementedError
+
+    async def last(self, session: str, count: int) -> int:
+        return len(await self._session(session).get_items(limit=count * 8))
+
+    async def whole(self, session: str) -> int:
+        return len(await self._session(session).get_items())
+
+    async def fork(self, session: str) -> None:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        for session in self._sessions.values():
+            if hasattr(session, "close"):
+                session.close()
+
+
+class Advanced(Plain):
+    """AdvancedSQLiteSession: with branches and usage."""
+
+    def _open(self, session: str) -> Any:
+        return AdvancedSQLiteSession(
+            session_id=session, db_path=self._folder / "sessions.db", create_tables=True
+        )
+
+    async def fork(self, session: str) -> None:
+        opened = self._session(session)
+        turns = await opened.get_conversation_turns()
+        await opened.create_branch_from_turn(turns[-1]["turn"])
+        await opened.switch_to_branch("main")
+
+
+class Server(Plain):
+    """SQLAlchemySession on PostgreSQL."""
+
+    def _open(self, session: str) -> Any:
+        return SQLAlchemySession.from_url(session, url=self._address, create_tables=True)

@@ -1,0 +1,173 @@
+"""Work that must not grow with the ledger, counted by SQLite itself and by the disk: no timer."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents_ledger import Ledger
+from agents_ledger.ledger.core import Core
+from agents_ledger.store.sqlite import SqliteDatabase
+from tests.importers.claude_log import Log, text
+from tests.importers.helping import import_paths
+
+SMALL, LARGE = 30, 600
+SYNCS = """
+import json, sys
+from pathlib import Path
+from agents_ledger import Ledger
+from agents_ledger.ledger.core import Core
+from agents_ledger.store import sqlite as store
+from tests.trust.faulty_sqlite import Disk, install
+
+folder, disk = Path(sys.argv[1]), Disk()
+disk.journal = []
+install(disk, folder)
+with Ledger(Core(store.SqliteDatabase(str(folder / "l.db"), connect=disk.connect))) as ledger:
+    ledger.record("main", "q", "r")
+    disk.journal.clear()
+    for _ in range(20):
+        ledger.record("main", "q", "r")
+    print(json.dumps([str(op[0]) for op in disk.journal]))
+"""
+
+
+class Counted:
+    """A ledger whose steps SQLite counts: every row it looks at takes some."""
+
+    def __init__(self, file: Path, turns: int) -> None:
+        self.steps = 0
+        self.commits = 0
+        self.database = SqliteDatabase(str(file), connect=self._connect)
+        self.ledger = Ledger(Core(self.database))
+        for number in range(turns):
+            self.ledger.record("main", f"q{number}", f"r{number}")
+            if number % 3 == 0:
+                self.ledger.fork("main", label=f"fork-{number}")
+
+    def _connect(self, *args: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = sqlite3.connect(*args, **options)
+        connection.set_progress_handler(self._step, 1)
+        connection.set_trace_callback(self._note)
+        return connection
+
+    def _step(self) -> None:
+        self.steps += 1
+
+    def _note(self, sql: str) -> None:
+        self.commits += sql == "COMMIT"
+
+    def cost(self, act: Callable[[Ledger], object]) -> int:
+        """Steps, once everything needed is in memory."""
+        act(self.ledger)
+        before = self.steps
+        act(self.ledger)
+        return self.steps - before
+
+
+@pytest.fixture(scope="module")
+def ledgers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Counted, Counted]]:
+    folder = tmp_path_factory.mktemp("work")
+    made = Counted(folder / "small.db", SMALL), Counted(folder / "large.db", LARGE)
+    yield made
+    for each in made:
+        each.ledger.close()
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        pytest.param(lambda ledger: ledger.record("main", "q", "r"), id="record"),
+        pytest.param(lambda ledger: ledger.fork("main"), id="fork"),
+        pytest.param(lambda ledger: ledger.thread("main", last=20), id="last 20"),
+        pytest.param(lambda ledger: ledger.thread("main", from_depth=5, to_depth=15), id="page"),
+        pytest.param(lambda ledger: ledger.sessions(limit=8), id="sessions"),
+        pytest.param(lambda ledger: ledger.history("main", limit=20), id="history"),
+        pytest.param(lambda ledger: ledger.head("main"), id="head"),
+        pytest.param(lambda ledger: ledger.recover(), id="recover"),
+    ],
+)
+def test_a_verb_looks_at_as_many_rows_in_a_ledger_twenty_times_as_large(
+    ledgers: tuple[Counted, Counted], act: Callable[[Ledger], object]
+) -> None:
+    small, large = (each.cost(act) for each in ledgers)
+
+    assert large <= small * 1.15 + 20, f"{small} steps, then {large}"
+
+
+def test_the_count_notices_a_verb_that_reads_everything(
+    ledgers: tuple[Counted, Counted],
+) -> None:
+    small, large = (each.cost(lambda ledger: ledger.thread("main")) for each in ledgers)
+
+    assert large > small * 5
+
+
+def test_writers_that_wait_together_share_a_commit(tmp_path: Path) -> None:
+    counted = Counted(tmp_path / "ledger.db", 1)
+    with counted.ledger as ledger:
+        held, go_on = threading.Event(), threading.Event()
+
+        def hold(_: object) -> None:
+            held.set()
+            assert go_on.wait(20)
+
+        def queued() -> int:
+            return len(counted.database._group._queue)
+
+        first = threading.Thread(target=counted.database.write, args=(hold,))
+        first.start()
+        assert held.wait(20)
+        writers = [
+            threading.Thread(target=ledger.record, args=(f"s{number}", "q", "r"))
+            for number in range(40)
+        ]
+        for writer in writers:
+            writer.start()
+        while queued() < len(writers):
+            held.wait(0.01)
+        before = counted.commits
+        go_on.set()
+        for writer in (first, *writers):
+            writer.join()
+
+        assert counted.commits - before <= 2  # the one that held, with all that queued up meanwhile
+
+
+def test_a_turn_is_made_durable_by_one_sync(tmp_path: Path) -> None:
+    """In a process of its own: a second SQLite library must not open a ledger of this one."""
+    done = subprocess.run(
+        [sys.executable, "-c", SYNCS, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+
+    operations = json.loads(done.stdout)
+    assert operations.count("commit") == 20
+    assert operations.count("sync") == 20, operations[:40]
+
+
+def test_importing_again_reads_and_parses_only_what_is_new(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    for number in range(20):
+        log.user(f"q{number}", f"question {number}")
+        log.assistant(f"a{number}", text(f"answer {number}"))
+    path = log.save()
+    first = import_paths(ledger, path)
+    size = path.stat().st_size
+
+    again = import_paths(ledger, path)
+    log.user("more", "one more")
+    log.assistant("answer", text("indeed"))
+    grown = import_paths(ledger, log.save())
+
+    assert first.written_turns == 20
+    assert (sum(again.records.values()), again.read_bytes, again.written_turns) == (0, 0, 0)
+    assert grown.written_turns == 1
+    assert grown.read_bytes < size / 2
