@@ -51,8 +51,8 @@ class Broker:
         self.policy = policy or Policy()
         self.queue = AsyncQueue(ledger)
         self._offered = {offered.tool.name: offered for offered in tools}
-        engine = engine or choose(self.policy.engine.name)
-        self._setup = Setup(ledger, self.queue, self.policy, engine, self._tools)
+        self.engine = engine or choose(self.policy.engine.name)
+        self._setup = Setup(ledger, self.queue, self.policy, self.engine, self._tools)
         self._slots = asyncio.Semaphore(self.policy.workers.at_once)
         self._runs: set[Run] = set()
         self._lines: dict[str, asyncio.Task[None]] = {}
@@ -67,12 +67,17 @@ class Broker:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, address: str, *, engine: Engine | None = None, tools: Iterable[OfferedTool] = ()
+        cls,
+        address: str,
+        *,
+        engine: Engine | None = None,
+        tools: Iterable[OfferedTool] = (),
+        create: bool = True,
     ) -> AsyncIterator[Broker]:
         """A broker on the ledger at an address, with the policy beside it."""
         said = policies.load(address)
         async with (
-            AsyncLedger.open(address) as ledger,
+            AsyncLedger.open(address, create=create) as ledger,
             cls(ledger, said, engine, tools=tools) as broker,
         ):
             yield broker

@@ -171,6 +171,12 @@ class Output:
         lines = [[(head, "dim") for head in heads], *_cells(rows)]
         return not self.is_terminal or sum(_widths(lines)) + 2 * len(heads) - 2 <= self.width
 
+    def say(self, text: str) -> None:
+        """Print a piece of a text at once, its lines as they are."""
+        shown = "\n".join(visible(line.expandtabs(4)) for line in text.split("\n"))
+        click.echo(shown.translate(_PLAINER) if self._plain else shown, nl=False)
+        sys.stdout.flush()
+
     def json(self, **values: Any) -> None:
         """Print one JSON object; control characters stand escaped in it."""
         self.plain_json({"schema_version": SCHEMA_VERSION, **values})

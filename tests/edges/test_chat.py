@@ -1,0 +1,118 @@
+"""chat, resume and rerun, as a user calls them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agents_ledger import Ledger, Session
+from tests.builders import chain
+from tests.edges.conftest import Run
+from tests.importers.claude_log import SESSION, Log
+
+
+@pytest.fixture
+def made(file: str) -> str:
+    """A ledger with a conversation."""
+    with Ledger.open(file) as ledger:
+        chain(ledger, "work", 2)
+    return file
+
+
+def test_a_message_is_answered_on_the_main_session(run: Run, made: str) -> None:
+    answer = run("chat", "--message", "Hello\x1b[31m")
+
+    assert (answer.code, answer.out) == (0, "Hello␛[31m\n")
+    with Ledger.open(made) as ledger:
+        assert ledger.thread("main", last=0).depth == 1
+
+
+def test_every_line_of_the_input_is_a_message(run: Run, made: str) -> None:
+    answer = run("chat", "work", input="one\n\ntwo\n")
+
+    assert answer.out == "one\ntwo\n"
+    with Ledger.open(made) as ledger:
+        assert ledger.thread("work", last=0).depth == 4
+
+
+def test_a_turn_goes_on_as_a_fork_and_a_new_label_makes_a_session(run: Run, made: str) -> None:
+    with Ledger.open(made) as ledger:
+        first = ledger.ancestry("work")[0]
+
+    forked = run("chat", first, "--message", "otherwise", "--json").json
+    new = run("chat", "ideas", "--message", "new", "--model", "big")
+
+    assert forked["session"].startswith("fork-")
+    assert new.err == "new session ideas\n"
+    with Ledger.open(made) as ledger:
+        assert ledger.get_turn(forked["turns"][0]["turn_id"]).parent_turn_id == first
+        assert ledger.thread("work", last=0).depth == 2
+        assert ledger.thread("ideas").model == "big"
+
+
+def test_what_fails_says_so_with_its_exit_code(run: Run, made: str, tmp_path: Path) -> None:
+    answer = run("chat", "work", "--message", "/fail auth Wrong key.")
+
+    assert (answer.code, answer.out) == (7, "")
+    assert answer.err.startswith("error: Wrong key.\nhint: ")
+    assert run("chat", "work", "--message", "/fail auth no", "--json").code == 7
+    assert run("chat", "--engine", "nonsense", "--message", "x").code == 5
+    (tmp_path / "ledger.policy.toml").write_text("[personas.atlas]\n")
+    assert run("chat", "work", "--message", "x").code == 5
+
+
+def test_without_a_ledger_nothing_is_made(run: Run, file: str) -> None:
+    assert run("chat", "--message", "x").code == 3
+    assert not Path(file).exists()
+
+
+def test_an_imported_conversation_goes_on_here(run: Run, file: str, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", {"type": "text", "text": "Begun."})
+    path = log.save()
+    assert run("import", str(path)).code == 0
+    label = f"claude-code:{SESSION}"
+
+    resumed = run("resume", label)
+    answer = run("chat", label, "--message", "Go on.")
+
+    assert f"claude --resume {SESSION}" in resumed.out
+    assert answer.out == "Go on.\n"
+    with Ledger.open(file) as ledger:
+        assert [t.query[0].content for t in ledger.thread(label).turns] == ["Begin.", "Go on."]
+        assert ledger.audit() == ()
+    after = run("resume", label)
+    assert "continued here" in after.err
+    assert run("resume", label, "--json").json["went_on_here"] is True
+
+
+def test_resume_falls_back_to_continuing_here(run: Run, made: str) -> None:
+    with Ledger.open(made) as ledger:
+        ledger.create_session(Session("odd name", origin="cursor", origin_session_id="x"))
+
+    assert run("resume", "work").out == "agents-ledger chat work\n"
+    assert run("resume", "odd name").out == "agents-ledger chat 'odd name'\n"
+    assert run("resume", "gone").code == 3
+
+
+def test_a_turn_is_asked_again_of_another_model(run: Run, made: str) -> None:
+    answer = run("rerun", "work", "--model", "big", "--label", "again")
+
+    assert answer.code == 0
+    assert "now     big" in answer.out
+    assert "agents-ledger compare work again" in answer.err
+    with Ledger.open(made) as ledger:
+        assert ledger.thread("again").turns[-1].model == "big"
+        assert ledger.common_ancestor("work", "again") == ledger.ancestry("work")[0]
+
+
+def test_a_whole_thread_is_asked_again_until_a_turn_fails(run: Run, made: str) -> None:
+    whole = run("rerun", "work", "--whole", "--prompt", "/fail rate no", "--json")
+
+    assert whole.code == 1
+    assert [turn["error"] for turn in whole.json["turns"]] == [None, "no"]
+    with Ledger.open(made) as ledger:
+        assert ledger.thread(whole.json["session"], last=0).depth == 1
+    assert run("rerun", "gone").code == 3
