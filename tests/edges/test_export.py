@@ -23,7 +23,12 @@ def ledger(file: str) -> Iterator[Ledger]:
 
 @pytest.mark.parametrize(
     ("name", "begins"),
-    [("a.md", "# main"), ("a.json", "{"), ("a.html", "<!doctype html>")],
+    [
+        ("a.md", "# main"),
+        ("a.json", "{"),
+        ("a.jsonl", '{"role"'),
+        ("a.html", "<!doctype html>"),
+    ],
 )
 def test_the_ending_of_the_file_tells_the_form(
     run: Run, ledger: Ledger, tmp_path: Path, name: str, begins: str

@@ -24,12 +24,15 @@ from agents_ledger import (
     Session,
     ToolCall,
     Turn,
+    validate,
 )
 from agents_ledger.cli.demonstration import Demonstration
 from agents_ledger.exporters import markdown as md
-from agents_ledger.exporters.exporting import FORMS, Export, Form
+from agents_ledger.exporters.exporting import Export, Form
+from agents_ledger.exporters.messages import PROVIDERS
 from tests.builders import a_full_turn, chain
 
+FORMS: tuple[Form, ...] = ("markdown", "json", "html")  # messages are not told turn by turn
 SECRET = "ghp_" + "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA3bC6"
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 
@@ -167,6 +170,50 @@ def test_json_of_hostile_text_is_ascii_and_comes_back(ledger: Ledger) -> None:
 
     assert told.isascii()
     assert json.loads(told)["turns"][0]["messages"][0]["content"] == hostile
+
+
+# -- messages ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_messages_are_what_the_model_is_shown(demo: Ledger, provider: str) -> None:
+    told = text(demo, "demo", "messages", provider=provider)
+
+    lines = [json.loads(line) for line in told.splitlines()]
+    rendered = demo.context("demo").rendered(provider)
+    assert lines == rendered.get("messages", rendered.get("input"))
+    assert validate(lines, provider) == ()
+
+
+def test_a_system_prompt_stands_before_the_messages(ledger: Ledger) -> None:
+    ledger.record("main", f"Use {SECRET}.", "a", system_prompt=f"Never say {SECRET}.")
+
+    export = Export(ledger, "main", "messages")
+    first, *others = [json.loads(line) for line in export]
+
+    assert "Never say ghp_…[masked]." in json.dumps(first, ensure_ascii=False)
+    assert [line["role"] for line in others] == ["user", "assistant"]
+    assert SECRET not in json.dumps(others)
+    assert [one.where for one in export.masked] == ["beside the messages", "message 1"]
+    assert SECRET in text(ledger, "main", "messages", mask=False)
+    assert json.loads(text(ledger, "main", "messages", provider="openai").split("\n")[0])[
+        "role"
+    ] in (
+        "system",
+        "developer",
+    )
+
+
+def test_what_makes_no_messages_is_refused(ledger: Ledger) -> None:
+    ledger.create_session(Session("empty"))
+    ledger.record("main", "q", "a")
+
+    with pytest.raises(Refused, match="not 'mine'"):
+        Export(ledger, "main", "messages", provider="mine")
+    with pytest.raises(Refused, match="not the last turns"):
+        Export(ledger, "main", "messages", last=1)
+    with pytest.raises(Refused, match="is empty"):
+        Export(ledger, "empty", "messages")
 
 
 # -- Markdown ---------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import click
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import note
 from agents_ledger.exporters.exporting import Export, Form
+from agents_ledger.exporters.messages import PROVIDERS
 from agents_ledger.exporters.secrets import Masked, review
 from agents_ledger.model import amounts
 from agents_ledger.model.errors import Refused
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
     from agents_ledger.ledger.ledger import Ledger
 
 FORMS = ("source", *get_args(Form))
-SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".json": "json", ".html": "html"}
+SUFFIXES = {
+    ".jsonl": "messages",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".json": "json",
+    ".html": "html",
+}
 
 
 @command
@@ -31,6 +38,13 @@ SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".json": "json", ".html"
     help="In this form.  [told by the ending of --output, else source]",
 )
 @click.option("--output", type=click.Path(), help="Where to write; else it is printed.")
+@click.option(
+    "--provider",
+    type=click.Choice(PROVIDERS),
+    default="anthropic",
+    show_default=True,
+    help="Whose messages.",
+)
 @click.option("--last", type=click.IntRange(1), metavar="N", help="Only so many turns.")
 @click.option("--full", is_flag=True, help="Long results whole, in Markdown and HTML too.")
 @click.option("--no-subagents", is_flag=True, help="Without what subagents said.")
@@ -42,13 +56,14 @@ def export(
     target: str,
     form: str | None,
     output: str | None,
+    provider: str,
     last: int | None,
     full: bool,
     no_subagents: bool,
     no_mask: bool,
     only_review: bool,
 ) -> None:
-    """Give a conversation away: as Markdown, JSON or one HTML file, or as its source keeps it."""
+    """Give a conversation away: Markdown, JSON, messages, one HTML file, or its own format."""
     chosen = form or SUFFIXES.get(Path(output).suffix.lower() if output else "", "source")
     with run.reading() as ledger:
         if only_review:
@@ -66,6 +81,7 @@ def export(
             full=full,
             last=last,
             subagents=not no_subagents,
+            provider=provider,
         )
         _write(run, made, output)
 
