@@ -62,6 +62,22 @@ PLANTS: dict[str, list[Plant]] = {
             "{side}",
         ),
     ],
+    "usage_sums": [
+        plant("INSERT INTO summary_days VALUES ({day})", "{day}", "tool_sums"),
+        plant(
+            "INSERT INTO summary_days VALUES (1);"
+            "INSERT INTO usage_sums VALUES (1, 24, '', '', '', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)",
+            "1",
+        ),
+    ],
+    "tool_sums": [
+        plant("INSERT INTO summary_days VALUES ({day})", "{day}", "usage_sums"),
+        plant(
+            "INSERT INTO summary_days VALUES (1);"
+            "INSERT INTO tool_sums VALUES (1, 'x', 'completed', 0, 1, 0, 0, 0)",
+            "1",
+        ),
+    ],
     "parent_missing": [
         plant(
             "UPDATE turns SET parent_turn_id = 'gone' WHERE id = '{side}'",
@@ -443,6 +459,7 @@ def set_up(ledger: Ledger, raw: Raw) -> dict[str, str]:
         "live": live.id,
         "query_message": second.query[0].id,
         "other_message": last.messages[-1].id,
+        "day": str(first.started_at // 86_400_000),
         "main_segment": segment(first.id),
         "side_segment": segment(side.id),
         "failed_segment": segment(failed.id),

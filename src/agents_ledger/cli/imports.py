@@ -58,6 +58,7 @@ def import_(
         importer = Importer(ledger, report)
         with _Progress(run, found) as tick:
             importer.run(found, tick)
+        ledger.summarise()
     _tell(run, report)
     return 1 if report.counts.failed else 0
 
@@ -71,6 +72,7 @@ def import_all(run: Invocation, ledger: Ledger) -> Report:
     found = [each for each in find(this_home()) if wanted.takes(each)]
     with _Progress(run, found) as tick:
         report = Importer(ledger).run(found, tick)
+    ledger.summarise()
     if found and not run.as_json:
         names = sorted({each.reader.name for each in found})
         note(("found ", "dim"), f"{', '.join(names)}: {_summary(report)}")

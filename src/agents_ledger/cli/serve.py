@@ -57,6 +57,7 @@ def serve(
         insecure=insecure,
     )
     with run.writing() as ledger:
+        ledger.summarise()
         start(run, ledger, serving, browser=not no_browser)
 
 

@@ -243,6 +243,15 @@ class AsyncLedger(AsyncReading):
 
         return await asyncio.to_thread(self._core.recover)
 
+    async def summarise(self) -> int:
+        """Sum up the days that are over, so that usage() and tools() are quick; how many days."""
+        import asyncio
+
+        from agents_ledger.ledger import summaries
+
+        await asyncio.to_thread(self._core.recover_once)
+        return await asyncio.to_thread(summaries.summarise, self._core.db)
+
     def batch(self) -> AsyncBatch:
         """Saves of tasks, their messages and calls, committed together when its block ends."""
         return AsyncBatch(self)

@@ -147,6 +147,13 @@ class Ledger(Reading):
         """Fail the turns whose writer died; their ids. Done by itself before the first write."""
         return self._core.recover()
 
+    def summarise(self) -> int:
+        """Sum up the days that are over, so that usage() and tools() are quick; how many days."""
+        from agents_ledger.ledger import summaries
+
+        self._core.recover_once()
+        return summaries.summarise(self._core.db)
+
     def batch(self) -> Batch:
         """Saves of tasks, their messages and calls, committed together when its block ends."""
         return Batch(self._core)

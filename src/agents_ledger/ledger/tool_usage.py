@@ -6,13 +6,14 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
 
+from agents_ledger.ledger import summaries
 from agents_ledger.ledger.threads import DEEPEST
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.turns import OPEN_CALL
 from agents_ledger.model.usage import ToolUsage
 from agents_ledger.store.database import Row, Transaction
 
-# What a duration is rounded up to when it is counted; the statement tool_days has the same.
+# What a duration is rounded up to when it is counted; the fragment tool_columns has the same.
 STEPS = (*(step * 10**power for power in range(6) for step in (1, 2, 5)), 10**6, 10**7)
 
 
@@ -23,9 +24,8 @@ def tools(
     if limit is not None and limit < 1:
         raise Refused(f"limit is {limit}; it must be positive")
     rows: dict[str, list[Row]] = defaultdict(list)
-    within = {"since": since or 0, "until": DEEPEST if until is None else until}
-    for row in tx.run("tool_days", **within):
-        rows[row[1]].append(row[2:])
+    for name, *counts in summaries.tools(tx, since or 0, DEEPEST if until is None else until):
+        rows[name].append(tuple(counts))
     used = [_tool(name, found) for name, found in rows.items()]
     used.sort(key=lambda tool: (-tool.calls, tool.tool_name))
     return tuple(used[:limit])

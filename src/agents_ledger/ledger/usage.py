@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from operator import add
 from typing import NamedTuple, cast, get_args
 
 from msgspec import structs
 
+from agents_ledger.ledger import summaries
 from agents_ledger.ledger.threads import DEEPEST
 from agents_ledger.model import prices
 from agents_ledger.model.errors import Refused
@@ -71,7 +73,7 @@ def usage(
 def facts(tx: Transaction, asked: Asked) -> Iterable[Row]:
     """Hour, model, provider and project, each with its sums."""
     since, until = asked.since or 0, DEEPEST if asked.until is None else asked.until
-    for row in tx.run("usage_hours", since=since, until=until):
+    for row in summaries.usage(tx, since, until):
         if asked.project in (None, row[3]) and asked.model in (None, row[1]):
             yield row
 
@@ -93,7 +95,7 @@ def _key(by: UsageBy, zone: Zone | None) -> Callable[[Row], str | None]:
 
 def _add(group: dict[Model, Sums], model: Model, sums: Iterable[int]) -> None:
     known = group.get(model)
-    group[model] = [a + b for a, b in zip(known, sums, strict=True)] if known else list(sums)
+    group[model] = list(map(add, known, sums)) if known else list(sums)
 
 
 def _report(

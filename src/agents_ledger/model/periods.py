@@ -18,4 +18,5 @@ def period_of(at_ms: int, period: Period, zone: Zone | None = None) -> str:
     if period == "week":
         year, week, _ = local.isocalendar()
         return f"{year:04}-W{week:02}"
-    return local.strftime("%Y-%m-%d" if period == "day" else "%Y-%m")
+    date = local.date().isoformat()
+    return date if period == "day" else date.rpartition("-")[0]

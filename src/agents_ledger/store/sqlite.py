@@ -50,7 +50,7 @@ WORDS = {
     "bytes": "BLOB",
     "clustered": "WITHOUT ROWID",
     **dict.fromkeys(("lock_sessions", "lock_live", "lock_idle"), ""),
-    "lock_projection": "SELECT 1",
+    **dict.fromkeys(("lock_projection", "lock_summaries"), "SELECT 1"),
     "position": "instr",
     "ids": "(SELECT value FROM json_each(:ids))",
     "server_now": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",

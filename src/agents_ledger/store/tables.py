@@ -45,6 +45,9 @@ TABLES = {
     "bus_stream_texts": "stream_id, piece",
 }
 
+# Made again from the others when they are wanted.
+DERIVED = ("summary_days", "usage_sums", "tool_sums")
+
 
 def copy(reading: Transaction, writing: Transaction) -> None:
     """Copy every row of every table."""

@@ -117,3 +117,34 @@ ORDER BY t.created_at DESC, t.id DESC LIMIT :limit OFFSET :offset
 -- task_call_columns --
 c.id, c.task_id, c.ability_name, c.parameters, c.status, c.details, c.created_at, c.updated_at,
     c.start_message_id, c.end_message_id
+
+-- tool_columns --
+-- Tool calls by name, status and the step their duration falls in; step 0: they do not say.
+c.tool_name, c.status,
+    CASE WHEN COALESCE(c.completed_at, 0) <= c.started_at THEN 0
+        WHEN c.completed_at - c.started_at <= 1 THEN 1
+        WHEN c.completed_at - c.started_at <= 2 THEN 2
+        WHEN c.completed_at - c.started_at <= 5 THEN 5
+        WHEN c.completed_at - c.started_at <= 10 THEN 10
+        WHEN c.completed_at - c.started_at <= 20 THEN 20
+        WHEN c.completed_at - c.started_at <= 50 THEN 50
+        WHEN c.completed_at - c.started_at <= 100 THEN 100
+        WHEN c.completed_at - c.started_at <= 200 THEN 200
+        WHEN c.completed_at - c.started_at <= 500 THEN 500
+        WHEN c.completed_at - c.started_at <= 1000 THEN 1000
+        WHEN c.completed_at - c.started_at <= 2000 THEN 2000
+        WHEN c.completed_at - c.started_at <= 5000 THEN 5000
+        WHEN c.completed_at - c.started_at <= 10000 THEN 10000
+        WHEN c.completed_at - c.started_at <= 20000 THEN 20000
+        WHEN c.completed_at - c.started_at <= 50000 THEN 50000
+        WHEN c.completed_at - c.started_at <= 100000 THEN 100000
+        WHEN c.completed_at - c.started_at <= 200000 THEN 200000
+        WHEN c.completed_at - c.started_at <= 500000 THEN 500000
+        WHEN c.completed_at - c.started_at <= 1000000 THEN 1000000
+        ELSE 10000000 END,
+    count(*),
+    CAST(sum(CASE WHEN COALESCE(c.completed_at, 0) > c.started_at
+        THEN c.completed_at - c.started_at ELSE 0 END) AS BIGINT),
+    max(CASE WHEN COALESCE(c.completed_at, 0) > c.started_at
+        THEN c.completed_at - c.started_at ELSE 0 END),
+    max(c.started_at)

@@ -198,3 +198,37 @@ FOR EACH ROW EXECUTE FUNCTION guard_refuse('sessions are archived, never deleted
 
 CREATE TRIGGER names_guard BEFORE INSERT OR UPDATE ON names
 FOR EACH ROW EXECUTE FUNCTION guard_names();
+
+-- A day's sums count no longer once one of its turns changed. Their calls change with their turn.
+-- Turns of today and yesterday are in no sum: they need not wait for who sums up.
+CREATE FUNCTION forget_summary() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    earliest BIGINT := CASE TG_OP
+        WHEN 'INSERT' THEN NEW.started_at
+        WHEN 'DELETE' THEN OLD.started_at
+        ELSE LEAST(NEW.started_at, OLD.started_at) END;
+BEGIN
+    IF earliest / 86400000 >= floor(extract(epoch FROM clock_timestamp()) / 86400) - 1 THEN
+        RETURN NULL;
+    END IF;
+    PERFORM pg_advisory_xact_lock_shared(hashtext(current_schema() || ' summaries'));
+    IF TG_OP <> 'INSERT' THEN
+        DELETE FROM summary_days WHERE day = OLD.started_at / 86400000;
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        DELETE FROM summary_days WHERE day = NEW.started_at / 86400000;
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER summaries_insert AFTER INSERT ON turns
+FOR EACH ROW EXECUTE FUNCTION forget_summary();
+
+CREATE TRIGGER summaries_update AFTER UPDATE OF
+    turn_type, status, started_at, model, provider, workspace_path, input_tokens, output_tokens,
+    cached_input_tokens, cache_write_tokens, reasoning_tokens, total_tokens, tool_call_count
+ON turns
+FOR EACH ROW EXECUTE FUNCTION forget_summary();
+
+CREATE TRIGGER summaries_delete AFTER DELETE ON turns
+FOR EACH ROW EXECUTE FUNCTION forget_summary();

@@ -192,3 +192,24 @@ OR (
     AND EXISTS (SELECT 1 FROM names n WHERE n.session_label = OLD.name AND n.name <> OLD.name)
 )
 BEGIN SELECT RAISE(ABORT, 'guard: an alias must point at a canonical session'); END;
+
+-- A day's sums count no longer once one of its turns changed. Their calls change with their turn.
+CREATE TRIGGER summaries_insert AFTER INSERT ON turns
+WHEN EXISTS (SELECT 1 FROM summary_days d WHERE d.day = NEW.started_at / 86400000)
+BEGIN DELETE FROM summary_days WHERE day = NEW.started_at / 86400000; END;
+
+CREATE TRIGGER summaries_update AFTER UPDATE OF
+    turn_type, status, started_at, model, provider, workspace_path, input_tokens, output_tokens,
+    cached_input_tokens, cache_write_tokens, reasoning_tokens, total_tokens, tool_call_count
+ON turns
+WHEN EXISTS (
+    SELECT 1 FROM summary_days d
+    WHERE d.day IN (NEW.started_at / 86400000, OLD.started_at / 86400000)
+)
+BEGIN
+    DELETE FROM summary_days
+    WHERE day IN (NEW.started_at / 86400000, OLD.started_at / 86400000);
+END;
+
+CREATE TRIGGER summaries_delete AFTER DELETE ON turns
+BEGIN DELETE FROM summary_days WHERE day = OLD.started_at / 86400000; END;

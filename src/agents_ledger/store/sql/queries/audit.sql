@@ -423,3 +423,44 @@ AND NOT EXISTS (SELECT 1 FROM live_turns l WHERE l.turn_id = d.turn_id);
 
 -- system_prompts --
 SELECT hash, content FROM system_prompts;
+
+-- audit_usage_sums --
+-- The sums of a day that counts are those of its turns.
+WITH found (
+    day, turns, failed, untold, tool_calls, input, output, cached, written, reasoning, total, fresh,
+    paid
+) AS (
+    SELECT t.started_at / 86400000, <spent_columns> FROM turns t GROUP BY t.started_at / 86400000
+), summed AS (
+    SELECT u.day, sum(u.turns) AS turns, sum(u.failed) AS failed, sum(u.untold) AS untold,
+        sum(u.tool_calls) AS tool_calls, sum(u.input_tokens) AS input,
+        sum(u.output_tokens) AS output, sum(u.cached_input_tokens) AS cached,
+        sum(u.cache_write_tokens) AS written, sum(u.reasoning_tokens) AS reasoning,
+        sum(u.total_tokens) AS total, sum(u.fresh_input_tokens) AS fresh,
+        sum(u.paid_output_tokens) AS paid
+    FROM usage_sums u GROUP BY u.day
+)
+SELECT d.day, COALESCE(s.turns, 0)
+FROM summary_days d
+LEFT JOIN summed s ON s.day = d.day
+LEFT JOIN found x ON x.day = d.day
+WHERE COALESCE(s.turns, 0) <> COALESCE(x.turns, 0)
+OR s.failed <> x.failed OR s.untold <> x.untold OR s.tool_calls <> x.tool_calls
+OR s.input <> x.input OR s.output <> x.output OR s.cached <> x.cached OR s.written <> x.written
+OR s.reasoning <> x.reasoning OR s.total <> x.total OR s.fresh <> x.fresh OR s.paid <> x.paid;
+
+-- audit_tool_sums --
+-- The same of its tool calls.
+SELECT d.day, COALESCE(s.calls, 0)
+FROM summary_days d
+LEFT JOIN (
+    SELECT day, sum(calls) AS calls, sum(duration_ms) AS duration FROM tool_sums GROUP BY day
+) AS s ON s.day = d.day
+LEFT JOIN (
+    SELECT t.started_at / 86400000 AS day, count(*) AS calls,
+        sum(CASE WHEN COALESCE(c.completed_at, 0) > c.started_at
+            THEN c.completed_at - c.started_at ELSE 0 END) AS duration
+    FROM turns t JOIN tool_calls c ON c.turn_id = t.id
+    GROUP BY t.started_at / 86400000
+) AS x ON x.day = d.day
+WHERE COALESCE(s.calls, 0) <> COALESCE(x.calls, 0) OR s.duration <> x.duration;

@@ -7,6 +7,14 @@ FROM turns t
 WHERE t.started_at >= :since AND t.started_at < :until
 GROUP BY 1, 2, 3, 4;
 
+-- summed_usage --
+-- The same of days that are summed up.
+SELECT u.hour, u.model, u.provider, u.workspace_path, u.turns, u.failed, u.untold, u.tool_calls,
+    u.input_tokens, u.output_tokens, u.cached_input_tokens, u.cache_write_tokens,
+    u.reasoning_tokens, u.total_tokens, u.fresh_input_tokens, u.paid_output_tokens
+FROM summary_days d JOIN usage_sums u ON u.day = d.day
+WHERE d.day >= :first AND d.day < :after;
+
 -- usage_of_range --
 -- The turns of a thread between two depths.
 <range>
@@ -38,36 +46,58 @@ SELECT g.id, g.parent_id, g.fork_depth FROM up JOIN segments g ON g.id = up.id;
 SELECT total_tokens FROM places WHERE segment_id = :segment_id AND depth = :depth;
 
 -- tool_days --
--- Tool calls of the turns that began between two times, by the step their duration falls in. Step
--- 0: they do not say how long they took.
-SELECT t.started_at / 86400000, c.tool_name, c.status,
-    CASE WHEN COALESCE(c.completed_at, 0) <= c.started_at THEN 0
-        WHEN c.completed_at - c.started_at <= 1 THEN 1
-        WHEN c.completed_at - c.started_at <= 2 THEN 2
-        WHEN c.completed_at - c.started_at <= 5 THEN 5
-        WHEN c.completed_at - c.started_at <= 10 THEN 10
-        WHEN c.completed_at - c.started_at <= 20 THEN 20
-        WHEN c.completed_at - c.started_at <= 50 THEN 50
-        WHEN c.completed_at - c.started_at <= 100 THEN 100
-        WHEN c.completed_at - c.started_at <= 200 THEN 200
-        WHEN c.completed_at - c.started_at <= 500 THEN 500
-        WHEN c.completed_at - c.started_at <= 1000 THEN 1000
-        WHEN c.completed_at - c.started_at <= 2000 THEN 2000
-        WHEN c.completed_at - c.started_at <= 5000 THEN 5000
-        WHEN c.completed_at - c.started_at <= 10000 THEN 10000
-        WHEN c.completed_at - c.started_at <= 20000 THEN 20000
-        WHEN c.completed_at - c.started_at <= 50000 THEN 50000
-        WHEN c.completed_at - c.started_at <= 100000 THEN 100000
-        WHEN c.completed_at - c.started_at <= 200000 THEN 200000
-        WHEN c.completed_at - c.started_at <= 500000 THEN 500000
-        WHEN c.completed_at - c.started_at <= 1000000 THEN 1000000
-        ELSE 10000000 END,
-    count(*),
-    CAST(sum(CASE WHEN COALESCE(c.completed_at, 0) > c.started_at
-        THEN c.completed_at - c.started_at ELSE 0 END) AS BIGINT),
-    max(CASE WHEN COALESCE(c.completed_at, 0) > c.started_at
-        THEN c.completed_at - c.started_at ELSE 0 END),
-    max(c.started_at)
+-- Tool calls of the turns that began between two times.
+SELECT <tool_columns>
 FROM turns t JOIN tool_calls c ON c.turn_id = t.id
 WHERE t.started_at >= :since AND t.started_at < :until
-GROUP BY 1, 2, 3, 4;
+GROUP BY 1, 2, 3;
+
+-- summed_tools --
+-- The same of days that are summed up.
+SELECT s.tool_name, s.status, s.step, CAST(sum(s.calls) AS BIGINT),
+    CAST(sum(s.duration_ms) AS BIGINT), max(s.longest_ms), max(s.last_at)
+FROM summary_days d JOIN tool_sums s ON s.day = d.day
+WHERE d.day >= :first AND d.day < :after
+GROUP BY 1, 2, 3;
+
+-- summed_days --
+SELECT day FROM summary_days WHERE day >= :first AND day < :after ORDER BY day;
+
+-- first_turn_at --
+SELECT min(started_at) FROM turns;
+
+-- turns_by_day --
+SELECT t.started_at / 86400000, count(*) FROM turns t
+WHERE t.started_at >= :since AND t.started_at < :until
+GROUP BY 1;
+
+-- lock_summaries --
+-- On a server: waits for those who change old turns, and lets none begin until we commit.
+<lock_summaries>;
+
+-- forget_usage_sums --
+-- Those that count no longer.
+DELETE FROM usage_sums
+WHERE day >= :first AND day <= :last AND day NOT IN (SELECT d.day FROM summary_days d);
+
+-- forget_tool_sums --
+DELETE FROM tool_sums
+WHERE day >= :first AND day <= :last AND day NOT IN (SELECT d.day FROM summary_days d);
+
+-- sum_usage --
+INSERT INTO usage_sums
+SELECT CAST(:day AS BIGINT), t.started_at / 3600000, COALESCE(t.model, ''),
+    COALESCE(t.provider, ''), COALESCE(t.workspace_path, ''), <spent_columns>
+FROM turns t
+WHERE t.started_at >= :since AND t.started_at < :until
+GROUP BY 2, 3, 4, 5;
+
+-- sum_tools --
+INSERT INTO tool_sums
+SELECT CAST(:day AS BIGINT), <tool_columns>
+FROM turns t JOIN tool_calls c ON c.turn_id = t.id
+WHERE t.started_at >= :since AND t.started_at < :until
+GROUP BY 2, 3, 4;
+
+-- insert_summary_day --
+INSERT INTO summary_days (day) VALUES (:day) ON CONFLICT DO NOTHING;
