@@ -21,6 +21,7 @@ from agents_ledger import (
     Refused,
 )
 from agents_ledger.ledger.copying import backup, copy, restore
+from agents_ledger.store.tables import DERIVED
 from tests.builders import a_call, a_full_turn, chain
 from tests.raw import Raw, Rows
 
@@ -59,7 +60,8 @@ def fill(ledger: Ledger) -> None:
 def dump(address: str) -> dict[str, Rows]:
     with Raw(address) as raw:
         rows = raw.dump()
-    del rows["schema_migrations"]
+    for table in ("schema_migrations", *DERIVED):
+        del rows[table]
     return {table: found for table, found in rows.items() if not table.startswith("search_")}
 
 
