@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from agents_ledger import CallItem, ImageItem, Refused, ResultItem, TextItem
+from agents_ledger import CallItem, ImageItem, Refused, ResultItem, TextItem, ThinkingItem
 from agents_ledger.context.budget import Block, block, fit, shorten
 from agents_ledger.model.context import Item
-from agents_ledger.model.tokens import estimate_tokens
+from agents_ledger.model.tokens import estimate_tokens, item_tokens
 
 LONG = "x" * 6000  # 2000 tokens
 
@@ -75,7 +75,6 @@ def test_the_query_and_the_last_turns_are_never_touched() -> None:
 
     with pytest.raises(Refused, match=f"need {protected} tokens .* room for {protected - 1}"):
         cuts_for(protected - 1)
-    assert cuts_for(QUERY.tokens, last=0)[0] == (QUERY,)
     with pytest.raises(Refused, match="room for 0"):
         cuts_for(-5, last=0)
 
@@ -87,6 +86,41 @@ def test_within_a_turn_no_more_results_are_shortened_than_need_be() -> None:
     [cut], _ = fit([turn], turn.tokens - 2000, 0, estimate_tokens)
 
     assert [item.text == LONG for item in cut.items[1:]] == [False, False, True]  # type: ignore[union-attr]
+
+
+def test_without_protection_the_newest_turn_loses_its_oldest_steps_but_not_its_question() -> None:
+    asked, said = TextItem("user", "why?"), TextItem("assistant", "because")
+    calls: list[Item] = [
+        CallItem("1", "f"),
+        CallItem("2", "f"),
+        ResultItem("1", "a"),
+        ResultItem("2", "b"),
+    ]
+    more: list[Item] = [ThinkingItem("hm"), CallItem("3", "f"), ResultItem("3", "c")]
+    turn = block("since", "t", [asked, *calls, *more, said], estimate_tokens)
+    older = a_turn("1")
+    fits: list[list[Item]] = [[asked, *more, said], [asked, said]]
+
+    for left in fits:
+        room = sum(item_tokens(item) for item in left)
+        blocks, cuts = fit([older, turn], room, 0, estimate_tokens)
+        assert blocks == (block("since", "t", left, estimate_tokens),)
+        assert [cut.kind for cut in cuts] == ["turn", "step"]
+    with pytest.raises(Refused):
+        fit([older, turn], room - 1, 0, estimate_tokens)
+    with pytest.raises(Refused):
+        fit([older, turn], room, 1, estimate_tokens)
+
+
+def test_a_summary_that_must_go_makes_room_for_the_others() -> None:
+    summary = block("summary", "c", [TextItem("user", LONG)], estimate_tokens)
+    turns = [a_turn("1"), a_turn("2")]
+    room = sum(each.tokens for each in turns)
+
+    blocks, cuts = fit([summary, *turns], room, 1, estimate_tokens)
+
+    assert blocks == tuple(turns)
+    assert [cut.kind for cut in cuts] == ["summary"]
 
 
 def test_what_is_only_a_little_too_long_is_not_shortened() -> None:

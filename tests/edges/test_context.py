@@ -62,10 +62,9 @@ def test_an_older_turn_is_shown_as_it_was_and_codes_are_harmless(
 def test_a_budget_says_what_it_cut(run: Run, turns: list[str]) -> None:
     answer = run("context", "main", "--budget", "300", "--last", "0")
 
-    assert "budget 300: 1 turn with result shortened" in answer.out
-    assert "budget 50: 3 turns left out" in run(
-        "context", "main", "--budget", "50", "--last", "0", "--full"
-    ).out.replace("1 turn with summary, ", "")
+    assert "budget 300: results shortened in 1 turn" in answer.out
+    tight = run("context", "main", "--budget", "68", "--last", "0", "--full")
+    assert "steps left out in 1 turn, 2 turns left out, summary left out" in tight.out
     refused = run("context", "main", "--budget", "300")
     assert refused.code == 5
     assert "never cut need" in refused.err

@@ -14,6 +14,7 @@ from agents_ledger.ledger.contexts import LAST_TURNS, Context
 from agents_ledger.model import amounts
 from agents_ledger.model.context import (
     CallItem,
+    CutKind,
     ImageItem,
     Item,
     ResultItem,
@@ -29,6 +30,11 @@ PARTS = {
     "kept": "kept turns",
     "since": "turns since",
     "query": "query",
+}
+CUT: dict[CutKind, str] = {
+    "result": "results shortened",
+    "image": "images in words",
+    "step": "steps left out",
 }
 LINES_MAX = 3  # of one text, unless all is asked for
 
@@ -114,14 +120,16 @@ def _notes(shown: Context) -> list[str]:
     """What was left out and put right, in a line each."""
     notes = []
     if shown.budget is not None:
-        kinds = {"result": "result shortened", "image": "image in words", "summary": "summary"}
+        found = [each.kind for each in shown.cuts]
         cut = [
-            amounts.count(sum(each.kind == kind for each in shown.cuts), "turn") + f" with {words}"
-            for kind, words in kinds.items()
-            if any(each.kind == kind for each in shown.cuts)
+            f"{words} in {amounts.count(found.count(kind), 'turn')}"
+            for kind, words in CUT.items()
+            if kind in found
         ]
         if shown.turns_left_out:
             cut.append(f"{amounts.count(shown.turns_left_out, 'turn')} left out")
+        if "summary" in found:
+            cut.append("summary left out")
         notes.append(f"budget {shown.budget:,}: {', '.join(cut) or 'nothing cut'}")
     for what in dict.fromkeys(repair.what for repair in shown.repairs):
         number = sum(repair.what == what for repair in shown.repairs)

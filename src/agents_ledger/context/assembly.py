@@ -92,6 +92,11 @@ def prompt_tokens(system_prompt: str | None, count: Counter = estimate_tokens) -
     return count(system_prompt) + ITEM_TOKENS if system_prompt else 0
 
 
+def summary_overhead(count: Counter = estimate_tokens) -> int:
+    """The tokens that a summary takes beside its own."""
+    return count(f"{SUMMARY}\n") + ITEM_TOKENS
+
+
 def least_tokens(turn: Turn, count: Counter = estimate_tokens) -> int:
     """The fewest tokens a turn can have in a context that shows it."""
     return lightest(block("since", turn.id, Row().turn(turn, "since"), count), count)

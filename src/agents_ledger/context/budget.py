@@ -2,8 +2,10 @@
 
 1. long results of tool calls are shortened, oldest first;
 2. images become words, oldest first;
-3. turns are left out whole, oldest first;
-4. the summary is left out.
+3. turns are left out whole, oldest first, all but the newest;
+4. steps of the newest turn are left out, oldest first, a call with its result; never what was asked
+   in it and its last step;
+5. the summary is left out, and then no more of the others than need be.
 
 The system prompt, the query and the last turns are never touched.
 """
@@ -16,7 +18,17 @@ from typing import NamedTuple
 from msgspec import structs
 
 from agents_ledger.context import images
-from agents_ledger.model.context import Cut, CutKind, ImageItem, Item, Part, ResultItem, TextItem
+from agents_ledger.model.context import (
+    CallItem,
+    Cut,
+    CutKind,
+    ImageItem,
+    Item,
+    Part,
+    ResultItem,
+    TextItem,
+    ThinkingItem,
+)
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.tokens import BYTES_PER_TOKEN, Counter, item_tokens
 
@@ -44,6 +56,29 @@ def fit(
     blocks: Sequence[Block], room: int, last: int, count: Counter
 ) -> tuple[tuple[Block, ...], tuple[Cut, ...]]:
     """The blocks as they fit into `room`, and what was cut to that end."""
+    held, saved, over = _cut(blocks, room, last, count)
+    summary = [index for index, each in enumerate(blocks) if each.part == "summary"]
+    if over > 0 and summary:
+        bare = [each for each in blocks if each.part != "summary"]
+        held, saved, over = _cut(bare, room, last, count)
+        held = [_nothing(blocks[index], 0, count) for index in summary] + held
+        saved = {index + len(summary): kinds for index, kinds in saved.items()}
+        saved |= {index: {"summary": blocks[index].tokens} for index in summary}
+    if over > 0:
+        raise Refused(
+            f"the parts that are never cut need {room + over} tokens beside the system prompt,"
+            f" and there is room for {max(room, 0)}",
+            "Give a larger budget, protect fewer turns with `last`, or compact the session.",
+        )
+    cuts = [cut for index in sorted(saved) for cut in _told(blocks[index], saved[index])]
+    return tuple(each for each in held if each.items), tuple(cuts)
+
+
+def _cut(
+    blocks: Sequence[Block], room: int, last: int, count: Counter
+) -> tuple[list[Block], dict[int, dict[CutKind, int]], int]:
+    """The blocks cut as far as need be, what that saved by block and kind, and what is still too
+    much."""
     held = list(blocks)
     over = sum(each.tokens for each in held) - room
     saved: dict[int, dict[CutKind, int]] = {}
@@ -57,29 +92,23 @@ def fit(
                 held[index] = cut
                 over -= gain
                 saved.setdefault(index, {})[kind] = gain
-    if over > 0:
-        raise Refused(
-            f"the parts that are never cut need {room + over} tokens beside the system prompt,"
-            f" and there is room for {max(room, 0)}",
-            "Give a larger budget, protect fewer turns with `last`, or compact the session.",
-        )
-    cuts = [cut for index in sorted(saved) for cut in _told(blocks[index], saved[index])]
-    return tuple(each for each in held if each.items), tuple(cuts)
+    return held, saved, over
 
 
 def _candidates(blocks: Sequence[Block], kind: CutKind, last: int) -> list[int]:
     """Which blocks may be cut, in the order of cutting."""
-    if kind == "summary":
-        return [index for index, each in enumerate(blocks) if each.part == "summary"]
     turns = [index for index, each in enumerate(blocks) if each.part in ("kept", "since")]
+    if kind == "step":
+        return [] if last else turns[-1:]
+    if kind == "turn":
+        last = max(last, 1)
     return turns[: len(turns) - last] if last else turns
 
 
 def _told(whole: Block, saved: dict[CutKind, int]) -> Iterator[Cut]:
     """The cuts of a block; of one that was left out, only that."""
-    if "turn" in saved or "summary" in saved:
-        yield Cut("turn" if "turn" in saved else "summary", whole.turn_id, whole.tokens)
-        return
+    if "turn" in saved:
+        saved = {"turn": whole.tokens}
     for each, gain in saved.items():
         yield Cut(each, whole.turn_id, gain)
 
@@ -129,6 +158,33 @@ def _in_words(item: Item) -> Item:
     return item
 
 
+def _without_steps(whole: Block, over: int, count: Counter) -> Block:
+    """A turn without its oldest steps. What was asked in it stays, and its last step."""
+    asked = 0
+    while asked < len(whole.items) and getattr(whole.items[asked], "role", "") == "user":
+        asked += 1
+    steps = list(_steps(whole.items[asked:]))
+    while over > 0 and len(steps) > 1:
+        over -= sum(item_tokens(item, count) for item in steps.pop(0))
+    left = (item for step in steps for item in step)
+    return block(whole.part, whole.turn_id, (*whole.items[:asked], *left), count)
+
+
+def _steps(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """What belongs together: calls and their results, thinking and what it led to."""
+    step: list[Item] = []
+    for item in items:
+        joins = isinstance(item, ResultItem) or (
+            bool(step) and isinstance(step[-1], (CallItem, ThinkingItem))
+        )
+        if step and not joins:
+            yield step
+            step = []
+        step.append(item)
+    if step:
+        yield step
+
+
 def _nothing(whole: Block, over: int, count: Counter) -> Block:
     return Block(whole.part, whole.turn_id, (), 0)
 
@@ -137,7 +193,7 @@ _STEPS: tuple[tuple[CutKind, Callable[[Block, int, Counter], Block]], ...] = (
     ("result", _short_results),
     ("image", _images_in_words),
     ("turn", _nothing),
-    ("summary", _nothing),
+    ("step", _without_steps),
 )
 
 

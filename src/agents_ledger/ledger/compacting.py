@@ -108,7 +108,7 @@ def _named(name: str) -> Strategy:
 
 def draft(tx: Transaction, asked: Asked) -> Draft:
     """Choose what stays. Refused if there is nothing to be gained."""
-    from agents_ledger.context.assembly import assemble, prompt_tokens
+    from agents_ledger.context.assembly import assemble, prompt_tokens, summary_overhead
 
     started_at = now_ms()
     strategy = _named(asked.strategy)
@@ -124,19 +124,17 @@ def draft(tx: Transaction, asked: Asked) -> Draft:
     prompt = prompt_tokens(history.system_prompt, asked.count)
     before = prompt + sum(each.tokens for each in made.blocks)
     budget = int(before * BUDGET_PART) if asked.budget is None else asked.budget
-    held = sum(each.tokens for each in made.blocks if each.part == "summary")
-    summary_max = min(int(budget * SUMMARY_PART), SUMMARY_MAX) if strategy.summarises else 0
-    beside = prompt + (summary_max or held)
+    beside = prompt + sum(each.tokens for each in made.blocks if each.part == "summary")
+    summary_max = 0
+    if strategy.summarises:
+        summary_max = max(min(int(budget * SUMMARY_PART), SUMMARY_MAX), 1)
+        beside = prompt + summary_max + summary_overhead(asked.count)
     loose = {turn.id for turn in history.picked}
     chosen = _chosen(strategy, turns, budget - beside, loose)
     kept = [turns[n] for n in (*chosen.picked, *range(chosen.first, len(turns)))]
     dropped = tuple(turns[n] for n in range(chosen.first) if n not in chosen.picked)
     if not dropped:
-        raise Refused(
-            f"there is nothing to compact: the {before} tokens of {session.label!r} fit into"
-            f" {budget}",
-            "Give a smaller budget.",
-        )
+        raise _nothing_to_gain(session.label, before, budget)
     plan = CompactionPlan(
         session=session.label,
         turn_id=head,
@@ -154,6 +152,15 @@ def draft(tx: Transaction, asked: Asked) -> Draft:
         summary_turn_id=history.summary_turn_id,
     )
     return Draft(plan, strategy, dropped, history.summary, started_at)
+
+
+def _nothing_to_gain(label: str, before: int, budget: int) -> Refused:
+    said = f"there is nothing to compact: the {before} tokens of {label!r}"
+    if before <= budget:
+        return Refused(f"{said} fit into {budget}", "Give a smaller budget.")
+    return Refused(
+        f"{said} are all in turns that stay", "Only a summary can make the last turn smaller."
+    )
 
 
 def _chosen(strategy: Strategy, turns: tuple[Block, ...], room: int, loose: set[str]) -> Chosen:
@@ -203,7 +210,7 @@ async def summarise(made: Draft, asked: Asked) -> Summary:
             f"strategy {asked.strategy!r} needs an engine to summarise with",
             "Pass one, or choose a strategy that needs none: sliding_window, selective.",
         )
-    limit = max(made.plan.summary_tokens_max, 1)
+    limit = made.plan.summary_tokens_max
     config = ModelConfig(asked.model, max_tokens=limit)
     text, spent = made.earlier, []
     for piece in pieces(transcript(made.blocks), PIECE_TOKENS, asked.count):

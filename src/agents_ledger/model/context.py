@@ -71,7 +71,7 @@ class Repair(Struct, frozen=True):
     id: str
 
 
-CutKind = Literal["result", "image", "turn", "summary"]
+CutKind = Literal["result", "image", "turn", "step", "summary"]
 
 
 class Cut(Struct, frozen=True):
