@@ -6,7 +6,9 @@ import os
 import re
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from agents_ledger.importers import databases
@@ -18,6 +20,9 @@ from agents_ledger.ledger.ledger import Ledger
 
 SETTLE_MS = 400  # changes that come together are imported together
 LOOK_MS = 60_000
+PACE_MS = 5_000
+LONG_SECONDS = 0.5  # an import that takes no longer is made at every change
+REST = 20  # times as long as the last import took: until the next
 SERVICE = "agents-ledger-watch"
 
 
@@ -37,6 +42,7 @@ def watch(
 
     chosen = set(sources) or set(READERS)
     stop = stop or threading.Event()
+    pace = Pace()
     while not stop.is_set():
         roots = {
             root: reader
@@ -53,14 +59,40 @@ def watch(
             stop_event=stop,
             debounce=SETTLE_MS,
             yield_on_timeout=True,
-            rust_timeout=wait_ms,
+            rust_timeout=min(wait_ms, PACE_MS),
             raise_interrupt=True,
         ):
-            found = list(_changed((Path(path) for _, path in changes), roots, wanted or Wanted()))
-            if found:
-                told(Importer(ledger).run(found))
+            found = _changed((Path(path) for _, path in changes), roots, wanted or Wanted())
+            with pace.due(found) as due:
+                if due:
+                    told(Importer(ledger).run(due))
             if not changes and _new_roots(home, chosen) - set(roots):
                 break
+
+
+class Pace:
+    """A source that takes long to derive, as a large database does, is not derived at every change:
+    it gets a small part of the time, and what changed meanwhile is imported together."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._waiting: dict[Path, Found] = {}
+        self._not_before: dict[str, float] = {}  # by family
+
+    @contextmanager
+    def due(self, found: Iterable[Found]) -> Iterator[list[Found]]:
+        """What is to be imported now, of this and of what waits; how long it takes is noted."""
+        self._waiting |= {each.path: each for each in found}
+        began = self._clock()
+        due = {
+            each.path: each.reader.family(each.path)
+            for each in self._waiting.values()
+            if self._not_before.get(each.reader.family(each.path), began) <= began
+        }
+        yield [self._waiting.pop(path) for path in due]
+        took = self._clock() - began
+        if took >= LONG_SECONDS:
+            self._not_before |= dict.fromkeys(due.values(), self._clock() + took * REST)
 
 
 def _new_roots(home: Home, chosen: set[str]) -> set[Path]:

@@ -1,0 +1,31 @@
+"""A source that takes long is not derived at every change, and misses none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agents_ledger.importers.discovery import Found
+from agents_ledger.importers.readers import READERS
+from agents_ledger.importers.watching import LONG_SECONDS, REST, Pace
+
+LARGE = Found(Path("/h/.config/Cursor/User/globalStorage/state.vscdb"), READERS["cursor"], 9, 0)
+SMALL = Found(Path("/h/.claude/projects/p/s.jsonl"), READERS["claude-code"], 9, 0)
+
+
+def test_a_long_import_is_followed_by_a_rest_and_a_short_one_is_not() -> None:
+    now = [100.0]
+    pace = Pace(lambda: now[0])
+
+    with pace.due([LARGE, SMALL]) as due:
+        assert due == [LARGE, SMALL]
+        now[0] += 2
+    with pace.due([LARGE]) as due:
+        assert due == []
+    with pace.due([]) as due:
+        assert due == []
+    now[0] += 2 * REST + 1
+    with pace.due([]) as due:
+        assert due == [LARGE]  # what changed meanwhile
+        now[0] += LONG_SECONDS / 2
+    with pace.due([LARGE, SMALL]) as due:
+        assert due == [LARGE, SMALL]
