@@ -164,7 +164,7 @@ class _Outline:
             what = f"a document of {file.kept_bytes:,} bytes is kept, but not read"
         else:
             try:
-                data = self.material.document(file).removeprefix(b"\xef\xbb\xbf")
+                data = self.material.text_document(file).removeprefix(b"\xef\xbb\xbf")
                 return [bytes(raw) for raw in _raw_list(data)]
             except BROKEN as error:
                 what = f"not a list of messages: {error}"

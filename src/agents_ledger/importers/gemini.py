@@ -151,7 +151,7 @@ class _Outline:
         if file.kept_bytes > RECORD_MAX:
             self._broken(file, f"a document of {file.kept_bytes:,} bytes is kept, but not read")
             return
-        data = self.material.document(file).removeprefix(b"\xef\xbb\xbf")
+        data = self.material.text_document(file).removeprefix(b"\xef\xbb\xbf")
         try:
             said = _raw_dict(data)
         except BROKEN as error:

@@ -53,10 +53,17 @@ def parsed(data: bytes | str | msgspec.Raw) -> Any:
 def _loosely(data: bytes | str) -> Any:
     """The value of JSON with lone surrogates or numbers that are none; they become null."""
     try:
-        text = data if isinstance(data, str) else data.decode("utf-8-sig", "surrogatepass")
+        text = data if isinstance(data, str) else _text(data)
         return json.loads(text, parse_constant=_no_number, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig", "surrogatepass")
+    except UnicodeDecodeError:
+        return data.decode("utf-8-sig", "replace")
 
 
 def _no_number(_: str) -> None:

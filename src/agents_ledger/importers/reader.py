@@ -14,6 +14,7 @@ from agents_ledger.model.records import digest, records, unframe
 from agents_ledger.model.sources import Derivation, Fate, Fault, SourceFile, SourceKind
 
 RECORD_MAX = 64 << 20  # a longer record is kept and reported, but not parsed
+NO_TEXT = "not UTF-8: bytes that are no text are shown as \ufffd"
 HOLD_MAX = 48 << 20  # a larger family is read again for its content, to spare memory
 
 
@@ -85,6 +86,16 @@ def fingerprint(version: int, prints: Iterable[bytes]) -> bytes:
     return digest.digest()
 
 
+def _is_text(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 class Material:
     """The kept files of a family, for a reader to derive from."""
 
@@ -118,7 +129,10 @@ class Material:
             return
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if data.strip():
-            yield Line(file, start, length, number, data)
+            line = Line(file, start, length, number, data)
+            if not _is_text(data):
+                self.fault(line, NO_TEXT)
+            yield line
 
     def _overlong(self, file: SourceFile, offset: int, number: int, length: int) -> None:
         what = f"a record of {length:,} bytes is kept, but too long to read"
@@ -138,6 +152,13 @@ class Material:
     def document(self, file: SourceFile) -> bytes:
         """The whole of a file."""
         return b"".join(self._sources.stream(file.id))
+
+    def text_document(self, file: SourceFile) -> bytes:
+        """The whole of a file of text; what is none is reported."""
+        data = self.document(file)
+        if not _is_text(data):
+            self.faults.append(Fault(file.path, NO_TEXT))
+        return data
 
     def blocks(self, file: SourceFile) -> Iterator[bytes]:
         """A file's bytes, some at a time."""

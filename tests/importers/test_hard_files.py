@@ -1,0 +1,169 @@
+"""Files that cannot be read as they should: a fault each, and the rest is imported."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agents_ledger import Ledger
+from agents_ledger.exporters.source import export_source
+from agents_ledger.importers.importing import Report, import_paths
+from agents_ledger.importers.reader import RECORD_MAX
+from tests.importers.claude_log import SESSION, Log, text, uid
+
+OTHER = "22222222-2222-4222-8222-222222222222"
+WORDS = "a question"
+
+
+def a_log(folder: Path, name: str, letter: str) -> Log:
+    log = Log(folder, name)
+    log.user(f"{letter}1", WORDS)
+    log.assistant(f"{letter}2", text("an answer"))
+    return log
+
+
+def good_and(folder: Path, path: Path) -> list[Path]:
+    """The file, and one that is as it should be."""
+    return [path, a_log(folder, OTHER, "f").save()]
+
+
+def imported(ledger: Ledger, *paths: Path) -> Report:
+    report = import_paths(ledger, paths)
+    assert ledger.session(f"claude-code:{OTHER}").thread_id == uid("f1")  # the rest came in
+    assert not ledger.audit()
+    return report
+
+
+def changed(change: Callable[[bytes], bytes]) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        path = a_log(folder, SESSION, "a").save()
+        path.write_bytes(change(path.read_bytes()))
+        return path
+
+    return write
+
+
+def _nested(data: bytes) -> bytes:
+    return data + b'{"type": "user", "message": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
+
+
+@pytest.mark.parametrize(
+    ("write", "what", "line"),
+    [
+        (changed(lambda data: data[:-40]), "the last line is unfinished", 2),
+        (changed(lambda data: data + bytes(range(256)) * 4 + b"\n{}\n"), "not a record", 3),
+        (changed(_nested), "not a record", 3),
+        (changed(lambda data: data.replace(b"answer", b"\xffnswer")), "not UTF-8", 2),
+        (changed(lambda data: data + b"\x00" * 5000 + b"\n{}\n"), "not a record", 3),
+    ],
+    ids=["truncated", "binary", "nested", "encoding", "zeros"],
+)
+def test_a_fault_is_told_by_line_and_the_rest_of_the_file_is_read(
+    ledger: Ledger, tmp_path: Path, write: Callable[[Path], Path], what: str, line: int
+) -> None:
+    path = write(tmp_path)
+    before = path.read_bytes()
+
+    report = imported(ledger, *good_and(tmp_path, path))
+
+    assert report.counts.failed == 0
+    told = [fault for fault in report.faults if fault.path == str(path)]
+    assert what in told[0].what
+    assert told[0].line == line
+    asked, *answers = ledger.get_turn(uid("a1")).messages
+    assert asked.content == WORDS
+    assert [m.content for m in answers] in ([], ["an answer"], ["an \ufffdnswer"])
+    kept = export_source(ledger, f"claude-code:{SESSION}", tmp_path / "out")
+    assert kept[0].read_bytes() == before
+
+
+def test_of_a_key_that_stands_twice_the_last_counts(ledger: Ledger, tmp_path: Path) -> None:
+    path = a_log(tmp_path, SESSION, "a").save()
+    path.write_bytes(path.read_bytes().replace(b'{"type"', b'{"type": "mode", "type"'))
+
+    report = imported(ledger, *good_and(tmp_path, path))
+
+    assert report.faults == []
+    assert ledger.get_turn(uid("a1")).status == "completed"
+
+
+def test_a_line_too_long_to_parse_is_kept_and_told(ledger: Ledger, tmp_path: Path) -> None:
+    path = a_log(tmp_path, SESSION, "a").save()
+    with path.open("ab") as opened:
+        opened.write(b'{"type": "user", "x": "')
+        for _ in range(RECORD_MAX // (1 << 20) + 1):
+            opened.write(b"a" * (1 << 20))
+        opened.write(b'"}\n')
+        opened.write(json.dumps({"type": "custom-title", "customTitle": "After it"}).encode())
+
+    report = imported(ledger, *good_and(tmp_path, path))
+
+    assert ledger.session(f"claude-code:{SESSION}").title == "After it"
+    (fault,) = report.faults
+    assert (fault.line, "too long to read" in fault.what) == (3, True)
+    (out,) = export_source(ledger, f"claude-code:{SESSION}", tmp_path / "out")
+    assert out.stat().st_size == path.stat().st_size
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="there are no such files here")
+def test_links_pipes_and_files_that_may_not_be_read_are_faults(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    good = a_log(tmp_path / "good", SESSION, "a").save()
+    folder = tmp_path / "bad"
+    folder.mkdir()
+    (folder / "link.jsonl").symlink_to(good)
+    (folder / "broken.jsonl").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(folder / "pipe.jsonl")
+    hidden = a_log(folder, "hidden", "b").save()
+    hidden.chmod(0)
+
+    report = imported(ledger, *good_and(tmp_path / "good", folder))
+
+    bad = {Path(fault.path).name for fault in report.faults}
+    assert {"link.jsonl", "broken.jsonl", "pipe.jsonl"} <= bad
+    if os.geteuid():  # root may read anything
+        assert "hidden.jsonl" in bad
+    assert report.counts.failed == len(report.faults)
+
+
+def test_a_file_that_vanishes_while_it_is_imported_is_a_fault(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from agents_ledger.importers import importing
+    from agents_ledger.importers.discovery import found_at
+
+    path = a_log(tmp_path, SESSION, "a").save()
+
+    def found_then_gone(*where: object) -> object:
+        found = found_at(*where)  # type: ignore[arg-type]
+        path.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(importing, "found_at", found_then_gone)
+
+    report = imported(ledger, *good_and(tmp_path, path))
+
+    assert [fault.path for fault in report.faults] == [str(path)]
+    assert report.counts.failed == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "failed"),
+    [(b"", 0), (b"\n\n\n", 0), (b"\x00\x01\x02", 0), (b"SQLite format 3\x00" + b"\xff" * 200, 0)],
+    ids=["empty", "blank", "binary", "no database"],
+)
+def test_a_file_without_a_record_is_no_failure(
+    ledger: Ledger, tmp_path: Path, data: bytes, failed: int
+) -> None:
+    path = tmp_path / f"{SESSION}.jsonl"
+    path.write_bytes(data)
+
+    report = imported(ledger, *good_and(tmp_path, path))
+
+    assert report.counts.failed == failed
+    assert str(path) in report.without_reader
