@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from benchmarks import (
     against,
+    broker,
     depth,
     growth,
     importing,
@@ -45,6 +46,7 @@ PARTS = {
     "limit": Part("The limit: where the time goes", limit.limit),
     "postgres": Part("PostgreSQL, against hand-written SQL", postgres.postgres),
     "growth": Part("Growth", growth.growth),
+    "broker": Part("The broker under load", broker.broker),
     "importing": Part("Importing", importing.importing),
     "crowds": Part("Peers: 64 sessions at once", against.crowds),
     "servers": Part("Peers on PostgreSQL", postgres.servers),

@@ -165,11 +165,32 @@ def test_merges_of_merges_leave_no_chain(ledger: Ledger, raw: Raw) -> None:
     assert ledger.merge("a", "b").label == "c"
 
 
-def test_a_live_turn_of_a_session_merged_away_meanwhile_is_kept(ledger: Ledger) -> None:
-    chain(ledger, "stays", 2)
-    chain(ledger, "goes", 1)
-    with ledger.turn("goes", "q") as turn:
-        ledger.merge("stays", "goes")
-        turn.respond("r")
+def test_a_person_who_becomes_known_keeps_the_session_of_the_channel(ledger: Ledger) -> None:
+    chain(ledger, "telegram:1", 2)
 
-    assert ledger.get_turn(turn.id).status == "completed"
+    promoted = ledger.promote("telegram:1", "dm:ann")
+    again = ledger.promote("telegram:1", "dm:ann")
+
+    assert promoted == again
+    assert promoted.label == ledger.session("dm:ann").label == "telegram:1"
+    assert [a.reason for a in ledger.aliases("telegram:1")] == ["identity_promotion"]
+
+
+def test_two_channels_of_one_person_become_one_session(ledger: Ledger) -> None:
+    chain(ledger, "telegram:1", 2)
+    chain(ledger, "discord:9", 3)
+    ledger.promote("telegram:1", "dm:ann")
+
+    merged = ledger.promote("discord:9", "dm:ann")
+
+    keys = ("telegram:1", "discord:9", "dm:ann")
+    assert {ledger.session(key).label for key in keys} == {merged.label} == {"discord:9"}
+    assert ledger.session("telegram:1", exact=True).status == "archived"
+
+
+def test_a_new_channel_of_somebody_known_leads_to_their_session(ledger: Ledger) -> None:
+    chain(ledger, "dm:ann", 1)
+
+    assert ledger.promote("signal:5", "dm:ann").label == "dm:ann"
+    assert ledger.promote("signal:6", "dm:bob").label == "dm:bob"
+    assert ledger.session("signal:6").thread_id is None

@@ -34,12 +34,24 @@ SHOWN = 20
 )
 @click.option("--permissions", is_flag=True, help="Judge every call by what its turn was granted.")
 @click.option("--persona", metavar="ID", help="With --permissions: only calls of this persona.")
-def audit(run: Invocation, *, limit: int, permissions: bool, persona: str | None) -> int:
+@click.option("--since", metavar="WHEN", help="With --permissions: only turns since then.")
+@click.option("--until", metavar="WHEN", help="With --permissions: only turns before that.")
+def audit(
+    run: Invocation,
+    *,
+    limit: int,
+    permissions: bool,
+    persona: str | None,
+    since: str | None,
+    until: str | None,
+) -> int:
     """Check every rule of the ledger; exit with 1 if one is broken."""
     if permissions:
         from agents_ledger.cli.permissions import tell
 
-        return tell(run, persona_id=persona, limit=limit)
+        return tell(run, persona_id=persona, since=since, until=until, limit=limit)
+    if persona or since or until:
+        raise click.UsageError("--persona, --since and --until go with --permissions")
     with run.reading() as ledger:
         findings = ledger.audit()
     meanings = rules.meanings()

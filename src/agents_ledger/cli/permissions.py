@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agents_ledger.cli.command import Invocation
+from agents_ledger.cli.moments import moment
 from agents_ledger.cli.terminal import Span, note
 from agents_ledger.model import amounts
 from agents_ledger.model.ids import now_ms
@@ -15,13 +16,14 @@ def tell(
     run: Invocation,
     *,
     persona_id: str | None,
-    since: int | None = None,
-    until: int | None = None,
+    since: str | None,
+    until: str | None,
     limit: int,
 ) -> int:
     """Print the review; 1 if a tool ran without grant."""
+    from_, to = (moment(said) if said else None for said in (since, until))
     with run.reading() as ledger:
-        review = ledger.review_permissions(persona_id=persona_id, since=since, until=until)
+        review = ledger.review_permissions(persona_id=persona_id, since=from_, until=to)
     ran = any(misuse.what == "not granted" for misuse in review.misuses)
     if run.as_json:
         run.out.json(uses=review.uses, misuses=review.misuses, unsaid=review.unsaid)

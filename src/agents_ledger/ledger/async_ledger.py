@@ -315,6 +315,10 @@ class AsyncLedger(AsyncReading):
         """Let a session answer to another key."""
         return await self._write(lambda tx: names.add(tx, alias, key, reason=reason))
 
+    async def promote(self, channel: str, entity: str) -> Session:
+        """Somebody known by a channel's key turns out to be an entity: both lead to one session."""
+        return await self._write(lambda tx: names.promote(tx, channel, entity))
+
     async def merge(
         self, first: str, second: str, *, reason: AliasReason = "identity_merge"
     ) -> Session:

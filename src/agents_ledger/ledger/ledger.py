@@ -217,6 +217,10 @@ class Ledger(Reading):
         """Let a session answer to another key."""
         return self._write(lambda tx: names.add(tx, alias, key, reason=reason))
 
+    def promote(self, channel: str, entity: str) -> Session:
+        """Somebody known by a channel's key turns out to be an entity: both lead to one session."""
+        return self._write(lambda tx: names.promote(tx, channel, entity))
+
     def merge(self, first: str, second: str, *, reason: AliasReason = "identity_merge") -> Session:
         """Let two sessions go on as the one with the longer history; nothing is lost."""
         return self._write(lambda tx: names.merge(tx, first, second, reason=reason))

@@ -45,6 +45,24 @@ def of(tx: Transaction, key: str | None) -> tuple[Alias, ...]:
     return tuple(to_alias(row) for row in tx.run("aliases", label=label))
 
 
+def promote(tx: Transaction, channel: str, entity: str) -> Session:
+    """Somebody known by a channel's key turns out to be an entity: both keys lead to one session.
+
+    A session of the channel becomes the entity's through an alias; if both have one, they are
+    merged; if the entity alone has one, the channel's key leads there.
+    """
+    known, named = sessions.find(tx, channel), sessions.find(tx, entity)
+    if known is not None and named is not None:
+        return merge(tx, channel, entity, reason="identity_merge")
+    if known is not None:
+        add(tx, entity, channel, reason="identity_promotion")
+        return sessions.get(tx, channel)
+    if named is None:
+        sessions.create(tx, Session(entity))
+    add(tx, channel, entity, reason="identity_promotion")
+    return sessions.get(tx, entity)
+
+
 def merge(tx: Transaction, first: str, second: str, *, reason: AliasReason) -> Session:
     """Let two sessions of one identity go on as one.
 

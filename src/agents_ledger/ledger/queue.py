@@ -160,21 +160,24 @@ def deliver(tx: Transaction, new: NewEntry) -> QueueEntry | None:
 
 def claim(tx: Transaction, writer_id: str, *, label: str | None = None) -> Claim | None:
     """What is to be answered next, of one session or of any; None: nothing is ready."""
-    now = now_ms()
     if label is None:
-        found = tx.run("ready_session", now=now)
+        found = tx.run("ready_session", now=now_ms())
         if not found:
             return None
         label = str(found[0][0])
     sessions.existing(tx, label, exact=True)
     if tx.run("is_claimed", label=label):  # since we looked, on a server
         return None
-    line = [to_entry(row) for row in tx.run("waiting_entries", label=label, limit=BATCH_MAX)]
-    batch = _batch(line, now)
+    tx.run("insert_writer", id=writer_id)
+    return _claim_next(tx, writer_id, label)
+
+
+def _claim_next(tx: Transaction, writer_id: str, label: str) -> Claim | None:
+    """Claim the beginning of a line that is ours to answer."""
+    batch = _next_batch(tx, label, now_ms())
     if not batch:
         return None
     turn_id = new_id()
-    tx.run("insert_writer", id=writer_id)
     tx.run(
         "claim_entries",
         label=label,
@@ -188,10 +191,20 @@ def claim(tx: Transaction, writer_id: str, *, label: str | None = None) -> Claim
     return Claim(label, turn_id, writer_id, tuple(batch), session, config_json)
 
 
-def _batch(line: Sequence[QueueEntry], now: int) -> Sequence[QueueEntry]:
-    """The entries that one turn answers: up to an interruption, or a run of collected ones."""
-    if not line or line[0].ready_at > now:
+def _next_batch(tx: Transaction, label: str, now: int) -> Sequence[QueueEntry]:
+    """The entries that one turn answers. Mostly that is the first alone: no more is read then."""
+    first = tx.run("first_waiting", label=label)
+    if not first or first[0][6] > now:
         return ()
+    *entry, interruptions = first[0]
+    if entry[3] != "collect" and not interruptions:
+        return [to_entry(tuple(entry))]
+    rows = tx.run("waiting_entries", label=label, limit=BATCH_MAX)
+    return _batch([to_entry(row) for row in rows])
+
+
+def _batch(line: Sequence[QueueEntry]) -> Sequence[QueueEntry]:
+    """Up to an interruption, or a run of collected ones."""
     last_interruption = max(
         (at for at, entry in enumerate(line) if entry.mode == "interrupt"), default=-1
     )
@@ -218,7 +231,6 @@ def finish(tx: Transaction, claimed: Claim, status: QueueStatus, error: str | No
 
 
 def _begin(tx: Transaction, claimed: Claim, begin: Work[None]) -> None:
-    sessions.existing(tx, claimed.session_label, exact=True)
     if not tx.run("holds_claim", turn_id=claimed.turn_id, writer_id=claimed.writer_id):
         raise Conflict(f"the claim of turn {claimed.turn_id} was lost to another process")
     begin(tx)

@@ -19,6 +19,17 @@ SELECT <queue_columns> FROM queue q
 WHERE q.session_label = :label AND q.status = 'waiting'
 ORDER BY q.position LIMIT :limit;
 
+-- first_waiting --
+-- The first of a session's line, and how many in it interrupt.
+SELECT <queue_columns>, (
+    SELECT count(*) FROM queue i
+    WHERE i.session_label = :label AND i.status = 'waiting' AND i.mode IN ('interrupt', 'steer')
+    AND i.mode = 'interrupt'
+)
+FROM queue q
+WHERE q.session_label = :label AND q.status = 'waiting'
+ORDER BY q.position LIMIT 1;
+
 -- delay_batch --
 -- A batch waits for one more message, but none longer than patience_ms.
 UPDATE queue SET ready_at = CASE
