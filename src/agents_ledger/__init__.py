@@ -79,7 +79,7 @@ if TYPE_CHECKING:
         Used,
     )
     from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueLimits, Rollup
-    from agents_ledger.model.search import Found, Hit, Snippet
+    from agents_ledger.model.search import Found, Hit, Snippet, Touch, Touched
     from agents_ledger.model.sessions import Alias, Finding, Move, Session, Thread
     from agents_ledger.model.tasks import Task, TaskCall, TaskMessage
     from agents_ledger.model.tokens import estimate_tokens
@@ -185,6 +185,8 @@ __all__ = [
     "ToolCount",
     "ToolUsage",
     "ToolUse",
+    "Touch",
+    "Touched",
     "TouchedFile",
     "Tree",
     "Turn",
@@ -253,7 +255,7 @@ _MODULES = {
         "Used",
     ),
     "model.queue": ("Ask", "Claim", "QueueEntry", "QueueLimits", "Rollup"),
-    "model.search": ("Found", "Hit", "Snippet"),
+    "model.search": ("Found", "Hit", "Snippet", "Touch", "Touched"),
     "model.sessions": ("Alias", "Finding", "Move", "Session", "Thread"),
     "model.tokens": ("estimate_tokens",),
     "model.tasks": ("Task", "TaskCall", "TaskMessage"),

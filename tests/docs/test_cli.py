@@ -66,6 +66,8 @@ def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
         "sessions": "sessions",
         "show": "show demo",
         "tree": "tree",
+        "search": "search tests",
+        "files": "files durations.py",
         "replay": "replay demo",
         "compare": "compare demo demo-strict",
         "usage": "usage",

@@ -19,6 +19,8 @@ COMMANDS = {
     "sessions": ("sessions", "List sessions, latest first."),
     "show": ("show", "Show a turn, or the last turns of a session."),
     "tree": ("tree", "Draw the tree of turns."),
+    "search": ("search", "Find turns by their words."),
+    "files": ("search", "Find the turns that read or wrote a file."),
     "replay": ("replay", "Step through what happened, in order and at a chosen speed."),
     "compare": ("compare", "Compare what two branches did since they parted."),
     "usage": ("usage", "Show turns, tokens and costs by day, model, project or session."),

@@ -31,6 +31,7 @@ _STYLES = {
     "live": "33",
     "seam": "35",
     "tool": "34",
+    "found": "1;33",
 }
 _PLAINER = str.maketrans(
     {

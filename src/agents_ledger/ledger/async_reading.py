@@ -16,7 +16,7 @@ from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.periods import Zone
 from agents_ledger.model.permissions import PermissionReview
-from agents_ledger.model.search import Found, Order
+from agents_ledger.model.search import Action, Found, Order, Touched
 from agents_ledger.model.sessions import Alias, Finding, Move, Session, SessionStatus, Thread
 from agents_ledger.model.tokens import Counter, estimate_tokens
 from agents_ledger.model.trees import Headline, Tree
@@ -259,6 +259,21 @@ class AsyncReading:
             lambda tx: search.search(
                 tx, text, limit=limit, order=order, after=after, now_ms=now_ms()
             )
+        )
+
+    async def files(
+        self,
+        path: str,
+        *,
+        action: Action | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Touched:
+        """The turns that read or wrote a file, newest first; a path may be given by its end."""
+        from agents_ledger.ledger import touching
+
+        return await self._read(
+            lambda tx: touching.files(tx, path, action=action, limit=limit, after=after)
         )
 
     # -- the whole -----------------------------------------------------------------------------

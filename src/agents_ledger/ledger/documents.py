@@ -91,6 +91,11 @@ def project_of(workspace_path: str | None) -> str:
     return re.split(r"[/\\]", (workspace_path or "").rstrip("/\\"))[-1]
 
 
+def ids_of(turn_ids: Sequence[str]) -> str:
+    """Ids as a JSON array."""
+    return msgspec.json.encode(turn_ids).decode()
+
+
 def of_turn(turn: Turn) -> Document:
     """A turn that is at hand."""
     document = Document(

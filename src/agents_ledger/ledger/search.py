@@ -47,6 +47,9 @@ class Page(NamedTuple):
     number: int = LAST
     score: float = math.inf
 
+    def __str__(self) -> str:
+        return f"{self.mode}:{self.number}:{self.score}"
+
     def below(self, candidate: Candidate) -> bool:
         """Whether a ranked candidate comes after what earlier pages showed."""
         return (candidate.score, candidate.number) < (self.score, self.number)
@@ -66,16 +69,17 @@ def search(
         raise Refused(f"limit is {limit}; it is between 1 and {LIMIT_MAX}")
     if order not in ("newest", "relevance"):
         raise Refused(f"order is {order!r}; it is newest or relevance")
-    page = _page(after)
-    looking = _Looking(tx, search_query.parse(text, now_ms), page.mode)
+    page = page_of(after)
+    looking = Looking(tx, search_query.parse(text, now_ms), page.mode)
     found = looking.found(page, limit, order)
     if not found.hits and after is None and looking.has_choice:
-        looking = _Looking(tx, looking.asked, "any")
+        looking = Looking(tx, looking.asked, "any")
         found = looking.found(Page("any"), limit, order)
     return found
 
 
-def _page(after: str | None) -> Page:
+def page_of(after: str | None) -> Page:
+    """Where a page begins that comes after another."""
     if after is None:
         return Page("all")
     try:
@@ -87,7 +91,7 @@ def _page(after: str | None) -> Page:
         ) from error
 
 
-class _Looking:
+class Looking:
     """One search, in one of its modes."""
 
     def __init__(self, tx: Transaction, asked: Asked, mode: Mode) -> None:
@@ -123,7 +127,8 @@ class _Looking:
     # -- candidates ----------------------------------------------------------------------------
 
     def found(self, page: Page, limit: int, order: Order) -> Found:
-        candidates = self._newest(page) if order == "newest" else self._ranked(page)
+        """A page of hits."""
+        candidates = self.newest(page) if order == "newest" else self.ranked(page)
         hits: list[Candidate] = []
         last: Candidate | None = None
         more = False
@@ -140,7 +145,7 @@ class _Looking:
         return Found(
             self._hits(hits, ranked=order == "relevance"),
             self._mode,
-            None if goes_on is None else f"{self._mode}:{goes_on.number}:{goes_on.score}",
+            None if goes_on is None else str(Page(self._mode, goes_on.number, goes_on.score)),
             self._capped,
         )
 
@@ -150,7 +155,7 @@ class _Looking:
         high = LAST if asked.until_ms is None else first_number(asked.until_ms)
         return low, high
 
-    def _newest(self, page: Page) -> Iterator[Candidate]:
+    def newest(self, page: Page) -> Iterator[Candidate]:
         """What the index has and what waits, as one row of numbers."""
         low, high = self._range()
         waits = sorted(self._waiting_candidates(low, min(high, page.number)), reverse=True)
@@ -171,7 +176,8 @@ class _Looking:
                 return
             high, size = rows[-1][0], min(size * 4, 4096)
 
-    def _ranked(self, page: Page) -> Iterator[Candidate]:
+    def ranked(self, page: Page) -> Iterator[Candidate]:
+        """The newest of those that have the words, the most relevant first."""
         low, high = self._range()
         values = {"match": self._match, "high": high}
         cut = self._tx.run("search_cutoff", **values, low=low, count=RANK_MAX)

@@ -9,6 +9,7 @@ from msgspec import Struct
 from agents_ledger.model.turns import TurnStatus, TurnType
 
 Part = Literal["user", "assistant", "thinking", "system", "tool_call", "tool_result"]
+Action = Literal["read", "written"]
 Order = Literal["newest", "relevance"]
 
 PARTS: tuple[Part, ...] = ("user", "assistant", "thinking", "system", "tool_call", "tool_result")
@@ -70,7 +71,7 @@ class Touch(Struct, frozen=True):
 
     turn_id: str
     path: str
-    action: Literal["read", "written"]
+    action: Action
     tool_name: str | None  # None: a message says so itself
     session_label: str | None
     session_title: str | None

@@ -1,0 +1,144 @@
+"""search and files: turns found by what was said and done in them."""
+
+from __future__ import annotations
+
+import re
+
+import click
+from msgspec import to_builtins
+
+from agents_ledger.cli.command import Invocation, command
+from agents_ledger.cli.terminal import Span, fit, note
+from agents_ledger.model import amounts
+from agents_ledger.model.ids import now_ms
+from agents_ledger.model.search import Action, Found, Hit, Order, Snippet, Touch
+
+_LIMIT = click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    default=20,
+    show_default=True,
+    help="At most so many turns.",
+)
+_AFTER = click.option("--after", metavar="PAGE", help="Go on where a page said the next begins.")
+_SPACED = re.compile(r"(-?[A-Za-z]+:)([^\"].*\s.*)", re.DOTALL)
+
+
+@command
+@click.argument("words", nargs=-1, required=True)
+@click.option("--relevance", is_flag=True, help="The most relevant first, not the newest.")
+@_LIMIT
+@_AFTER
+def search(
+    run: Invocation, *, words: tuple[str, ...], relevance: bool, limit: int, after: str | None
+) -> int | None:
+    """Find turns by their words.
+
+    WORDS may be narrowed: project:NAME origin:NAME model:NAME tool:NAME file:PATH role:user
+    in:tool_result persona:NAME session:KEY is:failed is:compaction is:fork before:DATE after:DATE
+    "a phrase" prefix* -not.
+    """
+    order: Order = "relevance" if relevance else "newest"
+    text = " ".join(_quoted(word) for word in words)
+    with run.reading() as ledger:
+        found = ledger.search(text, limit=limit, order=order, after=after)
+    if run.as_json:
+        run.out.json(**to_builtins(found))
+        return None
+    if not found.hits:
+        note("Nothing found.")
+        return 1
+    if found.matched == "any":
+        note(("No turn has all the words; these have some.", "dim"))
+    _print(run, found)
+    if found.capped:
+        note(("Only the newest of very many were looked at.", "dim"))
+    if found.next:
+        note((f"There are more: --after {found.next}", "dim"))
+    return None
+
+
+def _quoted(word: str) -> str:
+    """What the shell has freed of its quotes: after:last week."""
+    spaced = _SPACED.fullmatch(word)
+    return f'{spaced[1]}"{spaced[2]}"' if spaced else word
+
+
+def _print(run: Invocation, found: Found) -> None:
+    now = now_ms()
+    for label, hits in found.by_session():
+        title = hits[0].session_title
+        named = (f"  {fit(title, 60)}" if title else "", "title")
+        run.out.line((fit(label or "in no session", 60), "label"), named)
+        for hit in hits:
+            _print_hit(run, hit, now)
+        run.out.line()
+
+
+def _print_hit(run: Invocation, hit: Hit, now: int) -> None:
+    facts = [
+        amounts.age(hit.started_at, now),
+        hit.model or "",
+        hit.turn_type if hit.turn_type != "normal" else "",
+        hit.status if hit.status != "completed" else "",
+        f"also in {amounts.count(hit.also_in, 'other session')}" if hit.also_in else "",
+    ]
+    said = " · ".join(fact for fact in facts if fact)
+    run.out.line("  ", (hit.turn_id, "id"), (f"  {said}", "dim"))
+    width = run.out.width - 4
+    if hit.query and not any(snippet.part == "user" for snippet in hit.snippets):
+        run.out.line("    ", (fit(hit.query, width), "dim"))
+    for snippet in hit.snippets:
+        run.out.line("    ", *_spans(snippet))
+
+
+def _spans(snippet: Snippet) -> list[Span]:
+    """A snippet with what was found made visible, behind the part it stands in."""
+    where = f"{snippet.part} {snippet.tool_name}" if snippet.tool_name else snippet.part
+    spans: list[Span] = [(f"{where}: ", "tool")]
+    at = 0
+    for start, end in snippet.marks:
+        spans += [snippet.text[at:start], (snippet.text[start:end], "found")]
+        at = end
+    return [*spans, snippet.text[at:]]
+
+
+@command
+@click.argument("path")
+@click.option("--read", "action", flag_value="read", help="Only turns that read it.")
+@click.option("--written", "action", flag_value="written", help="Only turns that wrote it.")
+@_LIMIT
+@_AFTER
+def files(
+    run: Invocation, *, path: str, action: Action | None, limit: int, after: str | None
+) -> int | None:
+    """Find the turns that read or wrote a file, newest first.
+
+    PATH may be given by its end; with a slash behind it, it is a folder.
+    """
+    with run.reading() as ledger:
+        found = ledger.files(path, action=action, limit=limit, after=after)
+    if run.as_json:
+        run.out.json(**to_builtins(found))
+        return None
+    if not found.touches:
+        note(f"No turn touched {path}.")
+        return 1
+    now = now_ms()
+    heads = ("TURN", "WHEN", "DID", "FILE", "SESSION")
+    run.out.table(heads, [_row(touch, now) for touch in found.touches])
+    if found.next:
+        note((f"There are more: --after {found.next}", "dim"))
+    return None
+
+
+def _row(touch: Touch, now: int) -> tuple[Span, ...]:
+    did = f"{touch.action} ({touch.tool_name})" if touch.tool_name else touch.action
+    return (
+        (touch.turn_id, "id"),
+        amounts.age(touch.started_at, now),
+        did,
+        touch.path,
+        (touch.session_label or "", "label"),
+    )

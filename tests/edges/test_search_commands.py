@@ -1,0 +1,89 @@
+"""search and files as a user calls them."""
+
+from __future__ import annotations
+
+from agents_ledger import Ledger, ToolCall
+from tests.edges.conftest import Run
+
+
+def fill(file: str) -> str:
+    with Ledger.open(file) as ledger:
+        call = ToolCall.of("Edit", {"path": "src/app.py"}, {"text": "\x1b[31mred\x1b[0m alert"})
+        turn = ledger.record("main", "Where is the parser?", "In src.", steps=[call])
+        ledger.annotate("main", title="A title")
+        ledger.fork(turn.id, label="other")
+        return turn.id
+
+
+def test_what_is_found_stands_under_its_session(run: Run, file: str) -> None:
+    turn_id = fill(file)
+
+    answer = run("search", "parser")
+
+    assert answer.code == 0
+    assert answer.out.splitlines()[0] == "main  A title"
+    assert turn_id in answer.out
+    assert "also in 1 other session" in answer.out
+    assert "user: Where is the parser?" in answer.out
+
+
+def test_what_is_found_is_harmless_and_shown_in_colour_on_request(run: Run, file: str) -> None:
+    fill(file)
+
+    plain = run("search", "alert")
+    coloured = run("search", "alert", FORCE_COLOR="1")
+
+    assert "\x1b" not in plain.out
+    assert "\x1b[1;33malert" in coloured.out
+    assert "\x1b[31m" not in coloured.out
+
+
+def test_quotes_that_the_shell_took_are_given_back(run: Run, file: str) -> None:
+    fill(file)
+
+    assert run("search", "after:3 days ago", "parser").code == 0
+    assert run("search", "before:3 days ago", "parser").code == 1
+    assert "is not a date" in run("search", "after:no such day").err
+
+
+def test_nothing_found_is_said_and_told_by_the_exit_code(run: Run, file: str) -> None:
+    fill(file)
+
+    for words in (("search", "nonsense"), ("files", "nonsense.py")):
+        answer = run(*words)
+        assert (answer.code, answer.out) == (1, "")
+        assert answer.err
+        assert run(*words, "--json").code == 0
+
+
+def test_pages_go_on(run: Run, file: str) -> None:
+    with Ledger.open(file) as ledger:
+        for number in range(3):
+            ledger.record("main", f"word {number}", "r")
+
+    first = run("search", "word", "--limit", "2", "--json").json
+    second = run("search", "word", "--limit", "2", "--after", first["next"], "--json").json
+
+    assert [len(page["hits"]) for page in (first, second)] == [2, 1]
+    assert second["next"] is None
+    assert "no place to go on from" in run("search", "word", "--after", "x").err
+
+
+def test_some_words_are_better_than_none_and_that_is_said(run: Run, file: str) -> None:
+    fill(file)
+
+    answer = run("search", "parser", "nonsense", "--relevance")
+
+    assert answer.code == 0
+    assert "No turn has all the words" in answer.err
+
+
+def test_files_tells_who_touched_one(run: Run, file: str) -> None:
+    turn_id = fill(file)
+
+    answer = run("files", "app.py")
+
+    assert turn_id in answer.out
+    assert "written (Edit)" in answer.out
+    assert run("files", "app.py", "--read").code == 1
+    assert run("files", "/").code != 0
