@@ -21,6 +21,7 @@ from benchmarks import (
     postgres,
     reading,
     report,
+    routing,
     starting,
     writers,
 )
@@ -41,6 +42,7 @@ PARTS = {
     "ancestry": Part("What ancestry takes on disk", depth.ancestry),
     "questions": Part("Questions about ancestry", reading.questions),
     "reading": Part("Reading, against hand-written SQL", reading.reading),
+    "routing": Part("Smart routing on real sessions", routing.routing),
     "starting": Part("Starting", starting.starting),
     "others": Part("Other figures", others.others),
     "limit": Part("The limit: where the time goes", limit.limit),

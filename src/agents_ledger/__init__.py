@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         Used,
     )
     from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueLimits, Rollup
+    from agents_ledger.model.routing import Proposal, Reason, Route, SmartFork
     from agents_ledger.model.search import Found, Hit, Snippet, Touch, Touched
     from agents_ledger.model.sessions import Alias, Finding, Move, Session, Thread
     from agents_ledger.model.tasks import Task, TaskCall, TaskMessage
@@ -156,17 +157,21 @@ __all__ = [
     "Permissions",
     "Policy",
     "Problem",
+    "Proposal",
     "Queue",
     "QueueEntry",
     "QueueLimits",
     "ReadOnly",
+    "Reason",
     "Refused",
     "Repair",
     "Request",
     "ResultItem",
     "Rollup",
+    "Route",
     "Session",
     "Setting",
+    "SmartFork",
     "Snippet",
     "Spent",
     "StoreUnavailable",
@@ -255,6 +260,7 @@ _MODULES = {
         "Used",
     ),
     "model.queue": ("Ask", "Claim", "QueueEntry", "QueueLimits", "Rollup"),
+    "model.routing": ("Proposal", "Reason", "Route", "SmartFork"),
     "model.search": ("Found", "Hit", "Snippet", "Touch", "Touched"),
     "model.sessions": ("Alias", "Finding", "Move", "Session", "Thread"),
     "model.tokens": ("estimate_tokens",),

@@ -103,6 +103,7 @@ WHOLE = {
     "session_heads",
     "system_prompts",
     "await_index_all",
+    "indexed_count",
     "indexed_turns",
     "search_scope",  # narrows to the sessions of an origin, or a persona
     "unindexed",

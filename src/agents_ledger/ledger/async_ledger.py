@@ -19,6 +19,7 @@ from agents_ledger.ledger.live import NO_RESPONSE, LiveState
 from agents_ledger.model.compaction import Compaction, Trigger
 from agents_ledger.model.engine import Engine
 from agents_ledger.model.errors import Conflict, LedgerError, OutcomeUnknown, Refused
+from agents_ledger.model.routing import SmartFork
 from agents_ledger.model.sessions import (
     Alias,
     AliasReason,
@@ -274,6 +275,23 @@ class AsyncLedger(AsyncReading):
         """A new session at a turn; `before`: at its parent, to ask its query differently."""
         return await self._write(
             lambda tx: sessions.fork(tx, target, label=label, before=before, persona_id=persona_id)
+        )
+
+    async def smart_fork(
+        self,
+        text: str,
+        *,
+        label: str | None = None,
+        persona_id: str | None = None,
+        budget: int | None = None,
+    ) -> SmartFork:
+        """Fork where the context fits a text best; where nothing fits well enough, only propose."""
+        from agents_ledger.ledger import routing
+
+        return await self._write(
+            lambda tx: routing.smart_fork(
+                tx, text, label=label, persona_id=persona_id, budget=budget
+            )
         )
 
     async def move(self, key: str, target: str, *, expected: Any = ...) -> Session:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.periods import Zone
 from agents_ledger.model.permissions import PermissionReview
+from agents_ledger.model.routing import Route
 from agents_ledger.model.search import Action, Found, Order, Touched
 from agents_ledger.model.sessions import Alias, Finding, Move, Session, SessionStatus, Thread
 from agents_ledger.model.tokens import Counter, estimate_tokens
@@ -274,6 +275,26 @@ class AsyncReading:
 
         return await self._read(
             lambda tx: touching.files(tx, path, action=action, limit=limit, after=after)
+        )
+
+    async def route(
+        self,
+        target: str | None = None,
+        *,
+        persona_id: str = "main",
+        personas: Mapping[str, str] | None = None,
+        budget: int | None = None,
+    ) -> Route:
+        """The turn a target leads to: a session, a turn, a key, `persona:ID`, or `smart:TEXT`.
+
+        Without a target, the main session of the persona, which is where triggers go. `personas`
+        names the main session of each that is not labelled by its id.
+        """
+        from agents_ledger.ledger import routing
+
+        meant = routing.parse(f"persona:{persona_id}" if target is None else target)
+        return await self._read(
+            lambda tx: routing.route(tx, meant, personas=personas or {}, budget=budget)
         )
 
     # -- the whole -----------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from agents_ledger.ledger.reading import Reading
 from agents_ledger.model.compaction import Compaction, Trigger
 from agents_ledger.model.engine import Engine
 from agents_ledger.model.errors import Conflict, OutcomeUnknown
+from agents_ledger.model.routing import SmartFork
 from agents_ledger.model.sessions import (
     Alias,
     AliasReason,
@@ -176,6 +177,23 @@ class Ledger(Reading):
         """A new session at a turn; `before`: at its parent, to ask its query differently."""
         return self._write(
             lambda tx: sessions.fork(tx, target, label=label, before=before, persona_id=persona_id)
+        )
+
+    def smart_fork(
+        self,
+        text: str,
+        *,
+        label: str | None = None,
+        persona_id: str | None = None,
+        budget: int | None = None,
+    ) -> SmartFork:
+        """Fork where the context fits a text best; where nothing fits well enough, only propose."""
+        from agents_ledger.ledger import routing
+
+        return self._write(
+            lambda tx: routing.smart_fork(
+                tx, text, label=label, persona_id=persona_id, budget=budget
+            )
         )
 
     def move(self, key: str, target: str, *, expected: Any = ...) -> Session:

@@ -135,3 +135,38 @@ FROM (
 JOIN sessions s ON s.label = held.label
 LEFT JOIN annotations a ON a.session_label = s.label
 ORDER BY held.number LIMIT 1;
+
+-- indexed_count --
+SELECT count(*) FROM search_docs WHERE turn_id IS NOT NULL;
+
+-- word_count --
+-- How many turns have a word, up to so many.
+<matched>
+SELECT count(*) FROM (SELECT m.id FROM matched m LIMIT :limit) AS counted;
+
+-- segments_above --
+-- A segment and those it hangs on, each with how far down it belongs to the thread.
+WITH RECURSIVE chain (segment_id, upto) AS (
+    SELECT s.id, CAST(9223372036854775807 AS BIGINT) FROM segments s WHERE s.id = :segment_id
+    UNION ALL
+    SELECT g.parent_id, g.fork_depth
+    FROM chain JOIN segments g ON g.id = chain.segment_id
+    WHERE g.parent_id IS NOT NULL
+)
+SELECT segment_id, upto FROM chain;
+
+-- segment_end --
+-- The last turns of a segment that others may hang on.
+SELECT p.depth, p.turn_id
+FROM places p JOIN turns t ON t.id = p.turn_id
+WHERE p.segment_id = :segment_id AND t.status = 'completed'
+ORDER BY p.depth DESC LIMIT :limit;
+
+-- turn_by_thread_key --
+SELECT p.turn_id FROM places p WHERE p.thread_key = :key;
+
+-- session_by_routing_key --
+-- The one that moved last, where several have it.
+SELECT s.label, s.thread_id FROM sessions s
+WHERE s.routing_key = :key AND s.status = 'active'
+ORDER BY s.updated_at DESC, s.label LIMIT 1;

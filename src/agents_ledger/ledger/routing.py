@@ -1,0 +1,115 @@
+"""Routing: whatever is named, it ends at a turn.
+
+One grammar for the command line, the bus and the API: `thread:ID`, `session:KEY`, `persona:ID`,
+`thread_key:KEY`, `routing_key:KEY`, `smart:TEXT`. Without a kind, a session is meant, then a turn,
+then a thread key, then a routing key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import get_args
+
+from agents_ledger.ledger import sessions, threads
+from agents_ledger.model.errors import NotFound, Refused
+from agents_ledger.model.routing import Route, SmartFork, Target, TargetKind
+from agents_ledger.store.database import Transaction
+
+_KINDS: dict[str, TargetKind] = {kind: kind for kind in get_args(TargetKind)}
+PROPOSALS = 5
+
+
+def parse(text: str) -> Target:
+    """A target as it was typed; a label may have colons of its own."""
+    kind, colon, value = text.partition(":")
+    if colon and kind.lower() in _KINDS:
+        if not value.strip():
+            raise Refused(f"{text!r} names nothing", f"Put what is meant behind {kind}:.")
+        return Target(_KINDS[kind.lower()], value)
+    if not text.strip():
+        raise Refused("no target is named")
+    return Target(None, text)
+
+
+def route(
+    tx: Transaction,
+    target: Target,
+    *,
+    personas: Mapping[str, str],
+    budget: int | None = None,
+) -> Route:
+    """The turn a target leads to. `personas` names the main session of each that is not labelled by
+    its own id."""
+    value = target.value
+    if target.kind == "smart":
+        return _smart(tx, value, budget)
+    if target.kind == "persona":
+        return _persona(tx, value, personas)
+    if target.kind == "session":
+        session = sessions.get(tx, value)
+        return Route("session", session.thread_id, session.label)
+    if target.kind == "thread":
+        return Route("thread", threads.resolve_turn(tx, value))
+    if target.kind is not None:
+        found = _by_key(tx, target.kind, value)
+        if found is None:
+            raise NotFound(f"nothing has the {target.kind} {value!r}")
+        return found
+    return _any(tx, value)
+
+
+def _any(tx: Transaction, value: str) -> Route:
+    found = tx.run("session", key=value)  # which locks nothing
+    if found:
+        return Route("session", found[0][1], found[0][0])
+    try:
+        return Route("thread", threads.resolve_turn(tx, value))
+    except NotFound:
+        keyed = _by_key(tx, "thread_key", value) or _by_key(tx, "routing_key", value)
+        if keyed is None:
+            raise
+        return keyed
+
+
+def _persona(tx: Transaction, persona_id: str, personas: Mapping[str, str]) -> Route:
+    label = personas.get(persona_id, persona_id)
+    found = tx.run("session", key=label)
+    if not found:
+        raise NotFound(
+            f"persona {persona_id!r} has no main session: there is no session {label!r}",
+            "Record a turn on it, or name another in the policy.",
+        )
+    return Route("persona", found[0][1], found[0][0])
+
+
+def _by_key(tx: Transaction, kind: TargetKind, value: str) -> Route | None:
+    if kind == "thread_key":
+        rows = tx.run("turn_by_thread_key", key=value)
+        return Route("thread_key", rows[0][0]) if rows else None
+    rows = tx.run("session_by_routing_key", key=value)
+    return Route("routing_key", rows[0][1], rows[0][0]) if rows else None
+
+
+def _smart(tx: Transaction, text: str, budget: int | None) -> Route:
+    from agents_ledger.ledger import smart
+
+    confidence, proposals = smart.propose(tx, text, limit=PROPOSALS, budget=budget)
+    if not proposals:
+        raise NotFound("no turn has to do with that text", "Name a session, or a persona.")
+    first = proposals[0]
+    chosen = first.turn_id if confidence >= smart.CONFIDENT else None
+    label = first.session_label if chosen else None
+    return Route("smart", chosen, label, confidence, proposals)
+
+
+def smart_fork(
+    tx: Transaction, text: str, *, label: str | None, persona_id: str | None, budget: int | None
+) -> SmartFork:
+    """Fork where the context fits a text best; where nothing fits well, only propose."""
+    from agents_ledger.ledger import smart
+
+    confidence, proposals = smart.propose(tx, text, limit=PROPOSALS, budget=budget)
+    if not proposals or confidence < smart.CONFIDENT:
+        return SmartFork(None, confidence, proposals)
+    made = sessions.fork(tx, proposals[0].turn_id, label=label, persona_id=persona_id)
+    return SmartFork(made, confidence, proposals)

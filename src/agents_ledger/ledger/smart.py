@@ -1,0 +1,231 @@
+"""Smart routing: given only a text, the turns whose accumulated context fits it best.
+
+A turn is relevant by its words. The context at a turn is its thread: what is relevant above it
+counts too, the less the further away. So the best place to go on is late enough to hold what
+matters, and early enough to leave out what came after it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from agents_ledger.ledger import contexts, words
+from agents_ledger.ledger.documents import Document, documents, ids_of
+from agents_ledger.ledger.search import Candidate, Looking, Page, holder
+from agents_ledger.ledger.search_query import Asked, Term
+from agents_ledger.ledger.snippets import Finder
+from agents_ledger.model.errors import Refused
+from agents_ledger.model.routing import Proposal, Reason
+from agents_ledger.store.database import Transaction
+from agents_ledger.store.matching import Group, Wanted, match
+
+CONFIDENT = 0.5  # below this nothing is chosen, only proposed
+TERMS = 24  # the rarest words of a text are looked for
+CANDIDATES = 200
+FADING = 0.95  # what a relevant turn counts one turn further down
+FURTHER = 0.5  # what the next relevant turn of a thread counts, against the one before
+AT_THE_END = 0.5  # what the end of a thread has ahead: most conversations go on there
+COUNTED = 2000  # a word that more turns have is common
+REASONS = 3
+LOOK_BACK = 8  # places tried, from late to early, to fit a budget
+_COMMON = """
+a about all also an and any are as at be been but by can could did do does for from get had has
+have he her here him his how i if in into is it its just let like make me more my need no not
+now of on one only or our out please s she should so some t than that the their them then there
+these they this those to too up us use want was we were what when where which who why will with
+would you your
+"""
+COMMON = frozenset(words.words(_COMMON))
+_PATH = re.compile(r"[\w.\-/\\]*[\w\-]\.[A-Za-z][A-Za-z0-9]{0,5}\b|[\w.\-]+(?:/[\w.\-]+)+")
+
+
+class Weighed(NamedTuple):
+    """A word of a text, and how much it tells: rare ones more."""
+
+    text: str
+    weight: float
+
+
+class Spot(NamedTuple):
+    """A turn to go on from."""
+
+    turn_id: str
+    segment_id: int
+    depth: int
+    score: float
+    matches: tuple[Candidate, ...]  # the relevant turns of its thread, the best first
+
+
+def weighed(tx: Transaction, text: str) -> list[Weighed]:
+    """The words of a text that tell most."""
+    said = dict.fromkeys(
+        word
+        for word in words.words(text)
+        if word not in COMMON and (len(word) > 1 or not word.isascii())
+    )
+    total = max(1, tx.run("indexed_count")[0][0])
+    found = []
+    for word in said:
+        asked = match(tx.engine, [Group((Wanted((word,), _TEXT),))], words.fold)
+        count = tx.run("word_count", match=asked, low=0, high=1 << 62, limit=COUNTED)[0][0]
+        found.append(Weighed(word, math.log(1 + total / (1 + count))))
+    return sorted(found, key=lambda each: -each.weight)[:TERMS]
+
+
+_TEXT = ("user", "assistant", "thinking", "system", "tool_call", "tool_result")
+
+
+def relevant(
+    tx: Transaction, terms: Sequence[Weighed], hidden: Collection[str] = ()
+) -> list[Candidate]:
+    """The turns that have some of the words, the most relevant first."""
+    if not terms:
+        return []
+    asked = Asked([Term(term.text) for term in terms], [], [])
+    found: list[Candidate] = []
+    for candidate in Looking(tx, asked, "any").ranked(Page("any")):
+        if candidate.turn_id not in hidden:
+            found.append(candidate)
+            if len(found) == CANDIDATES:
+                break
+    return found
+
+
+def spots(
+    tx: Transaction, candidates: Iterable[Candidate], hidden: Collection[str] = ()
+) -> list[Spot]:
+    """Where to go on, the best first: relevant turns, and the ends of their runs."""
+    by_segment: dict[int, list[Candidate]] = defaultdict(list)
+    for candidate in candidates:
+        by_segment[candidate.segment_id].append(candidate)
+    found = []
+    for segment_id, own in by_segment.items():
+        above = tx.run("segments_above", segment_id=segment_id)
+        on_thread = [
+            each
+            for other, upto in above
+            for each in by_segment.get(other, ())
+            if other == segment_id or each.depth <= upto
+        ]
+        end = _end(tx, segment_id, hidden)
+        places = {each.depth: each.turn_id for each in own}
+        if end is not None:
+            places[end[0]] = end[1]
+        for depth, turn_id in places.items():
+            score, matches = _fit(depth, on_thread)
+            at_end = end is not None and depth == end[0]
+            found.append(
+                Spot(turn_id, segment_id, depth, score * (1 + AT_THE_END * at_end), tuple(matches))
+            )
+    return sorted(found, key=lambda spot: (-spot.score, spot.turn_id))
+
+
+def _end(tx: Transaction, segment_id: int, hidden: Collection[str]) -> tuple[int, str] | None:
+    rows = tx.run("segment_end", segment_id=segment_id, limit=1 + len(hidden))
+    return next(((depth, turn_id) for depth, turn_id in rows if turn_id not in hidden), None)
+
+
+def _fit(depth: int, on_thread: Sequence[Candidate]) -> tuple[float, list[Candidate]]:
+    """How well the context at a depth fits, and what of it is relevant."""
+    above = [
+        (each.score * FADING ** (depth - each.depth), each)
+        for each in on_thread
+        if each.depth <= depth
+    ]
+    above.sort(key=lambda pair: -pair[0])
+    score = sum(value * FURTHER**rank for rank, (value, _) in enumerate(above))
+    return score, [each for _, each in above]
+
+
+def propose(
+    tx: Transaction, text: str, *, limit: int, budget: int | None
+) -> tuple[float, tuple[Proposal, ...]]:
+    """How sure the first is, and the places to go on, one of each thread."""
+    if not text.strip():
+        raise Refused("there is no text to find a place for")
+    if budget is not None and budget < 1:
+        raise Refused(f"a budget of {budget} tokens holds nothing")
+    terms = weighed(tx, text)
+    ranked = spots(tx, relevant(tx, terms))
+    proposals: list[Proposal] = []
+    seen: set[int] = set()
+    for spot in ranked:
+        if spot.segment_id in seen:
+            continue
+        fitting = _within(tx, ranked, spot, budget)
+        if fitting is None:
+            continue
+        seen.add(spot.segment_id)
+        proposals.append(_proposal(tx, *fitting, text, terms))
+        if len(proposals) == limit:
+            break
+    return _confidence(proposals), tuple(proposals)
+
+
+def _within(
+    tx: Transaction, ranked: Sequence[Spot], best: Spot, budget: int | None
+) -> tuple[Spot, int] | None:
+    """The best place of a thread whose context fits the budget."""
+    same = [best, *(s for s in ranked if s.segment_id == best.segment_id and s.depth < best.depth)]
+    for spot in same[:LOOK_BACK]:
+        tokens = contexts.context(tx, spot.turn_id).total_tokens
+        if budget is None or tokens <= budget:
+            return spot, tokens
+    return None
+
+
+def _proposal(
+    tx: Transaction, spot: Spot, tokens: int, text: str, terms: Sequence[Weighed]
+) -> Proposal:
+    label, title, _ = holder(tx, spot.turn_id)
+    best = [each.turn_id for each in spot.matches[: 2 * REASONS]]
+    found = documents(tx, ids_of(best)) if best else {}
+    finder = Finder(Asked([Term(term.text) for term in terms], [], []))
+    paths = {path.lower() for path in _PATH.findall(text)}
+    reasons: list[Reason] = []
+    covered: set[int] = set()
+    for turn_id in best:
+        numbers = _numbers(finder, found[turn_id])
+        covered |= numbers
+        said = tuple(terms[number].text for number in sorted(numbers))
+        reasons.append(Reason(turn_id, said, _files(found[turn_id], paths)))
+    weight = sum(term.weight for term in terms)
+    covering = sum(terms[number].weight for number in covered) / weight if weight else 0.0
+    return Proposal(
+        spot.turn_id,
+        label,
+        title,
+        spot.depth,
+        spot.score,
+        covering,
+        tokens,
+        tuple(reasons[:REASONS]),
+    )
+
+
+def _numbers(finder: Finder, document: Document) -> set[int]:
+    return {number for piece in document.pieces for number in finder.marks(piece)}
+
+
+def _files(document: Document, paths: Collection[str]) -> tuple[str, ...]:
+    """The files a turn touched that the text names."""
+    return tuple(
+        dict.fromkeys(
+            file.path
+            for file in document.files
+            if any(file.path.lower().replace("\\", "/").endswith(path) for path in paths)
+        )
+    )
+
+
+def _confidence(proposals: Sequence[Proposal]) -> float:
+    """What the first covers of the text, less where another thread fits nearly as well."""
+    if not proposals:
+        return 0.0
+    first = proposals[0]
+    second = proposals[1].score if len(proposals) > 1 else 0.0
+    return first.coverage * (1 - 0.5 * second / first.score) if first.score else 0.0
