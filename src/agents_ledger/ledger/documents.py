@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agents_ledger.model.search import PARTS, Part
+from agents_ledger.model.touching import touched
 from agents_ledger.model.turns import Turn, TurnStatus, TurnType
 from agents_ledger.store.database import Transaction
 
@@ -18,22 +19,6 @@ VALUE_END = 4_000
 # A value this long without a space is no text: a picture, a key, a hash.
 OPAQUE_MIN = 400
 
-_READS = re.compile(r"^(?:view|cat|open_file|read\w*|\w*_?read_(?:text_)?file\w*|notebook_?read)$")
-_WRITES = re.compile(
-    r"^(?:write\w*|edit\w*|multi_?edit|create_file|str_replace\w*|search_replace|insert_edit\w*"
-    r"|replace_in_file|delete_file|notebook_?edit|apply_patch|\w*_(?:write|edit)_file\w*)$"
-)
-_PATH_KEYS = (
-    "file_path",
-    "path",
-    "relativeWorkspacePath",
-    "target_file",
-    "filePath",
-    "absolute_path",
-    "notebook_path",
-    "filename",
-)
-_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+?)\s*$", re.MULTILINE)
 _decode = msgspec.json.Decoder().decode
 
 
@@ -171,15 +156,15 @@ def _message(role: str, content: str | None, thinking: str | None) -> Iterator[P
 
 def _add_call(document: Document, call: Sequence[Any]) -> None:
     tool_name, params_json, result_json, error = call
-    params = _value(params_json)
     document.tools.append(tool_name)
-    said = readable(params)
+    said = readable(_value(params_json))
     document.pieces.append(Piece("tool_call", f"{tool_name}\n{said}", tool_name))
     if result_json is not None:
         document.pieces.append(Piece("tool_result", readable(_value(result_json)), tool_name))
     if error:
         document.pieces.append(Piece("tool_result", error, tool_name))
-    document.files += _touched(tool_name, params)
+    for kind, path in touched(tool_name, params_json):
+        document.files.append(TouchedFile(path, kind == "written", tool_name))
 
 
 def _add_file(document: Document, path: str, kind: str) -> None:
@@ -227,21 +212,3 @@ def _trimmed(text: str) -> str:
     if len(text) <= VALUE_MAX:
         return text
     return f"{text[: VALUE_MAX - VALUE_END]}\n{text[-VALUE_END:]}"
-
-
-def _touched(tool_name: str, params: object) -> Iterator[TouchedFile]:
-    """The files a call was made to read or write: told by known names of tools and parameters."""
-    name = tool_name.lower()
-    written = _WRITES.match(name) is not None
-    if not written and _READS.match(name) is None:
-        return
-    if isinstance(params, dict):
-        for key in _PATH_KEYS:
-            path = params.get(key)
-            if isinstance(path, str) and path:
-                yield TouchedFile(path, written, tool_name)
-                return
-        params = params.get("patch") or params.get("input")
-    if written and isinstance(params, str):
-        for path in _PATCHED.findall(params):
-            yield TouchedFile(path, True, tool_name)

@@ -9,16 +9,20 @@ import msgspec
 
 from agents_ledger.model.turns import FileKind
 
-_READING = "read readfile notebookread view viewfile openfile readfilev2"
+_READING = "read readfile readtextfile notebookread view viewfile openfile readfilev2"
 _WRITING = (
     "write writefile edit editfile multiedit notebookedit create createfile strreplace replace"
     " searchreplace applydiff inserteditintofile writetofile replaceinfile insertcontent editfilev2"
+    " strreplaceeditor deletefile"
 )
 _KINDS: dict[str, FileKind] = {
     **dict.fromkeys(_READING.split(), "read"),
     **dict.fromkeys(_WRITING.split(), "written"),
 }
-_PATHS = ("file_path", "path", "notebook_path", "filePath", "target_file", "targetFile", "filename")
+_PATHS = (
+    "file_path", "path", "notebook_path", "filePath", "target_file", "targetFile", "filename",
+    "relativeWorkspacePath", "absolute_path",
+)  # fmt: skip
 _NOT_A_LETTER = re.compile(r"[^a-z0-9]")
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
 _decoder = msgspec.json.Decoder()
