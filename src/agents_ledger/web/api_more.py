@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from litestar import Response
@@ -17,6 +17,7 @@ from agents_ledger.model.access import Scope, Token
 from agents_ledger.model.comparison import Comparison
 from agents_ledger.model.pages import ImportRun
 from agents_ledger.model.queue import QueueEntry
+from agents_ledger.model.search import Found, Order, Touched
 from agents_ledger.model.sessions import Finding
 from agents_ledger.model.usage import ToolUsage, UsageBy, UsageReport
 from agents_ledger.web.answers import PER_PAGE, Limit, Page, answer, makes, reads, removes
@@ -25,6 +26,7 @@ from agents_ledger.web.site import Asked, Here, named
 IMPORT_MAX = 64 << 20
 LINES_MAX = 1000
 
+ContextForm = Literal["anthropic", "openai", "openai-responses"]
 Since = Annotated[int | None, QueryParameter(ge=0, le=2**53)]
 
 
@@ -101,6 +103,55 @@ def get_comparison(
 def get_audit(request: Asked, site: Here) -> Response[Audited]:
     """Every broken rule; none when all hold. It reads the whole ledger."""
     return answer(Audited(list(site.ledger.audit())), request)
+
+
+# -- finding ----------------------------------------------------------------------------------
+
+
+@reads("/search")
+def get_hits(
+    request: Asked,
+    site: Here,
+    *,
+    q: FromQuery[str],
+    order: FromQuery[Order] = "newest",
+    limit: Limit = 20,
+    after: FromQuery[str | None] = None,
+) -> Response[Found]:
+    """The turns that say or do something; docs/search.md has the operators."""
+    return answer(site.ledger.search(q, limit=limit, order=order, after=after), request)
+
+
+@reads("/files/{path:str}")
+def get_touches(
+    request: Asked,
+    site: Here,
+    *,
+    path: FromPath[str],
+    limit: Limit = PER_PAGE,
+    after: FromQuery[str | None] = None,
+) -> Response[Touched]:
+    """The turns that read or wrote a file."""
+    return answer(site.ledger.files(named(path), limit=limit, after=after), request)
+
+
+@reads("/context/{target:str}")
+def get_context(
+    request: Asked,
+    site: Here,
+    *,
+    target: FromPath[str],
+    form: FromQuery[ContextForm] = "anthropic",
+    budget: Annotated[int | None, QueryParameter(ge=1, le=2**53)] = None,
+) -> Response[dict[str, Any]]:
+    """What a model would be shown at a turn, in the form of a provider."""
+    context = site.ledger.context(named(target), budget=budget)
+    shapes = {
+        "anthropic": context.as_anthropic,
+        "openai": context.as_openai,
+        "openai-responses": context.as_openai_responses,
+    }
+    return answer({"token_count": context.tokens, "form": form, "shown": shapes[form]()}, request)
 
 
 # -- imports ----------------------------------------------------------------------------------
@@ -186,6 +237,9 @@ ROUTES = (
     get_tools,
     get_comparison,
     get_audit,
+    get_hits,
+    get_touches,
+    get_context,
     list_imports,
     get_import,
     import_request,
