@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from agents_ledger.ledger.access import Tokens, new_secret
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model import settings
 from agents_ledger.model.errors import Refused
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Server:
 
         door = Door(self.secret, Tokens(self._ledger._core).find)
         config = uvicorn.Config(
-            make(self._ledger, door, self._policy()),
+            make(self._ledger, door, self._policy(), with_broker=self._has_engine()),
             log_level="warning",
             access_log=False,  # its lines would hold the token
             server_header=False,
@@ -94,6 +95,10 @@ class Server:
         """End run(), from another thread."""
         if self._uvicorn is not None:
             self._uvicorn.should_exit = True
+
+    def _has_engine(self) -> bool:
+        """Whether somebody wrote down which engine answers: without that, nobody is asked."""
+        return settings.policy_file(self._ledger._core.db.address).exists()
 
     def _policy(self) -> Policy:
         from agents_ledger.web.safety import Policy

@@ -146,12 +146,8 @@ def get_context(
 ) -> Response[dict[str, Any]]:
     """What a model would be shown at a turn, in the form of a provider."""
     context = site.ledger.context(named(target), budget=budget)
-    shapes = {
-        "anthropic": context.as_anthropic,
-        "openai": context.as_openai,
-        "openai-responses": context.as_openai_responses,
-    }
-    return answer({"token_count": context.tokens, "form": form, "shown": shapes[form]()}, request)
+    shown = {"total_tokens": context.total_tokens, "form": form, "shown": context.rendered(form)}
+    return answer(shown, request)
 
 
 # -- imports ----------------------------------------------------------------------------------

@@ -168,6 +168,7 @@ def _thread_page(
         imported=site.pages.imported_as(session.label) if session else (),
         aliases=site.ledger.aliases(session.label) if session else (),
         at=shown.at,
+        can_chat=site.broker is not None,
         forked=shown.forked,
         commands=commands_of(session) if session else (),
         is_tail=cards.last_depth >= thread.depth,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -16,12 +18,14 @@ from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.types import ASGIApp
 
+from agents_ledger.broker.broker import Broker
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.web import (
     actions,
     api,
     api_more,
     changes,
+    chat,
     finding,
     home,
     numbers,
@@ -34,7 +38,7 @@ from agents_ledger.web.safety import SAFE, Door, Guard, Policy
 from agents_ledger.web.site import Site
 
 BODY_MAX = 1 << 20
-API = (*api.ROUTES, *api_more.ROUTES, *changes.ROUTES)
+API = (*api.ROUTES, *api_more.ROUTES, *changes.ROUTES, *chat.ROUTES)
 HTML = (
     *pages.ROUTES,
     *home.ROUTES,
@@ -42,15 +46,23 @@ HTML = (
     *finding.ROUTES,
     *sharing.ROUTES,
     *actions.ROUTES,
+    *chat.PAGES,
     *static_files.ROUTES,
 )
 
 _log = logging.getLogger("agents_ledger.web")
 
 
-def make(ledger: Ledger, door: Door, policy: Policy) -> ASGIApp:
+def make(ledger: Ledger, door: Door, policy: Policy, *, with_broker: bool = False) -> ASGIApp:
     """The server's application, with its guard before it."""
     site = Site(ledger)
+
+    @asynccontextmanager
+    async def broker(_: Litestar) -> AsyncIterator[None]:
+        async with Broker.open(ledger._core.db.address) as opened:
+            site.broker = opened
+            yield
+
     site.warm_up()
     app = Litestar(
         route_handlers=[
@@ -67,6 +79,7 @@ def make(ledger: Ledger, door: Door, policy: Policy) -> ASGIApp:
             path="/api/openapi",
             render_plugins=[JsonRenderPlugin(path="/v1.json")],
         ),
+        lifespan=[broker] if with_broker else [],
         logging_config=None,
         state=State({"site": site}),
     )

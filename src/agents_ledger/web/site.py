@@ -15,6 +15,7 @@ from litestar import Request, Response
 from litestar.datastructures import State
 from litestar.di import NamedDependency
 
+from agents_ledger.broker.broker import Broker
 from agents_ledger.importers.discovery import Wanted, find, this_home
 from agents_ledger.importers.importing import Importer
 from agents_ledger.importers.survey import Source, survey
@@ -68,6 +69,7 @@ class Site:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.pages = Pages(ledger._core)
+        self.broker: Broker | None = None
         self._audited: AuditReport | None = None
         self._cache: dict[str, tuple[int, object]] = {}
         self._import: threading.Thread | None = None
