@@ -99,7 +99,7 @@ def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
 
 def test_what_is_shown_is_what_is_printed(tmp_path: Path) -> None:
     ledger = str(tmp_path / "ledger.db")
-    printed("agents-ledger up", ledger)
+    printed("agents-ledger up --no-serve", ledger)
     for block in blocks("docs/cli.md", "console"):
         for command, output in commands(block):
             assert masked(output) == masked(printed(command, ledger)), command

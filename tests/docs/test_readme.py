@@ -40,7 +40,7 @@ def test_the_ten_lines_run_on_a_server(new_schema: Callable[[], str], tmp_path: 
 
 def test_the_tour_shows_what_is_printed(tmp_path: Path) -> None:
     ledger = str(tmp_path / "ledger.db")
-    printed("agents-ledger up", ledger)
+    printed("agents-ledger up --no-serve", ledger)
 
     for block in blocks("README.md", "console"):
         for command, output in commands(block):

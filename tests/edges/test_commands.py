@@ -24,7 +24,7 @@ def ledger(file: str) -> Any:
 
 
 def test_up_makes_a_ledger_with_a_sound_demonstration_once(run: Run, file: str) -> None:
-    first = run("up")
+    first = run("up", "--no-serve")
 
     assert first.code == 0
     assert "[demo] Write the changelog entry." in first.out
@@ -38,7 +38,7 @@ def test_up_makes_a_ledger_with_a_sound_demonstration_once(run: Run, file: str) 
         assert {session.origin for session in ledger.sessions()} == {"demo"}
         assert sum(turn.tool_call_count for turn in ledger.thread("demo").turns) > 3
 
-    again = run("up")
+    again = run("up", "--no-serve")
 
     assert "[demo] Write the changelog entry." in again.out
     with Ledger.open(file, read_only=True) as ledger:
@@ -57,7 +57,7 @@ def test_up_adds_nothing_to_a_ledger_in_use(run: Run, ledger: Ledger) -> None:
 
 
 def test_up_can_leave_it_empty_and_keeps_the_users_own_ledger_private() -> None:
-    answer = call("up", "--no-demo")
+    answer = call("up", "--no-demo", "--no-serve")
 
     assert answer.code == 0
     assert answer.out == ""
@@ -68,9 +68,9 @@ def test_up_can_leave_it_empty_and_keeps_the_users_own_ledger_private() -> None:
 
 def test_the_ledger_is_the_one_named_last_or_the_environment_s(run: Run, tmp_path: Path) -> None:
     other = str(tmp_path / "other.db")
-    run("up", "--no-demo")
+    run("up", "--no-demo", "--no-serve")
 
-    assert call("up", AGENTS_LEDGER=other).code == 0
+    assert call("up", "--no-serve", AGENTS_LEDGER=other).code == 0
     assert run("sessions", "--json").json["sessions"] == []
     assert run("sessions", "--ledger", other, "--json").json["sessions"]
     assert call("sessions", "--json", AGENTS_LEDGER=other).json["sessions"]
@@ -360,7 +360,7 @@ def test_commands_work_on_both_engines(new_address: Any, tmp_path: Path) -> None
         assert answer.code == 0, answer.err
         return answer
 
-    assert "[demo]" in ask("up").out
+    assert "[demo]" in ask("up", "--no-serve").out
     assert "demo-strict" in ask("sessions").out
     assert "completed" in ask("show", "demo", "--full").out
     head = ask("sql", "SELECT thread_id FROM sessions WHERE label = 'demo'", "--json")
@@ -377,7 +377,7 @@ def test_commands_work_on_both_engines(new_address: Any, tmp_path: Path) -> None
 
 def test_a_query_on_a_server_cannot_leave_its_transaction(new_schema: Any) -> None:
     address = new_schema()
-    assert call("--ledger", address, "up").code == 0
+    assert call("--ledger", address, "up", "--no-serve").code == 0
 
     for query in ("COMMIT; CREATE TABLE evil (x INT)", "CREATE TABLE evil (x INT)", "SELECT 1/0"):
         answer = call("--ledger", address, "sql", query)

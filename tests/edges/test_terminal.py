@@ -107,7 +107,7 @@ def commands(label: str) -> list[list[str]]:
         ["tree"],
         ["tree", label, "--all"],
         ["tree", "--json"],
-        ["up"],
+        ["up", "--no-serve"],
         ["audit"],
         ["doctor"],
         ["sql", "SELECT * FROM messages"],
@@ -135,7 +135,12 @@ def test_no_field_reaches_a_pipe_as_it_is(run: Run, hostile: str) -> None:
 def test_no_field_reaches_a_terminal_as_it_is(file: str, hostile: str) -> None:
     with Ledger.open(file) as ledger:
         turn_id = str(ledger.head(hostile))  # what cannot be typed cannot be passed to a process
-    for words in (["sessions"], ["show", turn_id, "--full", "--last", "9"], ["tree"], ["up"]):
+    for words in (
+        ["sessions"],
+        ["show", turn_id, "--full", "--last", "9"],
+        ["tree"],
+        ["up", "--no-serve"],
+    ):
         shown = on_a_terminal("--ledger", file, *words)
         assert COLOUR.search(shown)
         plain = COLOUR.sub("", shown).replace("\r\n", "\n")
@@ -186,7 +191,7 @@ def test_no_line_is_wider_than_the_terminal(file: str, columns: int) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="terminals of POSIX")
 def test_colour_is_for_terminals_that_want_it(file: str) -> None:
-    assert COLOUR.search(on_a_terminal("--ledger", file, "up"))
+    assert COLOUR.search(on_a_terminal("--ledger", file, "up", "--no-serve"))
     assert not COLOUR.search(on_a_terminal("--ledger", file, "tree", NO_COLOR="1"))
     assert not COLOUR.search(on_a_terminal("--ledger", file, "tree", TERM="dumb"))
     assert COLOUR.search(call("--ledger", file, "tree", FORCE_COLOR="1").out)

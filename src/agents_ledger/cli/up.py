@@ -4,27 +4,47 @@ from __future__ import annotations
 
 import shutil
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 from agents_ledger.cli.command import Invocation, command
 from agents_ledger.cli.imports import import_all
+from agents_ledger.cli.serve import start
 from agents_ledger.cli.terminal import note
 from agents_ledger.cli.tree import Draw
+from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model import settings
 from agents_ledger.model.errors import HeadMoved
 
 TREES = 5
+SETTLE_S = 3
 
 
 @command
 @click.option("--no-import", is_flag=True, help="Import nothing.")
 @click.option("--no-demo", is_flag=True, help="Leave an empty ledger empty.")
-def up(run: Invocation, *, no_import: bool, no_demo: bool) -> None:
-    """Make the ledger, import the history of every agent found here, and show what is in it.
+@click.option("--no-serve", is_flag=True, help="Do not open the Command Center.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Of the Command Center.  [8717]")
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
+def up(
+    run: Invocation,
+    *,
+    no_import: bool,
+    no_demo: bool,
+    no_serve: bool,
+    port: int | None,
+    no_browser: bool,
+) -> None:
+    """Make the ledger, import the history of every agent found here, and open the Command Center.
 
     If there is none, an empty ledger gets a small demonstration: a conversation with tool calls,
-    a subagent, a fork and a compaction.
+    a subagent, a fork and a compaction. What agents write meanwhile is imported as they write it.
     """
     with run.writing(create=True) as ledger:
         report = None if no_import else import_all(run, ledger)
@@ -49,8 +69,34 @@ def up(run: Invocation, *, no_import: bool, no_demo: bool) -> None:
         note()
         Draw(ledger, run).newest(limit=TREES)
         latest = ledger.sessions(limit=1)
-    if latest:
-        _suggest(latest[0].label)
+        if latest:
+            _suggest(latest[0].label)
+        if no_serve:
+            return
+        from agents_ledger.app import Serving
+
+        with _following(ledger) if not no_import else nullcontext():
+            start(run, ledger, Serving(port=port), browser=not no_browser)
+
+
+@contextmanager
+def _following(ledger: Ledger) -> Iterator[None]:
+    """Import what agents write, beside the server, where the system can tell of it."""
+    if find_spec("watchfiles") is None:
+        yield
+        return
+    from agents_ledger.importers import discovery, watching
+
+    stop = threading.Event()
+    wanted = discovery.Wanted(0, settings.excluded())
+    follow = partial(watching.watch, ledger, discovery.this_home(), wanted=wanted, stop=stop)
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(SETTLE_S)
 
 
 def _suggest(label: str) -> None:

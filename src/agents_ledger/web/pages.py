@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -13,6 +12,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from agents_ledger.exporters import bodies, lines
 from agents_ledger.ledger import audit
 from agents_ledger.model.errors import LedgerError, NotFound
+from agents_ledger.model.resuming import command_here, command_there
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import SEALED, ToolCall, Turn
 from agents_ledger.web.lanes import Lanes, Row, without_short_runs
@@ -170,15 +170,19 @@ def _thread_page(
         at=shown.at,
         can_chat=site.broker is not None,
         forked=shown.forked,
-        commands=commands_of(session) if session else (),
+        commands=commands_of(session, site.head_of(thread)) if session else (),
         is_tail=cards.last_depth >= thread.depth,
     )
 
 
-def commands_of(session: Session) -> tuple[tuple[str, str], ...]:
-    """What to type to go on with a session."""
-    label = quote(session.label)
-    return (("the chat command", f"agents-ledger chat {label}"),)
+def commands_of(session: Session, turn: Turn | None) -> list[tuple[str, str]]:
+    """What to type to go on with a session: here, and in the agent it came from."""
+    here = command_here(session)
+    there = command_there(session, turn.workspace_path if turn else None)
+    # Its own agent does not know what was said here since.
+    if there is None or turn is None or not turn.projected:
+        return [("the command", here)]
+    return [("the command", there), ("the command for here", here)]
 
 
 def _chosen(cards: Cards, chosen: str) -> Card | None:

@@ -25,7 +25,7 @@ from agents_ledger.ledger.sources import Sources
 from agents_ledger.model import settings
 from agents_ledger.model.errors import NotFound
 from agents_ledger.model.ids import now_ms
-from agents_ledger.model.sessions import Finding, Session
+from agents_ledger.model.sessions import Finding, Session, Thread
 from agents_ledger.model.sources import SourceFile
 from agents_ledger.model.turns import Turn
 from agents_ledger.web import charts, formats
@@ -154,6 +154,12 @@ class Site:
         """The session whose thread shows a turn: the latest one that stands on it."""
         label = self.pages.session_holding(turn.id)
         return self.ledger.session(label, exact=True) if label else None
+
+    def head_of(self, thread: Thread) -> Turn | None:
+        """The last turn of a thread, without its messages."""
+        if thread.turn_id is None:
+            return None
+        return self.ledger.headlines([thread.turn_id])[0].turn
 
     def audit_report(self, *, run: bool) -> AuditReport | None:
         """What the audit found, now if that is quick or asked for, else when it last ran."""
