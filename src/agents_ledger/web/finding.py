@@ -12,6 +12,7 @@ from agents_ledger.web.formats import part, session_url, turn_url
 from agents_ledger.web.site import Asked, Here, Site, named
 
 PER_PAGE = 20
+FILES_MAX = 50
 PALETTE_MAX = 6
 PLACES = (
     ("Home", "/"), ("Sessions", "/sessions"), ("Search", "/search"), ("Files", "/files"),
@@ -66,8 +67,17 @@ def file_page(
 ) -> Response[str]:
     """The turns that read or wrote a file."""
     wanted = named(path)
-    touched = site.ledger.files(wanted, limit=3 * PER_PAGE, after=after or None)
-    return site.page("file.html", request, title=wanted, file_path=wanted, touched=touched)
+    touches = site.pages.file_touches(wanted, limit=FILES_MAX + 1, before=after or None)
+    shown = touches[:FILES_MAX]
+    return site.page(
+        "file.html",
+        request,
+        title=wanted,
+        file_path=wanted,
+        touches=shown,
+        labels={touch.turn_id: site.pages.session_holding(touch.turn_id) for touch in shown},
+        older=shown[-1].turn_id if len(touches) > FILES_MAX else None,
+    )
 
 
 @get("/palette", sync_to_thread=True)

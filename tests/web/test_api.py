@@ -1,0 +1,200 @@
+"""The HTTP API: what it takes, what it gives, and what it says when it refuses."""
+
+from __future__ import annotations
+
+import threading
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agents_ledger.ledger.access import Tokens
+from tests.web.conftest import Running
+from tests.web.fuzz import fuzz
+
+CASES = 500
+
+
+def test_sessions_come_in_pages(running: Running) -> None:
+    for number in range(5):
+        running.ledger.record(f"page-{number}", "1", "1")
+    seen: list[str] = []
+    after = ""
+    while True:
+        page = running.ask(f"/api/v1/sessions?q=page-&limit=2&after={after}").json
+        seen += [line["session"]["label"] for line in page["items"]]
+        if page["next"] is None:
+            break
+        after = page["next"]
+
+    assert seen == [f"page-{number}" for number in reversed(range(5))]
+
+
+def test_a_session_is_made_forked_moved_and_archived(running: Running) -> None:
+    def post(path: str, body: object = None) -> Any:
+        answer = running.ask(f"/api/v1{path}", method="POST", body=body or {})
+        assert answer.status == 201, answer.body
+        return answer.json
+
+    head = running.ledger.head("demo")
+    first = running.ledger.ancestor_at("demo", 1)
+    made = post("/sessions", {"label": "api / made", "turn": head, "title": "By hand"})
+    assert (made["thread_id"], made["title"]) == (head, "By hand")
+    moved = post("/sessions/api%20%2F%20made/moves", {"target": first, "expected": head})
+    assert moved["thread_id"] == first
+    late = {"target": first, "expected": head}
+    answer = running.ask("/api/v1/sessions/api%20%2F%20made/moves", method="POST", body=late)
+    assert (answer.status, answer.json["kind"]) == (409, "head_moved")
+    assert post("/sessions/api%20%2F%20made/undo")["thread_id"] == head
+    fork = post("/forks", {"target": "demo", "before": True})
+    assert fork["thread_id"] == running.ledger.ancestor_at("demo", 4)
+    assert post("/sessions/api%20%2F%20made/aliases", {"alias": "hand"})["alias"] == "hand"
+    changed = running.ask(
+        "/api/v1/sessions/hand", method="PATCH", body={"status": "archived", "note": "Done"}
+    ).json
+    assert (changed["status"], changed["note"]) == ("archived", "Done")
+    moves = running.ask("/api/v1/sessions/hand/history").json["items"]
+    assert [move["reason"] for move in moves] == ["undo", "move", "move"]
+    assert running.ask("/api/v1/resolve/hand").json["turn_id"] == head
+
+
+def test_a_thread_is_read_a_window_at_a_time(running: Running) -> None:
+    thread = running.ask("/api/v1/threads/demo?limit=2&to_depth=3").json
+
+    assert [turn["depth"] for turn in thread["turns"]] == [2, 3]
+    assert thread["depth"] == 5
+    turn = thread["turns"][0]["id"]
+    assert running.ask(f"/api/v1/turns/{turn[:14].lower()}").json["id"] == turn
+    calls = running.ask(f"/api/v1/turns/{turn}/tool-calls").json
+    assert [call["tool_name"] for call in calls] == ["Edit", "Bash"]
+    tree = running.ask("/api/v1/threads/demo/tree").json
+    assert tree["turn_count"] == 7
+
+
+def test_search_files_context_and_numbers_are_told(running: Running) -> None:
+    hits = running.ask("/api/v1/search?q=seconds").json["hits"]
+    assert hits
+    assert running.ask("/api/v1/files/durations.py").json["items"] == []
+    context = running.ask("/api/v1/context/demo?form=openai").json
+    assert context["shown"]["messages"]
+    assert running.ask("/api/v1/usage?by=model").json["total"]["turns"] > 6
+    assert any(tool["tool_name"] == "Bash" for tool in running.ask("/api/v1/tools").json)
+    assert running.ask("/api/v1/compare?a=demo&b=demo-strict").json["ancestor"]
+    assert running.ask("/api/v1/audit").json == {"findings": []}
+    done = running.ask("/api/v1/bus/bus:list", method="POST", body={}).json
+    assert done["type"] == "success"
+
+
+def test_an_answer_that_did_not_change_is_not_sent_again(running: Running) -> None:
+    first = running.ask("/api/v1/sessions/demo-strict")
+    tag = {"If-None-Match": first.headers["etag"]}
+
+    assert running.ask("/api/v1/sessions/demo-strict", headers=tag).status == 304
+    running.ledger.annotate("demo-strict", note="changed")
+    assert running.ask("/api/v1/sessions/demo-strict", headers=tag).status == 200
+
+
+@pytest.mark.parametrize(
+    ("asked", "body", "told"),
+    [
+        ("GET /sessions/nobody", None, "404 not_found"),
+        ("GET /nowhere", None, "404 not_found"),
+        ("GET /sessions?limit=0", None, "400 bad_request"),
+        ("GET /sessions?after=nonsense", None, "422 refused"),
+        ("POST /sessions", {"label": ""}, "400 bad_request"),
+        ("POST /sessions", {"label": "x", "colour": 1}, "400 bad_request"),
+        ("POST /sessions", {"label": "demo"}, "409 name_taken"),
+        ("DELETE /sessions", None, "405 method_not_allowed"),
+        ("POST /forks", {"target": "zzzz"}, "404 not_found"),
+        ("POST /imports", {"source": 1}, "422 request_refused"),
+        ("POST /chat/demo", {"text": "Hello"}, "422 refused"),
+    ],
+)
+def test_what_is_wrong_is_told(running: Running, asked: str, body: object, told: str) -> None:
+    method, path = asked.split(" ")
+
+    answer = running.ask(f"/api/v1{path}", method=method, body=body)
+
+    assert f"{answer.status} {answer.json['kind']}" == told, answer.body
+    assert answer.json["message"]
+    assert set(answer.json) == {"kind", "message", "hint"}
+
+
+def test_a_body_that_is_no_json_is_told(running: Running) -> None:
+    answer = running.ask("/api/v1/sessions", method="POST", body=b"{nothing")
+
+    assert answer.status == 400
+    assert answer.json["kind"] == "bad_request"
+
+
+def test_tokens_are_made_and_revoked_by_an_administrator_alone(running: Running) -> None:
+    made = running.ask("/api/v1/tokens", method="POST", body={"name": "ci", "scopes": ["write"]})
+    secret, token_id = made.json["secret"], made.json["token"]["id"]
+
+    assert running.ask("/api/v1/tokens", token=secret).status == 403
+    assert running.ask("/api/v1/sessions", token=secret).status == 403  # it does not say read
+    assert running.ask("/api/v1/imports", method="POST", body={}, token=secret).status == 403
+    assert "secret" not in str(running.ask("/api/v1/tokens").json)
+    assert running.ask(f"/api/v1/tokens/{token_id}", method="DELETE").status == 200
+    assert Tokens(running.ledger._core).find(secret) is None
+
+
+class Listener:
+    """Reads server-sent events until it has heard enough."""
+
+    def __init__(self, running: Running, path: str, **headers: str) -> None:
+        sent = {"Authorization": f"Bearer {running.server.secret}", **headers}
+        request = urllib.request.Request(running.server.address.rstrip("/") + path, headers=sent)  # noqa: S310
+        self.answer = urllib.request.urlopen(request, timeout=20)  # noqa: S310
+        self.lines: list[str] = []
+
+    def until(self, done: Callable[[list[str]], bool]) -> list[str]:
+        while not done(self.lines):
+            self.lines.append(self.answer.readline().decode().rstrip("\r\n"))
+        self.answer.close()
+        return self.lines
+
+
+def test_changes_are_told_as_they_happen(running: Running) -> None:
+    listener = Listener(running, "/api/v1/changes?session=told")
+
+    def write() -> None:
+        with running.ledger.turn("told", "Now?") as turn:
+            turn.stream("Yes")
+            import time
+
+            time.sleep(1)
+            turn.respond("Yes.")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    lines = listener.until(lambda lines: "event: sealed" in lines and "event: move" in lines)
+    writer.join()
+    assert "event: live" in lines
+    assert any('"text":"Yes"' in line for line in lines)
+
+
+def test_who_was_cut_off_is_told_what_was_missed(running: Running) -> None:
+    running.ledger.record("missed", "1", "1")
+    last = running.ledger.history("missed")[0].id
+    second = running.ledger.record("missed", "2", "2")
+    third = running.ledger.record("missed", "3", "3")
+
+    header = {"Last-Event-ID": str(last)}
+    listener = Listener(running, "/api/v1/changes?session=missed", **header)
+    lines = listener.until(lambda lines: sum("event: move" in line for line in lines) == 2)
+    lines += [listener.lines[-1]]
+    listener_ids = [line for line in lines if line.startswith("id: ")]
+    assert len(listener_ids) == 2
+    assert second.id != third.id
+
+
+def test_no_request_makes_the_server_fail(own_server: Callable[[], Running]) -> None:
+    from agents_ledger.cli.demonstration import Demonstration
+
+    running = own_server()
+    Demonstration(running.ledger).record()
+
+    assert fuzz(running, CASES) > 35
+    assert running.ledger.audit() == ()
