@@ -89,7 +89,7 @@ class Importer:
         done: set[str] = set()
         for family, reader in families.items():
             if family not in done:
-                done |= self._derive_safely(reader, family)
+                done |= self.derive_safely(reader, family)
             progress(sizes[family] * DERIVING)
         self.sources.note_run(
             self.report.counts,
@@ -113,7 +113,8 @@ class Importer:
 
     # -- deriving -----------------------------------------------------------------------------
 
-    def _derive_safely(self, reader: Reader, family: str) -> set[str]:
+    def derive_safely(self, reader: Reader, family: str) -> set[str]:
+        """derive(), with a failure of the reader reported instead of raised."""
         try:
             return self.derive(reader, family)
         except StoreUnavailable:

@@ -128,6 +128,10 @@ class Sources:
         """All files that are derived together, every generation."""
         return self._files("source_files_of_family", family=family)
 
+    def files_under(self, prefix: str) -> tuple[SourceFile, ...]:
+        """The files whose path begins so, every generation, oldest first."""
+        return self._files("source_files_under", prefix=prefix, upper=prefix + "\U0010ffff")
+
     def files_of_session(self, label: str) -> tuple[SourceFile, ...]:
         """The files a session was derived from."""
         return self._files("source_files_of_session", label=label)

@@ -117,6 +117,9 @@ UPDATE names SET session_label = :to_label, reason = :reason WHERE name = :from_
 -- set_session_status --
 UPDATE sessions SET status = :status WHERE label = :label;
 
+-- set_session_metadata --
+UPDATE sessions SET metadata_json = :metadata_json WHERE label = :label;
+
 -- update_session --
 UPDATE sessions SET
     persona_id = :persona_id, agent_id = :agent_id, routing_key = :routing_key,

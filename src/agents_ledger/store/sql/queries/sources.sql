@@ -38,6 +38,10 @@ WHERE n.name IN <ids>;
 SELECT <source_file_columns> FROM source_files f
 WHERE f.family = :family ORDER BY f.path, f.generation;
 
+-- source_files_under --
+SELECT <source_file_columns> FROM source_files f
+WHERE f.path >= :prefix AND f.path < :upper ORDER BY f.path, f.generation;
+
 -- source_files_of_session --
 SELECT <source_file_columns> FROM source_files f
 JOIN session_sources s ON s.file_id = f.id

@@ -1,0 +1,225 @@
+"""A Session of the OpenAI Agents SDK over the ledger: what is added is a turn, nothing is deleted.
+
+Each item is kept word for word with its message. `pop_item` and `clear_session` move the session's
+pointer: what it pointed to stays, and can be branched back to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from agents_ledger.integrations.threads import in_thread
+from agents_ledger.ledger import recording
+from agents_ledger.ledger.grafting import graft
+from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model.errors import HeadMoved, NotFound
+from agents_ledger.model.sessions import Session
+from agents_ledger.model.turns import Message, MessageRole, ToolCall, Turn, to_json
+
+if TYPE_CHECKING:
+    from agents.items import TResponseInputItem
+    from agents.memory import SessionSettings
+
+ITEM = "openai_item"
+ROLES: dict[str, MessageRole] = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    "developer": "system",
+}
+PAGE = 20  # turns read at once
+NO_RESULT = "no result was added with the call"
+
+
+class LedgerSession:
+    """`Runner.run(agent, "...", session=LedgerSession("main", ledger))`. The id is the label."""
+
+    def __init__(
+        self, session_id: str, ledger: Ledger, *, session_settings: SessionSettings | None = None
+    ) -> None:
+        self.session_id = session_id
+        self.session_settings = session_settings
+        self._ledger = ledger
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """All items, or the latest so many, oldest first."""
+        if limit is None and self.session_settings is not None:
+            limit = self.session_settings.limit
+        return await in_thread(self._items, limit)
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Record items as one turn: all of them, or none."""
+        if items:
+            await in_thread(self._add, items)
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Take the last item off: the session points to where it was without it."""
+        return await in_thread(self._pop)
+
+    async def clear_session(self) -> None:
+        """Point the session to nothing. Its turns stay."""
+        await in_thread(self._clear)
+
+    async def fork(self, session_id: str) -> LedgerSession:
+        """A new session that begins where this one stands; nothing is copied."""
+        await in_thread(self._ledger.fork, self.session_id, label=session_id)
+        return LedgerSession(session_id, self._ledger, session_settings=self.session_settings)
+
+    async def branch(self, turn_id: str) -> None:
+        """Go on from an earlier turn, or back to one that was left."""
+        await in_thread(self._ledger.move, self.session_id, turn_id)
+
+    # -- in a thread --------------------------------------------------------------------------
+
+    def _items(self, limit: int | None) -> list[TResponseInputItem]:
+        if limit is not None and limit <= 0:
+            return []
+        try:
+            whole = self._ledger.thread(self.session_id, last=0)
+        except NotFound:
+            return []
+        found: list[TResponseInputItem] = []
+        end = whole.depth
+        while whole.turn_id is not None and end > 0 and (limit is None or len(found) < limit):
+            first = max(1, end - PAGE + 1)
+            part = self._ledger.thread(whole.turn_id, from_depth=first, to_depth=end)
+            found = [item for turn in part.turns for item in items_of(turn)] + found
+            end = first - 1
+        return found if limit is None else found[-limit:]
+
+    def _add(self, items: Sequence[TResponseInputItem]) -> None:
+        query, steps, response = _turn(items)
+        self._ledger.record(self.session_id, query, response, steps=steps)
+
+    def _pop(self) -> TResponseInputItem | None:
+        while True:
+            try:
+                turn = self._ledger.get_turn(self.session_id)
+            except NotFound:  # no session, or an empty one
+                return None
+            items = list(items_of(turn))
+            try:
+                self._step_back(turn, items[:-1])
+            except HeadMoved:
+                continue
+            if items:
+                return items[-1]  # a turn without items is stepped over
+
+    def _step_back(self, turn: Turn, left: Sequence[TResponseInputItem]) -> None:
+        """Point the session to before a turn, and record there what is left of it."""
+        label = self._ledger.session(self.session_id).label
+        turns = []
+        if left:
+            query, steps, response = _turn(left)
+            prepared = recording.recording(label, query, response, {"steps": tuple(steps)})
+            turns.append((turn.parent_turn_id, prepared))
+
+        def check(session: Session | None) -> None:
+            found = session.thread_id if session else None
+            if found != turn.id:
+                raise HeadMoved(label, expected=turn.id, found=found)
+
+        graft(
+            self._ledger._core,
+            Session(label),
+            turns=turns,
+            head=turns[0][1].id if turns else turn.parent_turn_id,
+            check=check,
+        )
+
+    def _clear(self) -> None:
+        try:
+            if self._ledger.head(self.session_id) is not None:
+                self._ledger.clear(self.session_id)
+        except NotFound:  # nothing was ever added
+            return
+
+
+# -- items and turns --------------------------------------------------------------------------
+
+
+def _turn(
+    items: Sequence[TResponseInputItem],
+) -> tuple[list[Message], list[Message | ToolCall], Message | None]:
+    """Query, steps and response of items. Calls get the outcomes added with them."""
+    outputs = {
+        item.get("call_id"): item
+        for item in map(_plain, items)
+        if str(item.get("type", "")).endswith("_output")
+    }
+    steps: list[Message | ToolCall] = []
+    for item in map(_plain, items):
+        steps.append(_message(item))
+        if item.get("type") == "function_call":
+            steps.append(_call(item, outputs.get(item.get("call_id"))))
+    asked = 0
+    for step in steps:
+        if not isinstance(step, Message) or step.role not in ("user", "system"):
+            break
+        asked += 1
+    query = [step for step in steps[:asked] if isinstance(step, Message)]
+    last = steps[-1]
+    if len(steps) > asked and isinstance(last, Message) and last.role == "assistant":
+        return query, steps[asked:-1], last
+    return query, steps[asked:], None
+
+
+def _plain(item: Any) -> dict[str, Any]:
+    found: dict[str, Any] = item if isinstance(item, dict) else json.loads(to_json(item))
+    return found
+
+
+def _message(item: dict[str, Any]) -> Message:
+    kind = item.get("type", "message")
+    role = ROLES.get(str(item.get("role")), "assistant")
+    if str(kind).endswith("_output"):
+        role = "tool"
+    return Message(
+        role,
+        _text(item),
+        "human" if role == "user" else None,
+        metadata_json=to_json({ITEM: item}),
+        tool_call_id=item.get("call_id") if role == "tool" else None,
+    )
+
+
+def _text(item: dict[str, Any]) -> str | None:
+    """What an item says in words, if it says something."""
+    content = item.get("content", item.get("output"))
+    if isinstance(content, str) or content is None:
+        return content
+    if isinstance(content, list):
+        said = [part.get("text") for part in content if isinstance(part, dict)]
+        return "\n".join(text for text in said if isinstance(text, str)) or None
+    return to_json(content)
+
+
+def _call(item: dict[str, Any], output: dict[str, Any] | None) -> ToolCall:
+    params = item.get("arguments")
+    said = None if output is None else output.get("output")
+    return ToolCall(
+        str(item.get("name") or "function"),
+        params if isinstance(params, str) else to_json(params or {}),
+        None if said is None else to_json([said])[1:-1],
+        NO_RESULT if output is None else None,
+        "cancelled" if output is None else "completed",
+    )
+
+
+def items_of(turn: Turn) -> Iterator[TResponseInputItem]:
+    """The items of a turn, as they were added. A turn recorded otherwise gives its messages."""
+    for message in turn.messages:
+        item = _kept(message)
+        if item is not None:
+            yield item
+        elif message.role != "tool" and message.content:
+            yield {"role": message.role, "content": message.content}
+
+
+def _kept(message: Message) -> Any:
+    try:
+        return json.loads(message.metadata_json or "{}").get(ITEM)
+    except (ValueError, AttributeError):  # not of ours
+        return None

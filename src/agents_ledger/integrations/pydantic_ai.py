@@ -1,0 +1,282 @@
+"""A ConversationStore of pydantic-ai over the ledger: an entry is a turn, a conversation a session.
+
+Entries form the same tree as turns do, and a record points to one as a session does. Each message
+is kept as pydantic-ai serializes it. Deleting a conversation marks its session deleted: its entries
+stay, and can still be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_ai.conversation_store import (
+    ConversationConflict,
+    ConversationEntry,
+    ConversationRecord,
+    ConversationStore,
+)
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    RetryPromptPart,
+    SystemPromptPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+
+from agents_ledger.integrations.threads import in_thread
+from agents_ledger.ledger import recording
+from agents_ledger.ledger.grafting import graft
+from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.ledger.recording import Prepared
+from agents_ledger.model.errors import NotFound
+from agents_ledger.model.sessions import Session
+from agents_ledger.model.turns import Message, ToolCall, Turn, Usage, to_json
+
+ORIGIN = "pydantic-ai"
+PAGE = 200
+_RECORD = TypeAdapter(ConversationRecord)
+
+
+class LedgerConversationStore(ConversationStore):
+    """`await LedgerConversationStore(ledger).save(result)`."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+        """The record of a conversation, if there is one."""
+        return await in_thread(self._record, conversation_id)
+
+    async def read_records(
+        self, *, scope: str | None = None, limit: int | None = None
+    ) -> Sequence[ConversationRecord]:
+        """All records, or those of a scope, latest first."""
+        return await in_thread(self._records, scope, limit)
+
+    async def write_record(
+        self,
+        record: ConversationRecord,
+        *,
+        new_entries: Sequence[ConversationEntry] = (),
+        expected_revision: str | None,
+    ) -> None:
+        """Store a record and its new entries, as one."""
+        await in_thread(self._write, record, new_entries, expected_revision)
+
+    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+        """Mark a conversation deleted. Its entries stay."""
+        await in_thread(self._delete, conversation_id, expected_revision)
+
+    async def read_entry(self, entry_id: str) -> ConversationEntry:
+        """One entry."""
+        return await in_thread(self._entry, entry_id)
+
+    async def read_history(
+        self, head_id: str | None, *, limit: int | None = None
+    ) -> list[ConversationEntry]:
+        """The entries up to one, or the last so many of them, in one reading."""
+        return await in_thread(self._history, head_id, limit)
+
+    # -- in a thread --------------------------------------------------------------------------
+
+    def _record(self, conversation_id: str) -> ConversationRecord | None:
+        try:
+            return _record_of(self._ledger.session(_label(conversation_id), exact=True))
+        except NotFound:
+            return None
+
+    def _records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
+        found: list[ConversationRecord] = []
+        page: tuple[Session, ...] = ()
+        while True:
+            page = self._ledger.sessions(
+                origin=ORIGIN, limit=PAGE, after=page[-1] if page else None
+            )
+            found += [record for record in map(_record_of, page) if record is not None]
+            if len(page) < PAGE:
+                break
+        found = [record for record in found if scope is None or record.scope == scope]
+        found.sort(key=lambda record: record.updated_at, reverse=True)
+        return found[:limit]
+
+    def _write(
+        self,
+        record: ConversationRecord,
+        new_entries: Sequence[ConversationEntry],
+        expected_revision: str | None,
+    ) -> None:
+        label = _label(record.conversation_id)
+        said = {entry.id: entry.message for entry in new_entries}
+        turns = [
+            (entry.parent_id, _prepared(label, entry, self._said(entry.parent_id, said)))
+            for entry in new_entries
+        ]
+        try:
+            graft(
+                self._ledger._core,
+                Session(label, origin=ORIGIN, origin_session_id=record.conversation_id),
+                turns=turns,
+                head=record.head_id,
+                check=_checking(record.conversation_id, expected_revision),
+                metadata_json=_RECORD.dump_json(record).decode(),
+            )
+        except NotFound as error:
+            raise ConversationConflict(record.conversation_id) from error
+
+    def _said(self, entry_id: str | None, said: Mapping[str, ModelMessage]) -> ModelMessage | None:
+        """The message of an entry that may not be stored yet."""
+        if entry_id is None or entry_id in said:
+            return said.get(entry_id or "")
+        try:
+            return self._entry(entry_id).message
+        except KeyError:
+            return None
+
+    def _delete(self, conversation_id: str, expected_revision: str) -> None:
+        label = _label(conversation_id)
+        record = self._record(conversation_id)
+        if record is None or record.revision != expected_revision:
+            raise ConversationConflict(conversation_id)
+        graft(
+            self._ledger._core,
+            Session(label),
+            turns=(),
+            head=None,
+            check=_checking(conversation_id, expected_revision),
+            metadata_json="{}",
+        )
+        self._ledger.archive(label, "deleted")
+
+    def _entry(self, entry_id: str) -> ConversationEntry:
+        try:
+            return _entry_of(self._ledger.get_turn(entry_id))
+        except NotFound as error:
+            raise KeyError(entry_id) from error
+
+    def _history(self, head_id: str | None, limit: int | None) -> list[ConversationEntry]:
+        if head_id is None or limit == 0:
+            return []
+        try:
+            return [_entry_of(turn) for turn in self._ledger.thread(head_id, last=limit).turns]
+        except NotFound as error:
+            raise KeyError(head_id) from error
+
+
+def _label(conversation_id: str) -> str:
+    return f"{ORIGIN}:{conversation_id}"
+
+
+def _record_of(session: Session) -> ConversationRecord | None:
+    if session.status != "active" or not session.metadata_json or session.metadata_json == "{}":
+        return None
+    return _RECORD.validate_json(session.metadata_json)
+
+
+def _checking(conversation_id: str, expected: str | None) -> Callable[[Session | None], None]:
+    def check(session: Session | None) -> None:
+        stored = _record_of(session) if session else None
+        if (stored.revision if stored else None) != expected:
+            raise ConversationConflict(conversation_id)
+
+    return check
+
+
+# -- entries and turns ------------------------------------------------------------------------
+
+
+def _entry_of(turn: Turn) -> ConversationEntry:
+    kept = next((m.metadata_json for m in turn.messages if m.metadata_json), None)
+    if kept is None:
+        raise NotFound(f"turn {turn.id} holds no entry of pydantic-ai")
+    [message] = ModelMessagesTypeAdapter.validate_json(f"[{kept}]")
+    return ConversationEntry(id=turn.id, parent_id=turn.parent_turn_id, message=message)
+
+
+def _prepared(label: str, entry: ConversationEntry, before: ModelMessage | None) -> Prepared:
+    kept = ModelMessagesTypeAdapter.dump_json([entry.message]).decode()[1:-1]
+    fields: dict[str, Any] = {"id": entry.id, "parent": entry.parent_id}
+    if isinstance(entry.message, ModelResponse):
+        usage = entry.message.usage
+        fields["usage"] = Usage(
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cache_read_tokens,
+            usage.cache_write_tokens,
+        )
+        fields["model"] = entry.message.model_name
+        fields["provider"] = entry.message.provider_name
+        return recording.recording(label, (), _answer(entry.message, kept), fields)
+    query = _query(entry.message, kept)
+    fields["steps"] = tuple(_calls(entry.message, before))
+    return recording.recording(label, query, None, fields)
+
+
+def _answer(response: ModelResponse, kept: str) -> Message:
+    thought = "\n".join(p.content for p in response.parts if isinstance(p, ThinkingPart))
+    return Message("assistant", response.text, thinking=thought or None, metadata_json=kept)
+
+
+def _query(request: ModelRequest, kept: str) -> list[Message]:
+    """What a request says, part by part; the first message carries the whole of it."""
+    said = [message for message in map(_part, request.parts) if message is not None]
+    first = said[0] if said else Message("system")
+    whole = Message(
+        first.role,
+        first.content,
+        first.source,
+        metadata_json=kept,
+        tool_call_id=first.tool_call_id,
+    )
+    return [whole, *said[1:]]
+
+
+def _part(part: object) -> Message | None:
+    if isinstance(part, SystemPromptPart):
+        return Message("system", part.content)
+    if isinstance(part, UserPromptPart):
+        content = part.content
+        if not isinstance(content, str):
+            texts = [piece for piece in content if isinstance(piece, str)]
+            content = "\n".join(texts)
+        return Message("user", content, "human")
+    if isinstance(part, ToolReturnPart):
+        return Message("tool", part.model_response_str(), tool_call_id=part.tool_call_id)
+    if isinstance(part, RetryPromptPart):
+        role = "user" if part.tool_name is None else "tool"
+        return Message(role, part.model_response(), tool_call_id=part.tool_call_id)  # type: ignore[arg-type]
+    return None
+
+
+def _calls(request: ModelRequest, before: ModelMessage | None) -> list[ToolCall]:
+    """The calls whose outcome a request carries, with what the response before it asked."""
+    asked: dict[str, ToolCallPart] = {}
+    if isinstance(before, ModelResponse):
+        asked = {p.tool_call_id: p for p in before.parts if isinstance(p, ToolCallPart)}
+    calls = []
+    for part in request.parts:
+        if not isinstance(part, ToolReturnPart | RetryPromptPart) or not part.tool_name:
+            continue
+        wanted = asked.get(part.tool_call_id)
+        failed = isinstance(part, RetryPromptPart)
+        said = _said(part)
+        calls.append(
+            ToolCall(
+                part.tool_name,
+                wanted.args_as_json_str() if wanted else "{}",
+                None if failed else to_json([said])[1:-1],
+                said if failed else None,
+                "failed" if failed else "completed",
+            )
+        )
+    return calls
+
+
+def _said(part: ToolReturnPart | RetryPromptPart) -> str:
+    return part.model_response() if isinstance(part, RetryPromptPart) else part.model_response_str()

@@ -1,0 +1,229 @@
+"""The OpenAI Agents SDK's Session over the ledger, beside the SDK's own SQLite session."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import (
+    Agent,
+    Model,
+    ModelResponse,
+    RunConfig,
+    Runner,
+    SQLiteSession,
+    Usage,
+    function_tool,
+)
+from agents.memory import Session as SdkSession
+from agents.memory import SessionSettings
+from openai.types.responses import (
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseOutputText,
+)
+
+from agents_ledger import Ledger
+from agents_ledger.integrations.openai_agents import LedgerSession
+
+
+def said(role: str, text: str) -> Any:
+    return {"role": role, "content": text}
+
+
+def called(name: str = "add", call_id: str = "c1") -> list[Any]:
+    return [
+        {"type": "function_call", "call_id": call_id, "name": name, "arguments": '{"a":1}'},
+        {"type": "function_call_output", "call_id": call_id, "output": "3"},
+    ]
+
+
+def run(work: Any) -> Any:
+    return asyncio.run(work)
+
+
+def test_it_is_a_session_of_the_sdk(ledger: Ledger) -> None:
+    assert isinstance(LedgerSession("main", ledger), SdkSession)
+
+
+def test_items_come_back_word_for_word_and_are_turns(ledger: Ledger) -> None:
+    session = LedgerSession("main", ledger)
+    first = [said("user", "1+2?"), *called(), said("assistant", "3")]
+    second = [
+        {"role": "user", "content": [{"type": "input_text", "text": "Thanks \ud800"}]},
+        {"type": "reasoning", "id": "r", "summary": [], "odd": {"x": None}},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "!"}]},
+    ]
+
+    run(session.add_items(first))
+    run(session.add_items(second))  # type: ignore[arg-type]
+
+    assert run(session.get_items()) == first + second
+    one, two = ledger.thread("main").turns
+    assert one.query[0].content == "1+2?"
+    assert one.response
+    assert one.response.content == "3"
+    assert [(c.tool_name, c.result_json, c.status) for c in one.tool_calls] == [
+        ("add", '"3"', "completed")
+    ]
+    assert two.query[0].content == "Thanks \ud800"
+    assert ledger.audit() == ()
+
+
+@pytest.mark.parametrize("limit", [None, 0, 1, 3, 7, 100])
+def test_the_latest_are_given_in_their_order(ledger: Ledger, limit: int | None) -> None:
+    session = LedgerSession("main", ledger)
+    items = [said("user", str(number)) for number in range(50)]
+    for item in items:
+        run(session.add_items([item]))
+
+    assert run(session.get_items(limit)) == (
+        items if limit is None else items[50 - min(limit, 50) :]
+    )
+    settled = LedgerSession("main", ledger, session_settings=SessionSettings(limit=2))
+    assert run(settled.get_items()) == items[-2:]
+
+
+def test_an_unknown_or_empty_session_has_nothing(ledger: Ledger) -> None:
+    session = LedgerSession("main", ledger)
+
+    assert run(session.get_items()) == []
+    assert run(session.pop_item()) is None
+    run(session.clear_session())
+    run(session.add_items([]))
+    assert ledger.sessions() == ()
+
+
+def test_popping_and_clearing_move_the_pointer_and_delete_nothing(ledger: Ledger) -> None:
+    session = LedgerSession("main", ledger)
+    run(session.add_items([said("user", "one"), said("assistant", "two")]))
+    run(session.add_items([said("user", "three"), *called(), said("assistant", "four")]))
+    head = ledger.head("main")
+    assert head
+
+    assert run(session.pop_item()) == said("assistant", "four")
+    assert run(session.get_items(2)) == called()
+    assert [run(session.pop_item()) for _ in range(3)][-1] == said("user", "three")
+    run(session.clear_session())
+    assert run(session.get_items()) == []
+
+    assert ledger.get_turn(head).messages[-1].content == "four"
+    run(session.branch(head))
+    assert len(run(session.get_items())) == 6
+    assert ledger.audit() == ()
+
+
+def test_a_fork_goes_its_own_way(ledger: Ledger) -> None:
+    session = LedgerSession("main", ledger)
+    run(session.add_items([said("user", "one"), said("assistant", "two")]))
+    other = run(session.fork("other"))
+    run(other.add_items([said("user", "three")]))
+
+    assert len(run(session.get_items())) == 2
+    assert len(run(other.get_items())) == 3
+
+
+def test_turns_of_other_programs_are_items_too(ledger: Ledger) -> None:
+    ledger.record("main", "Hello", "Hi")
+
+    assert run(LedgerSession("main", ledger).get_items()) == [
+        said("user", "Hello"),
+        said("assistant", "Hi"),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_does_what_the_sdks_own_session_does(ledger: Ledger, tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    ours, theirs = LedgerSession("main", ledger), SQLiteSession("main", tmp_path / "sdk.db")
+    for number in range(30):
+        act = chance.choice(["add", "add", "add", "pop", "get", "clear"])
+        if act == "add":
+            items = [
+                chance.choice([said("user", f"q{number}-{n}"), said("assistant", f"a{number}-{n}")])
+                for n in range(chance.randrange(4))
+            ] + (called(call_id=f"c{number}") if chance.random() < 0.3 else [])
+            answers = [run(each.add_items(items)) for each in (ours, theirs)]
+        elif act == "pop":
+            answers = [run(each.pop_item()) for each in (ours, theirs)]
+        elif act == "clear" and chance.random() < 0.3:
+            answers = [run(each.clear_session()) for each in (ours, theirs)]
+        else:
+            limit = chance.choice([None, 1, 2, 5])
+            answers = [run(each.get_items(limit)) for each in (ours, theirs)]
+        assert answers[0] == answers[1], act
+    assert run(ours.get_items()) == run(theirs.get_items())
+    theirs.close()
+
+
+def test_writers_at_once_lose_nothing(ledger: Ledger, open_ledger: Callable[[], Ledger]) -> None:
+    sessions = [LedgerSession("main", ledger), LedgerSession("main", open_ledger())]
+
+    async def add() -> None:
+        await asyncio.gather(
+            *(
+                session.add_items([said("user", f"{n}"), said("assistant", f"{n}!")])
+                for n, session in enumerate(sessions * 4)
+            )
+        )
+
+    run(add())
+
+    items = run(sessions[0].get_items())
+    assert len(items) == 16
+    assert all(
+        b["content"] == a["content"] + "!" for a, b in zip(items[::2], items[1::2], strict=True)
+    )
+
+
+class Scripted(Model):
+    """Calls a tool once, then answers."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    async def get_response(self, system_instructions: Any, input: Any, *_: Any, **__: Any) -> Any:
+        self.seen.append(list(input))
+        answered = any(item.get("type") == "function_call_output" for item in input[-1:])
+        output: Any
+        if answered:
+            text = ResponseOutputText(text="It is 3.", type="output_text", annotations=[])
+            output = ResponseOutputMessage(
+                id="m", content=[text], role="assistant", status="completed", type="message"
+            )
+        else:
+            output = ResponseFunctionToolCall(
+                call_id=f"c{len(self.seen)}", name="add", arguments="{}", type="function_call"
+            )
+        return ModelResponse(output=[output], usage=Usage(), response_id=None)
+
+    def stream_response(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_the_sdk_runs_an_agent_with_it(ledger: Ledger) -> None:
+    @function_tool
+    def add() -> str:
+        return "3"
+
+    model = Scripted()
+    agent = Agent(name="a", model=model, tools=[add])
+    session = LedgerSession("main", ledger)
+    config = RunConfig(tracing_disabled=True)
+
+    async def talk() -> None:
+        for question in ("1+2?", "And again?"):
+            result = await Runner.run(agent, question, session=session, run_config=config)
+            assert result.final_output == "It is 3."
+
+    run(talk())
+
+    assert [item.get("content") for item in model.seen[2][:1]] == ["1+2?"]
+    assert len(run(session.get_items())) == 8
+    calls = [call for turn in ledger.thread("main").turns for call in turn.tool_calls]
+    assert [(call.tool_name, call.result_json) for call in calls] == [("add", '"3"')] * 2
+    assert ledger.audit() == ()
