@@ -391,6 +391,20 @@ def test_html_draws_what_tools_did(demo: Ledger) -> None:
     assert "<code>parse</code>" in page  # Markdown of the answer
 
 
+def test_html_folds_what_nobody_typed(ledger: Ledger) -> None:
+    rules, pasted = "rule " * 100, "line " * 1000
+    query = [Message("system", rules), Message("user", rules, "event"), Message("user", pasted)]
+    ledger.record("main", query, "a")
+
+    page = text(ledger, "main", "html")
+
+    assert page.count('<details class="msg system folded">') == 1
+    assert page.count('<details class="msg user folded">') == 1
+    assert "3,500 more characters" in page
+    assert Page(page).words.count("line ") >= 1000 - 1  # one is cut in two
+    assert Page(page).words.count("rule ") >= 200
+
+
 def test_html_shows_pictures_only_where_nothing_is_masked(ledger: Ledger) -> None:
     picture = {"type": "image", "source": {"media_type": "image/png", "data": "iVBORw0" * 200}}
     ledger.record("main", "q", "a", steps=[ToolCall.of("Shot", {}, [picture])])

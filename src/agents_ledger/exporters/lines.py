@@ -14,7 +14,8 @@ from agents_ledger.model.turns import OPEN_CALL, ToolCall, Turn
 
 # Of a tool's parameters the one worth a line, the most telling first.
 TELLING = (
-    "command", "file_path", "path", "pattern", "query", "url", "description", "prompt", "name",
+    "command", "cmd", "file_path", "path", "notebook_path", "target_file", "pattern", "query",
+    "url", "description", "prompt", "name",
 )  # fmt: skip
 DIFF_LINES_MAX = 2000
 _DEEPEST = 6

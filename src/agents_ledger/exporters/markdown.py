@@ -64,7 +64,7 @@ def _turn(material: Material, turn: Turn, level: int, *, full: bool) -> Iterator
         yield f"\n{line(lines.compacted(turn))}\n\n{prose(turn.compaction.summary)}\n"
     for step in turn.steps:
         if isinstance(step, Message):
-            yield from _message(step)
+            yield from _message(step, full=full)
             continue
         yield from _call(step, full=full)
         subagent = material.subagent(step)
@@ -84,12 +84,13 @@ def _facts(turn: Turn) -> list[str]:
     return [fact for fact in (*facts, amounts.moment(turn.started_at)) if fact]
 
 
-def _message(message: Message) -> Iterator[str]:
+def _message(message: Message, *, full: bool) -> Iterator[str]:
     if message.thinking:
         yield f"\n**thinking**\n\n{quote(message.thinking)}\n"
     if message.content:
         source = "" if message.source in (None, "human") else f" ({message.source})"
-        text = message.content
+        said = message.role == "assistant" or (message.role == "user" and not source)
+        text = message.content if said else _cut(message.content, full=full)
         yield f"\n**{message.role}**{source}\n\n"
         yield (prose(text) if message.role == "assistant" else quote(text)) + "\n"
     for file in message.files:
