@@ -184,6 +184,25 @@ def test_a_dropped_message_is_told_and_the_next_turn_hears_how_it_began(
     assert (failed.kind, failed.error) == ("dropped", "the line was full")
 
 
+def test_a_line_whose_session_is_merged_away_is_answered_on_the_one_that_stays(
+    with_broker: WithBroker, ledger: Ledger
+) -> None:
+    ledger.record("stays", "q", "r")
+    ledger.record("stays", "q", "r")
+
+    async def act(broker: Broker) -> None:
+        await broker.queue.enqueue("goes", asking("late"))
+        claim = await broker.queue.claim("goes")
+        assert claim is not None
+        await broker.ledger.merge("stays", "goes")
+        await broker._answer(claim, go_on=True)
+
+    with_broker(act)
+
+    assert asked(ledger, "stays")[-1] == ["late"]
+    assert ledger.thread("stays", last=0).depth == 3
+
+
 # -- across processes --------------------------------------------------------------------------
 
 

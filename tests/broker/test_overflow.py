@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from agents_ledger import CallItem, EngineError, Ledger, MessageDone, Request, ResultItem, TextItem
+import pytest
+
+from agents_ledger import (
+    AsyncLedger,
+    CallItem,
+    EngineError,
+    Ledger,
+    MessageDone,
+    Request,
+    ResultItem,
+    TextItem,
+)
 from agents_ledger.broker.broker import Broker
 from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.broker.events import Compacted, Completed, Failed, Started
-from agents_ledger.broker.policy import ContextLimits, Policy
+from agents_ledger.broker.policy import ContextLimits, EngineChoice, Policy
 from agents_ledger.broker.tools import offer
 from agents_ledger.model.engine import CallBegun, CallFinished, Event, Finished
 from tests.broker.conftest import WithBroker, answer_of, events_of
+from tests.broker.loopback import Failure, Loopback, loopback, openai_text
 
 LONG = "word " * 200
 
@@ -124,3 +138,28 @@ class TooLate:
         assert isinstance(request.items[-3], TextItem)
         yield MessageDone("it is done")
         yield Finished()
+
+
+def test_a_provider_that_overflows_is_asked_again_with_less(
+    address: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if address.startswith("postgres"):
+        pytest.skip("the protocol is the same")
+    long_thread(ledger)
+    too_long = Failure(400, {"error": {"code": "context_length_exceeded", "message": "too long"}})
+
+    async def act() -> tuple[list[Any], Loopback]:
+        async with loopback(too_long, openai_text("A summary."), openai_text("Short.")) as server:
+            monkeypatch.setenv("OPENAI_API_KEY", "k")
+            monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+            policy = Policy(engine=EngineChoice("pydantic-ai", "openai-chat:gpt-test"))
+            async with AsyncLedger.open(address) as handle, Broker(handle, policy) as broker:
+                return await events_of(broker, "main", "short"), server
+
+    told, server = asyncio.run(asyncio.wait_for(act(), 60))
+
+    assert isinstance(told[-1], Completed)
+    assert (told[-1].text, told[-1].model) == ("Short.", "gpt-test-2026")
+    first, _, second = (len(json.dumps(body)) for body in server.asked)
+    assert second < first / 2
+    assert ledger.compactions("main")[0].summary == "A summary."

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from agents_ledger import Ledger
+from agents_ledger import Ask, Ledger, Message, Queue
+from agents_ledger.ledger import queue as queues
 from agents_ledger.ledger.core import Core
 from agents_ledger.store.database import Database
 from agents_ledger.store.sqlite import SqliteDatabase
@@ -113,6 +114,36 @@ def test_a_step_of_a_live_turn_takes_few_statements(counted: tuple[Meddled, Ledg
     engine = ledger._core.db.engine
     assert (started, finished, streamed) == (3, 3, 4)
     assert (begun, sealed) == (10 + len(INDEXED[engine]), sealing[engine])
+
+
+def test_an_entry_of_the_queue_takes_these_statements(counted: tuple[Meddled, Ledger]) -> None:
+    statements, ledger = counted
+    chain(ledger, "main", 1)
+    queue = Queue(ledger)
+    for number in range(20):
+        queue.enqueue("main", Ask((Message("user", f"q{number}"),)))
+
+    assert statements.ran == [
+        "queue_entry",
+        "find_session",
+        "waiting_count",
+        "end_batch",
+        "insert_queue_entry",
+        "queue_entry",
+        "COMMIT",
+    ]
+    claimed = ledger._core.db.write(lambda tx: queues.claim(tx, "me", label="main"))
+    assert claimed is not None
+    assert statements.ran == [
+        "find_session_exactly",
+        "is_claimed",
+        "insert_writer",
+        "first_waiting",
+        "claim_entries",
+        "session_exactly",
+        "turn_config",
+        "COMMIT",
+    ]
 
 
 @pytest.fixture

@@ -158,7 +158,7 @@ class Run:
         raise AssertionError("not reached")
 
     async def _look_again(self) -> None:
-        session = await self.setup.ledger.session(self.claim.session_label, exact=True)
+        session = await self.setup.ledger.session(self.claim.session_label)
         head = session.thread_id
         config = None if head is None else await self.setup.ledger.get_turn(head)
         self.claim = replace(
@@ -222,7 +222,7 @@ class Run:
         return await self._context(plan)
 
     async def _context(self, plan: Plan) -> Context:
-        label, query = self.claim.session_label, plan.messages
+        label, query = self.claim.session.label, plan.messages
         if self._budget is not None:
             with suppress(Refused):  # not even the query fits: let the provider say so
                 return await self.setup.ledger.context(label, query=query, budget=self._budget)
@@ -324,7 +324,7 @@ class Run:
         budget = max(1, int(tokens))
         try:
             turn = await self.setup.ledger.compact(
-                self.claim.session_label,
+                self.claim.session.label,
                 strategy=self.setup.policy.context.strategy,
                 engine=self.setup.engine,
                 model=plan.model.model,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 from msgspec.structs import replace
 
-from agents_ledger.ledger import sessions
+from agents_ledger.ledger import sessions, threads
 from agents_ledger.ledger.async_ledger import AsyncLedger, AsyncLiveCall, AsyncLiveTurn
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.recording import check_id, recording
@@ -417,7 +417,7 @@ class AsyncQueue:
     async def begin(self, claimed: Claim, query: Any, **fields: Any) -> AsyncLiveTurn:
         """Begin the turn that answers a claim; Conflict if the claim was lost."""
         chosen = {**fields, "id": claimed.turn_id}
-        prepared = recording(claimed.session_label, query, None, chosen, live=True)
+        prepared = recording(claimed.session.label, query, None, chosen, live=True)
         turn = AsyncLiveTurn(self._ledger, prepared)
         return await turn._start(lambda begin: partial(_begin, claimed=claimed, begin=begin))
 
@@ -493,12 +493,9 @@ class AsyncQueue:
             turns = tx.run("last_answered", label=worker)
             if not turns:
                 return None
-            entry = tx.run("queue_entry", id=f"result:{turns[0][0]}")
-            if not entry:
-                return None
-            ask = to_entry(entry[0]).ask
-            tx.run("answer_in_passing", id=f"result:{turns[0][0]}", turn_id=turn_id)
-            return ask.messages[0].content if ask else None
+            answered = threads.turn(tx, turns[0][0])
+            tx.run("answer_in_passing", id=f"result:{answered.id}", turn_id=turn_id)
+            return answered.response.content if answered.response else answered.error
 
         return await self._ledger._write(work)
 
