@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from agents_ledger import Ledger
+from agents_ledger import Ledger, ToolCall
 from agents_ledger.bus import AgentBus, BusError
 from agents_ledger.bus.abilities import ABILITIES
 from tests.builders import A_USAGE, a_call, chain
@@ -169,6 +169,21 @@ def test_a_context_a_comparison_and_what_was_used(ask: Ask, ledger: Ledger) -> N
     assert compared["ancestor"]["turn"]["id"] == first
     assert used["total"]["total_tokens"] == A_USAGE.total
     assert [(tool["tool_name"], tool["calls"]) for tool in tools] == [("Read", 1)]
+
+
+def test_turns_are_found_by_words_files_and_targets(ask: Ask, ledger: Ledger) -> None:
+    chain(ledger, "main", 3)
+    steps = [ToolCall.of("Read", {"file_path": "/src/parser.py"}, {"text": "x"})]
+    turn = ledger.record("main", "Where is the parser?", "In parser.py.", steps=steps)
+
+    assert [hit["turn_id"] for hit in ask("ldg:turn:search", text="parser")["hits"]] == [turn.id]
+    page = ask("ldg:turn:search", text="question", limit=2)
+    rest = ask("ldg:turn:search", text="question", limit=2, after=page["next"])
+    assert len(page["hits"]) + len(rest["hits"]) == 3
+    [touch] = ask("ldg:file:list", path="parser.py")["touches"]
+    assert (touch["turn_id"], touch["action"]) == (turn.id, "read")
+    assert ask("ldg:session:route", target="main")["route"]["turn_id"] == turn.id
+    assert ask("ldg:session:route")["route"]["kind"] == "persona"
 
 
 def test_every_schema_is_a_schema() -> None:

@@ -91,7 +91,9 @@ def test_only_reading_is_offered_unless_writing_is_enabled(told: Ledger) -> None
     for write in (False, True):
         run(lambda client, write=write: look(client, write), told, write=write)  # type: ignore[misc]
 
-    assert {"sessions", "show", "tree", "context", "usage", "audit"} <= names[False]
+    assert {"search", "files", "sessions", "show", "tree", "context", "usage", "audit"} <= names[
+        False
+    ]
     assert {"ldg_task_get", "ldg_turn_get"} <= names[False]
     assert names[True] - names[False] >= {"fork", "ldg_task_save", "ldg_turn_record"}
     assert "ldg_thread_stream" not in names[True]
@@ -133,6 +135,24 @@ def test_sessions_trees_contexts_usage_and_the_audit(told: Ledger) -> None:
         assert context["data"]["messages"]
         assert (await call(client, "usage", by="model"))["data"]["total"]["turns"] == 8
         assert (await call(client, "audit"))["data"]["sound"] is True
+
+    run(work, told)
+
+
+def test_hits_are_short_and_cite_their_turns(told: Ledger) -> None:
+    told.record("files", "Fix it", "Done.", steps=[ToolCall.of("Edit", {"file_path": "/a/b.py"})])
+
+    async def work(client: Client) -> None:
+        found = await call(client, "search", text="answer", limit=2)
+        ids = [hit["turn_id"] for hit in found["data"]["hits"]]
+        more = await call(client, "search", text="answer", limit=2, after=found["next"])
+        assert len({*ids, *(hit["turn_id"] for hit in more["data"]["hits"])}) == 4
+        hostile = await call(client, "search", text="previous instructions")
+        [hit] = hostile["data"]["hits"]
+        assert hit["turn_id"] == "hostile"
+        assert len(json.dumps(hit)) < 3000
+        files = await call(client, "files", path="b.py")
+        assert [touch["tool_name"] for touch in files["data"]] == ["Edit"]
 
     run(work, told)
 
@@ -213,9 +233,9 @@ def test_prompts_quote_what_was_recorded_as_data(told: Ledger) -> None:
         quoted = text.split(f"<recorded {mark}>")[1]
         assert INJECTION in quoted.split(f"</recorded {mark}>")[0]
         assert text.index(NOTICE) < text.index(INJECTION)
-        [decided] = (await client.get_prompt("what_did_we_decide", {"topic": "locks"})).messages
+        [decided] = (await client.get_prompt("what_did_we_decide", {"topic": "answer"})).messages
         assert isinstance(decided.content, TextContent)
-        assert "locks" in decided.content.text
+        assert "answer 7" in decided.content.text.split("<recorded ")[1]
         for name, given in (
             ("continue_from", {"target": "nobody"}),
             ("continue_from", {}),

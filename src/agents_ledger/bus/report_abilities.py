@@ -1,4 +1,4 @@
-"""Abilities that look over the ledger: what a model is shown, two branches, what was used."""
+"""Abilities that look over the ledger: search, routes, contexts, branches, what was used."""
 
 from __future__ import annotations
 
@@ -10,9 +10,41 @@ from agents_ledger.bus.ability import Ability
 from agents_ledger.bus.inputs import Count, Input, Limit, Target, Time
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.comparison import Comparison
+from agents_ledger.model.routing import Route
+from agents_ledger.model.search import Action, Found, Order, Touched
 from agents_ledger.model.usage import ToolUsage, UsageBy, UsageReport
 
 Form = Literal["anthropic", "openai", "openai-responses"]
+
+
+class Search(Input):
+    """What to look for, and which page of it."""
+
+    text: Annotated[
+        str, Meta(min_length=1, max_length=2000, description="Words and operators: docs/search.md.")
+    ]
+    order: Order = "newest"
+    limit: Limit = 20
+    after: Annotated[str | None, Meta(description="The `next` of an earlier answer.")] = None
+
+
+class FilesOf(Input):
+    """A file, by its path or the end of it."""
+
+    path: Annotated[str, Meta(min_length=1, max_length=4096)]
+    action: Action | None = None
+    limit: Limit = 50
+    after: Annotated[str | None, Meta(description="The `next` of an earlier answer.")] = None
+
+
+class RouteOf(Input):
+    """Where something shall go."""
+
+    target: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=2000)] | None,
+        Meta(description="A session, a turn, a key, `persona:ID` or `smart:TEXT`."),
+    ] = None
+    persona_id: Annotated[str, Meta(min_length=1, max_length=512)] = "main"
 
 
 class ContextOf(Input):
@@ -62,6 +94,12 @@ class Shown(Struct):
     turns_left_out: int
 
 
+class Routed(Struct):
+    """The turn a target leads to."""
+
+    route: Route
+
+
 class Compared(Struct):
     """Two branches side by side."""
 
@@ -78,6 +116,18 @@ class Tools(Struct):
     """Tools, most used first."""
 
     tools: tuple[ToolUsage, ...]
+
+
+def _search(ledger: Ledger, asked: Search) -> Found:
+    return ledger.search(asked.text, limit=asked.limit, order=asked.order, after=asked.after)
+
+
+def _files(ledger: Ledger, asked: FilesOf) -> Touched:
+    return ledger.files(asked.path, action=asked.action, limit=asked.limit, after=asked.after)
+
+
+def _route(ledger: Ledger, asked: RouteOf) -> Routed:
+    return Routed(ledger.route(asked.target, persona_id=asked.persona_id))
 
 
 def _context(ledger: Ledger, asked: ContextOf) -> Shown:
@@ -111,6 +161,27 @@ def _tools(ledger: Ledger, asked: ToolsOf) -> Tools:
 
 
 ABILITIES = (
+    Ability(
+        id="ldg:turn:search",
+        description="Find turns by what they say or do.",
+        input=Search,
+        output=Found,
+        function=_search,
+    ),
+    Ability(
+        id="ldg:file:list",
+        description="The turns that read or wrote a file, newest first.",
+        input=FilesOf,
+        output=Touched,
+        function=_files,
+    ),
+    Ability(
+        id="ldg:session:route",
+        description="The turn a target leads to, or turns whose context fits a text.",
+        input=RouteOf,
+        output=Routed,
+        function=_route,
+    ),
     Ability(
         id="ldg:context:get",
         description="What a model is shown at a turn, ready to be sent.",

@@ -14,6 +14,7 @@ from agents_ledger.bus.ability import Ability
 from agents_ledger.bus.inputs import Count, Input, Limit, Name, Target, Time
 from agents_ledger.bus.report_abilities import Form
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model.search import Action, Order
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Message, Turn
 from agents_ledger.model.usage import UsageBy
@@ -28,6 +29,27 @@ def cut(text: str | None, most: int) -> str | None:
     if text is None or len(text) <= most:
         return text
     return f"{text[:most]}… [{len(text) - most} characters more]"
+
+
+class Search(Input):
+    """What to look for."""
+
+    text: Annotated[
+        str, Meta(min_length=1, max_length=2000, description='Words, "phrases", operators.')
+    ]
+    order: Order = "newest"
+    limit: Some = 10
+    after: Annotated[str | None, Meta(description="The `next` of an earlier answer.")] = None
+    max_chars: Chars = 300
+
+
+class FilesOf(Input):
+    """A file, by its path or the end of it."""
+
+    path: Annotated[str, Meta(min_length=1, max_length=4096)]
+    action: Action | None = None
+    limit: Some = 20
+    after: Annotated[str | None, Meta(description="The `next` of an earlier answer.")] = None
 
 
 class Show(Input):
@@ -128,6 +150,33 @@ def session_line(session: Session) -> dict[str, Any]:
     }
 
 
+def _search(ledger: Ledger, asked: Search) -> Answer:
+    found = ledger.search(asked.text, limit=asked.limit, order=asked.order, after=asked.after)
+    hits = [
+        {
+            "turn_id": hit.turn_id,
+            "session": hit.session_label,
+            "title": hit.session_title,
+            "started_at": hit.started_at,
+            "query": cut(hit.query, asked.max_chars),
+            "found": [
+                {
+                    "in": snippet.tool_name or snippet.part,
+                    "text": cut(snippet.text, asked.max_chars),
+                }
+                for snippet in hit.snippets
+            ],
+        }
+        for hit in found.hits
+    ]
+    return Answer({"matched": found.matched, "hits": hits}, found.next)
+
+
+def _files(ledger: Ledger, asked: FilesOf) -> Answer:
+    found = ledger.files(asked.path, action=asked.action, limit=asked.limit, after=asked.after)
+    return Answer([to_builtins(touch) for touch in found.touches], found.next)
+
+
 def _show(ledger: Ledger, asked: Show) -> Answer:
     whole = ledger.thread(asked.target, last=0)
     if whole.turn_id is None:
@@ -195,6 +244,20 @@ def _audit(ledger: Ledger, asked: Audit) -> Answer:
 
 
 TOOLS = (
+    Ability(
+        id="tool:search",
+        description="Find what was said or done in past conversations; each hit names its turn.",
+        input=Search,
+        output=Answer,
+        function=_search,
+    ),
+    Ability(
+        id="tool:files",
+        description="Which turns read or wrote a file.",
+        input=FilesOf,
+        output=Answer,
+        function=_files,
+    ),
     Ability(
         id="tool:sessions",
         description="List conversations of this person's agents, latest first.",
