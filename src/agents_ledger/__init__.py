@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
         Unreachable,
     )
+    from agents_ledger.model.events import Digest, DigestSession, Event
     from agents_ledger.model.ids import new_id, now_ms
     from agents_ledger.model.permissions import (
         Grant,
@@ -121,9 +122,12 @@ __all__ = [
     "Context",
     "Cut",
     "Damaged",
+    "Digest",
+    "DigestSession",
     "DiskFull",
     "Engine",
     "EngineError",
+    "Event",
     "Finding",
     "Finished",
     "Found",
@@ -248,6 +252,7 @@ _MODULES = {
         "ThinkingPiece",
         "Tool",
     ),
+    "model.events": ("Digest", "DigestSession", "Event"),
     "model.ids": ("new_id", "now_ms"),
     "ledger.queue": ("AsyncQueue", "Queue"),
     "model.permissions": (

@@ -87,3 +87,20 @@ def test_files_tells_who_touched_one(run: Run, file: str) -> None:
     assert "written (Edit)" in answer.out
     assert run("files", "app.py", "--read").code == 1
     assert run("files", "/").code != 0
+
+
+def test_what_was_said_is_shown_for_a_thread_and_for_a_day(run: Run, file: str) -> None:
+    fill(file)
+
+    thread = run("show", "main", "--events")
+    today = run("show", "--events", "--day", "today")
+
+    for answer in (thread, today):
+        assert "Where is the parser?" in answer.out
+        assert "alert" not in answer.out
+    assert today.out.startswith("main  A title")
+    assert "Nothing was discussed" in run("show", "--events", "--day", "2001-02-03").err
+    assert run("show", "--day", "someday").code != 0
+    for words in (("show",), ("show", "--events"), ("show", "main", "--events", "--day", "today")):
+        assert run(*words).code == 2
+    assert len(run("show", "main", "--events", "--json").json["events"]) == 2

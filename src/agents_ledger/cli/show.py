@@ -33,7 +33,7 @@ DETAILS = (
 
 
 @command
-@click.argument("target", shell_complete=complete_target)
+@click.argument("target", required=False, shell_complete=complete_target)
 @click.option(
     "--last",
     type=click.IntRange(1),
@@ -41,8 +41,25 @@ DETAILS = (
     help=f"So many turns.  [{LAST} of a session, 1 of a turn]",
 )
 @click.option("--full", is_flag=True, help="Whole texts, parameters and results.")
-def show(run: Invocation, *, target: str, last: int | None, full: bool) -> None:
+@click.option("--events", is_flag=True, help="Only what was said, without tools.")
+@click.option("--day", metavar="DATE", help="With --events: what was discussed on a day, anywhere.")
+def show(
+    run: Invocation,
+    *,
+    target: str | None,
+    last: int | None,
+    full: bool,
+    events: bool,
+    day: str | None,
+) -> None:
     """Show a turn, or the last turns of a session."""
+    if events or day is not None:
+        from agents_ledger.cli import events as what_was_said
+
+        what_was_said.show(run, target, last=last, day=day)
+        return
+    if target is None:
+        raise click.UsageError("Missing argument 'TARGET'.")
     with run.reading() as ledger:
         session = _session(ledger, target)
         thread = ledger.thread(target, last=last or (LAST if session else 1))

@@ -12,6 +12,7 @@ from agents_ledger.ledger.core import Core
 from agents_ledger.model import config as configs
 from agents_ledger.model.compaction import Compaction, CompactionPlan, Trigger
 from agents_ledger.model.comparison import Comparison
+from agents_ledger.model.events import Digest, Event
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.periods import Zone
 from agents_ledger.model.permissions import PermissionReview
@@ -287,6 +288,18 @@ class Reading:
         return self._read(
             lambda tx: routing.route(tx, meant, personas=personas or {}, budget=budget)
         )
+
+    def events(self, target: str, *, last: int = 20) -> tuple[Event, ...]:
+        """What was said in the last turns of a thread, without tools, oldest first."""
+        from agents_ledger.ledger import events
+
+        return self._read(lambda tx: events.of_thread(tx, target, last=last))
+
+    def digest(self, *, since: int, until: int) -> Digest:
+        """What was discussed between two times in Unix milliseconds, session by session."""
+        from agents_ledger.ledger import events
+
+        return self._read(lambda tx: events.digest(tx, since=since, until=until))
 
     # -- the whole -----------------------------------------------------------------------------
 

@@ -29,6 +29,14 @@ def moment(said: str, now_ms: int) -> int:
         raise Refused(f"{said!r} is not a date", _EXAMPLES) from error
 
 
+def day_of(said: str, now_ms: int) -> tuple[int, int]:
+    """Where the day of a moment begins and ends, in local time."""
+    at = datetime.fromtimestamp(moment(said, now_ms) / 1000)
+    begins = at.replace(hour=0, minute=0, second=0, microsecond=0)
+    ends = begins + timedelta(days=1)
+    return int(begins.timestamp() * 1000), int(ends.timestamp() * 1000)
+
+
 def _absolute(text: str) -> datetime:
     if re.fullmatch(r"\d{4}", text):
         return datetime(int(text), 1, 1).astimezone()

@@ -152,3 +152,52 @@ FROM bus_calls;
 
 CREATE VIEW task_messages AS
 SELECT id, task_id, role, content, timestamp, position FROM bus_messages WHERE partial = 0;
+
+-- What was said, one row for each side of a turn, without tools: seed 001's Events Ledger. Ask it by
+-- thread_id (the turn), or for all.
+CREATE VIEW events AS
+SELECT
+    t.id || ':in' AS id, t.started_at AS timestamp,
+    COALESCE((
+        SELECT f.source FROM turn_sources x JOIN source_files f ON f.id = x.file_id
+        WHERE x.turn_id = t.id ORDER BY f.id LIMIT 1
+    ), 'native') AS channel,
+    'inbound' AS direction,
+    (
+        SELECT string_agg(m.content, chr(10) || chr(10) ORDER BY m.sequence) FROM messages m
+        WHERE m.turn_id = t.id AND m.role = 'user' AND m.content <> ''
+    ) AS content,
+    t.id AS thread_id, 'agents-ledger' AS source_adapter,
+    (
+        SELECT m.id FROM messages m
+        WHERE m.turn_id = t.id AND m.role = 'user' AND m.content <> '' ORDER BY m.sequence LIMIT 1
+    ) AS source_id,
+    CAST(json_build_object('status', t.status, 'workspace_path', t.workspace_path) AS TEXT)
+        AS metadata_json
+FROM turns t
+WHERE EXISTS (
+    SELECT 1 FROM messages m WHERE m.turn_id = t.id AND m.role = 'user' AND m.content <> ''
+)
+UNION ALL
+SELECT
+    t.id || ':out', COALESCE(t.completed_at, t.started_at),
+    COALESCE((
+        SELECT f.source FROM turn_sources x JOIN source_files f ON f.id = x.file_id
+        WHERE x.turn_id = t.id ORDER BY f.id LIMIT 1
+    ), 'native'),
+    'outbound',
+    (
+        SELECT string_agg(m.content, chr(10) || chr(10) ORDER BY m.sequence) FROM messages m
+        WHERE m.turn_id = t.id AND m.role = 'assistant' AND m.content <> ''
+    ),
+    t.id, 'agents-ledger',
+    COALESCE(t.response_message_id, (
+        SELECT m.id FROM messages m
+        WHERE m.turn_id = t.id AND m.role = 'assistant' AND m.content <> ''
+        ORDER BY m.sequence DESC LIMIT 1
+    )),
+    CAST(json_build_object('status', t.status, 'model', t.model) AS TEXT)
+FROM turns t
+WHERE EXISTS (
+    SELECT 1 FROM messages m WHERE m.turn_id = t.id AND m.role = 'assistant' AND m.content <> ''
+);

@@ -1,0 +1,78 @@
+"""What was discussed: each side of a turn in plain text, without what tools and harnesses add."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from msgspec import structs
+
+from agents_ledger.ledger import threads
+from agents_ledger.ledger.search import holder
+from agents_ledger.model.errors import Refused
+from agents_ledger.model.events import Digest, DigestSession, Event
+from agents_ledger.store.database import Row, Transaction
+
+TURNS_MAX = 1000
+# Blocks that harnesses put around or between what people say. Only these, and only if they are
+# closed: anything else in angle brackets is somebody's text.
+_BLOCKS = (
+    "system-reminder", "local-command-caveat", "local-command-stdout", "command-message",
+    "command-name", "command-args", "environment_context", "environment_details",
+    "user_instructions", "additional_data", "ide_opened_file", "ide_selection", "task-notification",
+)  # fmt: skip
+_NOISE = re.compile(rf"<({'|'.join(_BLOCKS)})(?: [^<>]*)?>.*?</\1>\s*", re.DOTALL)
+
+
+def of_thread(tx: Transaction, target: str, *, last: int) -> tuple[Event, ...]:
+    """What was said in the last turns of a thread, oldest first."""
+    if last < 1:
+        raise Refused(f"last is {last}; it must be positive")
+    turn_id = threads.resolve(tx, target)
+    if turn_id is None:
+        return ()
+    depth = threads.place_of(tx, turn_id).depth
+    rows = tx.run(
+        "thread_events",
+        turn_id=turn_id,
+        from_depth=max(1, depth - last + 1),
+        to_depth=depth,
+    )
+    return tuple(_events(rows))
+
+
+def _events(rows: Iterable[Row]) -> Iterable[Event]:
+    for *columns, _ in sorted(rows, key=lambda row: (row[-1], row[0])):
+        event = Event(*columns)
+        said = readable(event.content)
+        if said:
+            yield structs.replace(event, content=said)
+
+
+def readable(text: str) -> str:
+    """A message without the blocks that a harness put into it."""
+    return _NOISE.sub("", text).strip() if "</" in text else text.strip()
+
+
+def digest(tx: Transaction, *, since: int, until: int) -> Digest:
+    """What was discussed between two times, session by session."""
+    if until <= since:
+        raise Refused("the time ends before it begins")
+    rows = tx.run("events_between", since=since, until=until, limit=TURNS_MAX)
+    by_session: dict[str | None, list[Row]] = {}
+    titles: dict[str | None, str | None] = {}
+    holders: dict[str, str | None] = {}
+    for row in sorted(rows, key=lambda row: (row[1], row[0])):
+        turn_id = row[5]
+        if turn_id not in holders:
+            label, title, _ = holder(tx, turn_id)
+            holders[turn_id], titles[label] = label, title
+        by_session.setdefault(holders[turn_id], []).append(row)
+    parts = (
+        DigestSession(label, titles[label], tuple(_events(own)))
+        for label, own in by_session.items()
+    )
+    turns = {row[5] for row in rows}
+    return Digest(
+        since, until, tuple(part for part in parts if part.events), len(turns) == TURNS_MAX
+    )

@@ -1,0 +1,1 @@
+-- The view events: views are made anew after every migration.

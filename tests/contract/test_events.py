@@ -1,0 +1,108 @@
+"""Events: what was said, a row for each side of a turn, without what tools did."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents_ledger import Event, Ledger, Message, Refused, ToolCall
+from agents_ledger.ledger.events import readable
+from tests.builders import chain
+from tests.raw import Raw
+
+COLUMNS = [
+    "id",
+    "timestamp",
+    "channel",
+    "direction",
+    "content",
+    "thread_id",
+    "source_adapter",
+    "source_id",
+    "metadata_json",
+]
+
+
+def said(events: tuple[Event, ...]) -> list[tuple[str, str]]:
+    return [(event.direction, event.content) for event in events]
+
+
+def test_the_view_has_the_columns_of_the_seed(ledger: Ledger, raw: Raw) -> None:
+    turn = ledger.record(
+        "main",
+        ["First.", "Second."],
+        "Answer.",
+        steps=[
+            Message("assistant", "I look."),
+            ToolCall.of("Bash", {"command": "ls"}, {"out": "noise"}),
+            Message("tool", "more noise"),
+            Message("system", "a note"),
+        ],
+        started_at=1000,
+        completed_at=3000,
+        model="opus",
+    )
+
+    assert raw.columns("events") == COLUMNS
+    asked = raw.row("events", "id = ?", f"{turn.id}:in")
+    answered = raw.row("events", "id = ?", f"{turn.id}:out")
+    assert asked["content"] == "First.\n\nSecond."
+    assert answered["content"] == "I look.\n\nAnswer."
+    assert (asked["timestamp"], answered["timestamp"]) == (1000, 3000)
+    assert (asked["direction"], answered["direction"]) == ("inbound", "outbound")
+    assert {asked["channel"], answered["channel"]} == {"native"}
+    assert (asked["thread_id"], asked["source_id"]) == (turn.id, turn.messages[0].id)
+    assert answered["source_id"] == turn.response_message_id
+    assert '"opus"' in answered["metadata_json"]
+
+
+def test_the_events_of_a_thread_come_in_its_order(ledger: Ledger) -> None:
+    first, *_ = chain(ledger, "main", 3)
+    ledger.fork(first, label="other")
+    ledger.record("other", "Differently?", "Yes.")
+    ledger.record("other", "<b>bold</b>", "")
+
+    assert said(ledger.events("other")) == [
+        ("inbound", "question 1"),
+        ("outbound", "answer 1"),
+        ("inbound", "Differently?"),
+        ("outbound", "Yes."),
+        ("inbound", "<b>bold</b>"),
+    ]
+    assert said(ledger.events("main", last=1)) == [
+        ("inbound", "question 3"),
+        ("outbound", "answer 3"),
+    ]
+    with pytest.raises(Refused):
+        ledger.events("main", last=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("<system-reminder>be good</system-reminder>\nHello", "Hello"),
+        ("a <system-reminder>x", "a <system-reminder>x"),
+        ("see <div>x</div>", "see <div>x</div>"),
+        ("<command-name>/clear</command-name>", ""),
+        ("1 < 2 </x>", "1 < 2 </x>"),
+    ],
+)
+def test_only_the_blocks_of_harnesses_are_taken_out(text: str, left: str) -> None:
+    assert readable(text) == left
+
+
+def test_a_digest_tells_what_was_discussed_in_each_session(ledger: Ledger) -> None:
+    ledger.record("one", "early", "r", started_at=999, completed_at=999)
+    ledger.record("one", "a", "b", started_at=1000, completed_at=5000)
+    ledger.record("two", "c", "d", started_at=1500, completed_at=1600)
+    ledger.record("one", "e", status="failed", error="x", started_at=1999, completed_at=2000)
+    ledger.record("one", "late", "r", started_at=2000, completed_at=2000)
+
+    digest = ledger.digest(since=1000, until=2000)
+
+    assert [(part.label, [event.content for event in part.events]) for part in digest.sessions] == [
+        ("one", ["a", "b", "e"]),
+        ("two", ["c", "d"]),
+    ]
+    assert not digest.left_out
+    with pytest.raises(Refused):
+        ledger.digest(since=5, until=5)
