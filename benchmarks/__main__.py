@@ -22,6 +22,7 @@ from benchmarks import (
     reading,
     report,
     routing,
+    searching,
     starting,
     writers,
 )
@@ -43,6 +44,7 @@ PARTS = {
     "questions": Part("Questions about ancestry", reading.questions),
     "reading": Part("Reading, against hand-written SQL", reading.reading),
     "routing": Part("Smart routing on real sessions", routing.routing),
+    "searching": Part("Searching", searching.searching),
     "starting": Part("Starting", starting.starting),
     "others": Part("Other figures", others.others),
     "limit": Part("The limit: where the time goes", limit.limit),

@@ -92,6 +92,10 @@ class Grown:
     def context(self) -> Took:
         return self._several(lambda: self.ledger.context("main", "and now?", 8_000), 1)
 
+    def search(self) -> Took:
+        """A word that one turn has."""
+        return self._several(lambda: self.ledger.search(f"question {self._size - 1}"), 3)
+
     def head_at(self) -> Took:
         def ask() -> None:
             for at in self._times:
@@ -120,6 +124,7 @@ VERBS: tuple[tuple[str, Callable[[Grown], Took], bool], ...] = (
     ("last 20 turns", Grown.last_20, True),
     ("context within 8,000 tokens", Grown.context, False),
     ("head at a time", Grown.head_at, False),
+    ("search for a rare word", Grown.search, False),
     ("latest 100 sessions", Grown.sessions, False),
     ("audit, per turn", Grown.audit, False),
     ("recover", Grown.recover, True),

@@ -29,7 +29,11 @@ class _Hasty(sqlite3.Connection):
 
 def limit(folder: Path) -> Iterator[Line]:
     """The whole; without waiting for the disk; and only the statements of that."""
-    work = Work(folder)
+    with workload.unindexed():
+        yield from _limit(Work(folder))
+
+
+def _limit(work: Work) -> Iterator[Line]:
 
     def recording(factory: type[sqlite3.Connection]) -> Took:
         connect = partial(sqlite3.connect, factory=factory)

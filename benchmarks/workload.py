@@ -9,13 +9,15 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from agents_ledger import Ledger, ToolCall, Usage
-from agents_ledger.ledger import recording
+from agents_ledger.ledger import recording, waiting
 from agents_ledger.ledger.core import Core
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.sqlite import SqliteDatabase
@@ -209,6 +211,16 @@ def same_rows(one: Path, other: Path) -> bool:
             database.close()
 
     return rows(one) == rows(other)
+
+
+@contextmanager
+def unindexed() -> Iterator[None]:
+    """Turns wait for the word index, which is measured by itself."""
+    with (
+        patch.object(waiting, "catch_up", lambda *_, **__: None),
+        patch.object(waiting, "put_in", lambda *_, **__: 0),
+    ):
+        yield
 
 
 def fill(ledger: Ledger, works: Sequence[Callable[[Transaction], object]]) -> None:
