@@ -39,6 +39,7 @@ PLAIN = (
     "google-adk DatabaseSessionService",
     "llm log_to_db",
 )
+SEEDED = (OURS, "openai-agents", LANGGRAPH)  # a long history can be put in at once
 # These keep a rollback journal unless told otherwise; all others use the ledger's own settings.
 OTHERWISE = PLAIN[4:]
 WAL = ", WAL"
@@ -106,7 +107,7 @@ class Side:
         said = self.ask(step.do, **step.order)
         self._spent[step.what] = self._spent.get(step.what, 0.0) + said.get("seconds", 0.0)
         if "failed" in said:
-            self.over = said["failed"]
+            self.over = said["failed"].splitlines()[0][:100]
         elif "wall" in said:
             self.took.setdefault(step.what, []).append(Took(said["wall"], said["cpu"]))
 
@@ -118,7 +119,7 @@ class Side:
     def grow(self, length: int) -> None:
         """To that length, if it can be done in time."""
         appends = self.took.get("append", [])
-        if appends and not self.name.startswith(LANGGRAPH):
+        if appends and not self.name.startswith(SEEDED):
             expected = (length - self.length) * appends[-1].wall
             if expected > BUDGET:
                 self.over = f"not in {BUDGET:.0f} s: about {expected:,.0f} s"

@@ -106,9 +106,6 @@ class Delta(Saver):
 
     state = DeltaState
 
-    async def seed(self, session: str, exchanges: list[Exchange]) -> None:
-        raise NotImplementedError
-
 
 class Server(Saver):
     """PostgresSaver."""

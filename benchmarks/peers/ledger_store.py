@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from agents_ledger import AsyncLedger, Ledger, ToolCall, Usage
+from agents_ledger.ledger import recording
+from agents_ledger.store.database import Transaction
+from benchmarks import workload
 from benchmarks.peers.port import Exchange
 
 USAGE = Usage(12_480, 655)
+
+
+def _steps(exchange: Exchange) -> list[ToolCall]:
+    return [ToolCall(call.name, call.params, call.result) for call in exchange.calls]
+
+
+def _work(session: str, exchange: Exchange) -> Callable[[Transaction], object]:
+    fields = {"steps": _steps(exchange), "usage": USAGE}
+    prepared = recording.recording(session, exchange.query, exchange.response, fields)
+    return partial(recording.record, prepared=prepared)
 
 
 class LedgerStore:
@@ -19,7 +34,7 @@ class LedgerStore:
         self._many: AsyncLedger | None = None
 
     async def append(self, session: str, exchange: Exchange) -> None:
-        steps = [ToolCall(call.name, call.params, call.result) for call in exchange.calls]
+        steps = _steps(exchange)
         if not session.startswith("crowd-"):
             self._ledger.record(
                 session, exchange.query, exchange.response, steps=steps, usage=USAGE
@@ -32,7 +47,9 @@ class LedgerStore:
         )
 
     async def seed(self, session: str, exchanges: list[Exchange]) -> None:
-        raise NotImplementedError
+        """Many in one transaction."""
+        workload.fill(self._ledger, [_work(session, each) for each in exchanges])
+        self._ledger._core.index(least=1)
 
     async def last(self, session: str, count: int) -> int:
         turns = self._ledger.thread(session, last=count).turns
