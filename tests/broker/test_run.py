@@ -16,9 +16,11 @@ from agents_ledger import (
     Ledger,
     Message,
     MessageFile,
+    NotFound,
     Queue,
     Refused,
     Request,
+    Session,
     TextPiece,
     ThinkingPiece,
 )
@@ -322,6 +324,36 @@ def test_a_turn_s_id_as_target_is_a_fork(with_broker: WithBroker, ledger: Ledger
 
     assert ledger.get_turn(done.turn_id).parent_turn_id == first.id
     assert ledger.thread("main", last=0).depth == 2
+
+
+def test_a_target_may_be_a_key_or_a_persona_but_not_nothing(
+    with_broker: WithBroker, ledger: Ledger
+) -> None:
+    ledger.record("main", "q", "r", thread_key="release")
+    ledger.record("main", "more", "r")
+    ledger.create_session(Session("desk", routing_key="support"))
+    policy = Policy(personas={"main": Persona(), "atlas": Persona(session="office")})
+
+    async def act(broker: Broker) -> list[str]:
+        targets = ("thread_key:release", "routing_key:support", "persona:atlas", "session:new")
+        labels = [
+            event.session_label
+            for target in targets
+            async for event in broker.send(target, "x")
+            if isinstance(event, Queued)
+        ]
+        for target in ("thread:gone", "routing_key:gone", "smart:zzzz"):
+            with pytest.raises(NotFound):
+                await broker.enqueue(target, "x")
+        with pytest.raises(Refused, match="no persona 'ghost'"):
+            await broker.enqueue("persona:ghost", "x")
+        return labels
+
+    fork, *others = with_broker(act, policy)
+
+    assert others == ["desk", "office", "new"]
+    assert ledger.thread(fork, last=0).depth == 2
+    assert ledger.session("office").persona_id == "atlas"
 
 
 def test_the_same_message_again_is_answered_once(with_broker: WithBroker, ledger: Ledger) -> None:

@@ -24,13 +24,14 @@ from agents_ledger.broker.tools import OfferedTool
 from agents_ledger.ledger.async_ledger import AsyncLedger
 from agents_ledger.ledger.queue import AsyncQueue
 from agents_ledger.model.engine import Engine
-from agents_ledger.model.errors import LedgerError, NotFound
+from agents_ledger.model.errors import LedgerError, NotFound, Refused
 from agents_ledger.model.ids import new_id
 from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueMode
 from agents_ledger.model.turns import Message, MessageSource, Query, TurnRole
 
 POLL_SECONDS = 0.25  # how soon we notice what other processes did
 MEND_SECONDS = 5.0  # how often we look for processes that died, while they hold up a line
+NEVER_NEW = ("thread", "thread_key", "routing_key", "smart")
 STAY = 8  # turns in a row on one line while others wait
 
 
@@ -118,9 +119,10 @@ class Broker:
     ) -> QueueEntry:
         """Put a message in the line of a session, and see that it is answered.
 
-        A target is a session's label or alias, `persona:NAME` for a persona's main session, or a
-        turn's id: then a fork of it. An unknown label makes a session. With an `id` of your own,
-        the same call again changes nothing.
+        A target is what `Ledger.route` takes: a session's label or alias, `persona:NAME` for a
+        persona's main session, a turn's id, a key, or `smart:TEXT`; where it names a turn, a fork
+        of it. An unknown label makes a session. With an `id` of your own, the same call again
+        changes nothing.
         """
         ask = Ask(
             _messages(query, source, target),
@@ -166,20 +168,28 @@ class Broker:
                 del self._watchers[entry_id]
 
     async def resolve(self, target: str) -> tuple[str, str | None]:
-        """The label that a target means, and the persona of its session if that is new."""
-        kind, _, name = target.partition(":")
-        if kind == "persona" and name:
-            self.policy.persona(name)
-            return self.policy.main_sessions().get(name, name), name
+        """The label that a target means, and the persona of its session if that is new.
+
+        A turn, a thread key and a smart target lead to a fork there.
+        """
+        kind, _, value = target.partition(":")
+        if kind == "persona":
+            self.policy.persona(value)
         try:
-            return (await self.ledger.session(target)).label, None
+            route = await self.ledger.route(target, personas=self.policy.main_sessions())
         except NotFound:
-            pass
-        try:
-            turn = await self.ledger.get_turn(target)
-        except LedgerError:
-            return target, None
-        return (await self.ledger.fork(turn.id)).label if turn.id == target else target, None
+            if kind == "persona":
+                return self.policy.main_sessions().get(value, value), value
+            if kind in NEVER_NEW:
+                raise
+            return value if kind == "session" else target, None
+        if route.kind in ("session", "persona", "routing_key") and route.session_label:
+            return route.session_label, None
+        if route.turn_id is None:
+            raise Refused(
+                f"nothing fits {value!r} well enough", "Name a session, or a turn to go on from."
+            )
+        return (await self.ledger.fork(route.turn_id)).label, None
 
     async def cancel(self, target: str) -> tuple[str, ...]:
         """Stop what runs on a session, or one turn, in whichever process; the ids of the turns."""

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
@@ -75,17 +75,15 @@ async def _chat(
 
 async def _label(broker: Broker, target: str | None, persona: str | None) -> str:
     """The session to talk with; one that is new is made by the first message."""
-    if not target:
-        return f"persona:{persona or 'main'}"
-    with suppress(NotFound):
-        return (await broker.ledger.session(target)).label
-    with suppress(NotFound):
-        turn = await broker.ledger.get_turn(target)
-        fork = await broker.ledger.fork(turn.id, persona_id=persona)
-        note(("fork ", "dim"), (fork.label, "label"), (" at turn ", "dim"), (turn.id, "id"))
-        return fork.label
-    note(("new session ", "dim"), (target, "label"))
-    return target
+    label, _ = await broker.resolve(target or f"persona:{persona or 'main'}")
+    try:
+        session = await broker.ledger.session(label)
+    except NotFound:
+        note(("new session ", "dim"), (label, "label"))
+        return target or label
+    if session.created_as == "fork" and session.thread_id and label != target:
+        note(("fork ", "dim"), (label, "label"), (" at turn ", "dim"), (session.thread_id, "id"))
+    return label
 
 
 async def _lines(message: str | None) -> AsyncIterator[str]:
