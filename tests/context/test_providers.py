@@ -204,6 +204,8 @@ ASKED = says("user", TEXT)
         (["hello"], 0, "a message is str, not an object"),
         ([says("system", TEXT)], 0, "role 'system' is neither user nor assistant"),
         ([says("user")], 0, "there is no content"),
+        ([says("user", TEXT, "b")], 0, "content holds str, not an object"),
+        ([{"role": "user", "content": 3}], 0, "content is int, neither text nor a list"),
         ([says("user", {"type": "text", "text": " "})], 0, "a text is blank"),
         ([says("user", use())], 0, "a user's message holds 'tool_use'"),
         ([ASKED, says("assistant", use())], 1, "tool call '1' has no result"),
@@ -271,6 +273,7 @@ HELLO = {"role": "user", "content": "a"}
     [
         ([{"role": "bot", "content": "a"}], 0, "role 'bot' is none of system, developer, user,"),
         ([{"role": "user"}], 0, "there is no content"),
+        ([{"role": "user", "content": {}}], 0, "content is dict, neither text nor a list"),
         ([HELLO, calling()], 1, "tool call '1' has no result right after it"),
         ([HELLO, calling(), HELLO, SAID], 1, "tool call '1' has no result right after it"),
         ([HELLO, SAID], 1, "result of '1' has no open call right before it"),
@@ -303,6 +306,7 @@ OUTPUT = {"type": "function_call_output", "call_id": "1", "output": "x"}
         ([CALL, {**OUTPUT, "output": None}], 1, "the result of '1' has no output"),
         ([{"role": "tool", "content": "a"}], 0, "role 'tool' is none of user, assistant,"),
         ([{"role": "user", "content": ""}], 0, "there is no content"),
+        ([{"role": "user", "content": [1]}], 0, "content holds int, not an object"),
         ([{"type": 3}], 0, "type 3 is not text"),
     ],
 )

@@ -269,7 +269,7 @@ def test_a_fallback_steps_in_and_says_for_what(ledger: Ledger) -> None:
 
     record = record_of(turn)
     assert (record.compaction_type, record.trigger) == ("sliding_window", "overflow_recovery")
-    assert json.loads(record.metadata_json)["instead_of"].startswith("summary: ")
+    assert json.loads(record.metadata_json)["instead_of"].startswith("summary: EngineError: ")
     assert shown_turns(ledger) == turns[-2:]
 
 
@@ -290,6 +290,9 @@ def test_other_errors_of_an_engine_come_through_and_change_nothing(
         ledger.compact("main", engine=Broken(), budget=200)
 
     assert raw.dump() == before
+    saved = ledger.compact("main", engine=Broken(), budget=200, fallback="selective")
+    said = json.loads(record_of(saved).metadata_json)
+    assert said["instead_of"] == "summary: ZeroDivisionError"
 
 
 def test_a_summary_that_saves_nothing_is_refused(ledger: Ledger, raw: Raw) -> None:

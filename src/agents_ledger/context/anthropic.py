@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from agents_ledger.context import images
-from agents_ledger.context.problems import known_as, objects
+from agents_ledger.context.problems import content_problems, known_as, objects
 from agents_ledger.model.context import (
     CallItem,
     ImageItem,
@@ -130,6 +130,7 @@ def problems(messages: Sequence[Any]) -> Iterator[Problem]:
             if call_id in seen or call_id in owed[:n]:
                 yield Problem(index, f"tool call id {call_id!r} came before")
         seen.update(owed)
+        yield from content_problems(index, message.get("content"))
         yield from _message_problems(index, message.get("role"), blocks)
     yield from _end_problems(listed, owed)
 
@@ -140,8 +141,6 @@ def _message_problems(
     if role not in ("user", "assistant"):
         yield Problem(index, f"role {role!r} is neither user nor assistant")
         return
-    if not blocks:
-        yield Problem(index, "there is no content")
     for block in blocks:
         yield from (Problem(index, what) for what in _wrong(role, block))
     if blocks and blocks[-1].get("type") in ("thinking", "redacted_thinking"):

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from agents_ledger.context import images
-from agents_ledger.context.problems import known_as, objects
+from agents_ledger.context.problems import content_problems, known_as, objects
 from agents_ledger.model.context import CallItem, ImageItem, Item, Problem, ResultItem, TextItem
 
 NAME = "openai"
@@ -101,8 +101,8 @@ def problems(messages: Sequence[Any]) -> Iterator[Problem]:
             for call in calls:
                 yield from _call_problems(index, call, seen)
                 owed.append(known_as(call.get("id")))
-        if not (message.get("content") or (calls and role == "assistant")):
-            yield Problem(index, "there is no content")
+        if message.get("content") or not calls or role != "assistant":
+            yield from content_problems(index, message.get("content"))
     yield from _unanswered(len(listed) - 1, owed)
 
 

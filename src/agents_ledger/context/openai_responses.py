@@ -11,7 +11,7 @@ from typing import Any
 
 from agents_ledger.context import images
 from agents_ledger.context.openai_chat import function_problems
-from agents_ledger.context.problems import known_as, objects
+from agents_ledger.context.problems import content_problems, known_as, objects
 from agents_ledger.model.context import (
     CallItem,
     ImageItem,
@@ -102,8 +102,7 @@ def problems(messages: Sequence[Any]) -> Iterator[Problem]:
 def _message_problems(index: int, item: Mapping[str, Any]) -> Iterator[Problem]:
     if item.get("role") not in ROLES:
         yield Problem(index, f"role {item.get('role')!r} is none of {', '.join(ROLES)}")
-    if not item.get("content"):
-        yield Problem(index, "there is no content")
+    yield from content_problems(index, item.get("content"))
 
 
 def _call_problems(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, get_args
 import msgspec
 from msgspec import Struct, structs
 
-from agents_ledger.ledger import contexts, recording, sessions, threads
+from agents_ledger.ledger import contexts, live, recording, sessions, threads
 from agents_ledger.model.compaction import (
     Chosen,
     Compaction,
@@ -24,7 +24,13 @@ from agents_ledger.model.compaction import (
 )
 from agents_ledger.model.context import TextItem
 from agents_ledger.model.engine import Engine, ModelConfig, Request, ask
-from agents_ledger.model.errors import EngineError, HeadMoved, OutcomeUnknown, Refused
+from agents_ledger.model.errors import (
+    EngineError,
+    HeadMoved,
+    LedgerError,
+    OutcomeUnknown,
+    Refused,
+)
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.tokens import Counter, estimate_tokens
 from agents_ledger.model.turns import Turn, Usage
@@ -356,13 +362,8 @@ async def compact(asked: Asked, read: Do, write: Do) -> Turn:
     if made.strategy.summarises:
         try:
             summary = await summarise(made, asked)
-        except EngineError as error:
-            if asked.fallback is None:
-                raise _offering(error) from error
-            asked = structs.replace(
-                asked, strategy=asked.fallback, fallback=None, instead_of=f"summary: {error}"
-            )
-            return await compact(asked, read, write)
+        except Exception as error:
+            return await compact(_without_model(asked, error), read, write)
     turn_id = new_id()
     try:
         return await write(
@@ -372,12 +373,20 @@ async def compact(asked: Asked, read: Do, write: Do) -> Turn:
         raise OutcomeUnknown(str(unknown), turn_id) from unknown
 
 
-def _offering(error: EngineError) -> EngineError:
-    return EngineError(
-        error.kind,
-        f"the summary failed, nothing was changed: {error}",
-        f"{error.hint} Without a model: strategy sliding_window or selective, also as fallback.",
-    )
+def _without_model(asked: Asked, error: Exception) -> Asked:
+    """What to do instead of a summary that failed; without a fallback, why it did."""
+    ours = isinstance(error, LedgerError) and not isinstance(error, EngineError)
+    if asked.fallback is not None and not ours:
+        why = f"{asked.strategy}: {live.reason_of(error)}"
+        return structs.replace(asked, strategy=asked.fallback, fallback=None, instead_of=why)
+    if isinstance(error, EngineError):
+        raise EngineError(
+            error.kind,
+            f"the summary failed, nothing was changed: {error}",
+            f"{error.hint} Without a model: strategy sliding_window or selective, also as"
+            " fallback.",
+        ) from error
+    raise error
 
 
 def waited_for(compacting: Coroutine[Any, Any, T]) -> T:
