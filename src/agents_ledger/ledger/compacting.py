@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, get_args
 import msgspec
 from msgspec import Struct, structs
 
-from agents_ledger.ledger import contexts, live, recording, sessions, threads
+from agents_ledger.ledger import contexts, live, recording, sessions, threads, visible
 from agents_ledger.model.compaction import (
     Chosen,
     Compaction,
@@ -124,7 +124,7 @@ def draft(tx: Transaction, asked: Asked) -> Draft:
     head = session.thread_id
     if head is None:
         raise Refused(f"session {session.label!r} is empty: there is nothing to compact")
-    history, _ = contexts.visible(tx, head, head)
+    history, _ = visible.visible(tx, head, head)
     made = assemble(history, count=asked.count)
     turns = tuple(each for each in made.blocks if each.part in ("kept", "since"))
     prompt = prompt_tokens(history.system_prompt, asked.count)
@@ -250,7 +250,7 @@ def record(
     planned for, they are kept too; if it moved elsewhere, HeadMoved."""
     plan = _on_head(tx, made.plan)
     text = summary.text if summary else ""
-    held = contexts.Held(plan.kept_turn_ids, None if summary else plan.summary_turn_id)
+    held = visible.Held(plan.kept_turn_ids, None if summary else plan.summary_turn_id)
     before, after = _tokens(tx, plan, text, held, asked.count)
     if after >= before:
         raise Refused(
@@ -302,18 +302,18 @@ def _on_head(tx: Transaction, plan: CompactionPlan) -> CompactionPlan:
 
 
 def _tokens(
-    tx: Transaction, plan: CompactionPlan, text: str, held: contexts.Held, count: Counter
+    tx: Transaction, plan: CompactionPlan, text: str, held: visible.Held, count: Counter
 ) -> tuple[int, int]:
     """The tokens of the context before and after."""
     from agents_ledger.context.assembly import assemble, prompt_tokens
 
     depth = threads.place_of(tx, plan.turn_id).depth + 1
-    boundary = contexts.boundary_of(
+    boundary = visible.boundary_of(
         tx, depth, first=plan.first_kept_turn_id, summary=text, held=held
     )
     totals = []
     for assumed in (None, boundary):
-        history, _ = contexts.visible(tx, plan.turn_id, plan.turn_id, boundary=assumed)
+        history, _ = visible.visible(tx, plan.turn_id, plan.turn_id, boundary=assumed)
         made = assemble(history, count=count)
         shown = sum(each.tokens for each in made.blocks)
         totals.append(shown + prompt_tokens(history.system_prompt, count))
@@ -321,7 +321,7 @@ def _tokens(
 
 
 def _metadata(
-    plan: CompactionPlan, summary: Summary | None, held: contexts.Held, asked: Asked
+    plan: CompactionPlan, summary: Summary | None, held: visible.Held, asked: Asked
 ) -> str:
     """The strategy's parameters, and what the next context needs to know."""
     said: dict[str, Any] = {

@@ -6,7 +6,6 @@ than the one before, whatever the clock does.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import time
@@ -35,6 +34,8 @@ def as_id(text: str) -> str:
     if is_id(text):
         return text
     like = "".join(letter if is_id(letter) else "_" for letter in text[: ID_MAX // 2])
+    import hashlib  # it loads OpenSSL, which most programs do not need at once
+
     told = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8)
     return f"{like}~{told.hexdigest()}"
 
