@@ -47,6 +47,7 @@ class Ran(NamedTuple):
 def _run(command: Sequence[str], home: Path) -> Ran:
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     own = {"HOME": str(home), "AGENTSVIEW_NO_DAEMON": "1", "PYTHONPATH": paths}
+    own["PYTHONDONTWRITEBYTECODE"] = ""  # an installed program is compiled once
     start = time.perf_counter()
     process = subprocess.Popen(
         command,

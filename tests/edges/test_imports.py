@@ -203,7 +203,7 @@ def test_an_import_that_was_killed_goes_on_where_it_was(
 ) -> None:
     for number in range(12):
         a_log(projects, f"{number:08}-0000-4000-8000-000000000000")
-    derive = Importer.derive
+    derive = Importer.derive_safely
     calls = []
 
     def interrupted(self: Importer, *what: object) -> set[str]:
@@ -212,9 +212,9 @@ def test_an_import_that_was_killed_goes_on_where_it_was(
             raise KeyboardInterrupt
         return derive(self, *what)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Importer, "derive", interrupted)
+    monkeypatch.setattr(Importer, "derive_safely", interrupted)
     run("import")
-    monkeypatch.setattr(Importer, "derive", derive)
+    monkeypatch.setattr(Importer, "derive_safely", derive)
     for path in projects.iterdir():
         path.unlink()  # what was kept is derived all the same
 
@@ -388,13 +388,13 @@ def test_a_session_is_exported_as_its_source_wrote_it(
     run("import")
     log.path.unlink()
 
-    label = f"claude-code:{SESSION}"
-    assert run("export", label).out.encode() == before
+    export = ("export", f"claude-code:{SESSION}", "--format", "source")
+    assert run(*export).out.encode() == before
     target = tmp_path / "back.jsonl"
-    assert run("export", label, "--output", str(target), "--json").json["files"] == [str(target)]
+    assert run(*export, "--output", str(target), "--json").json["files"] == [str(target)]
     assert target.read_bytes() == before
-    assert run("export", label, "--output", str(target)).code == 5  # it is there already
-    assert run("export", "no-such-session").code == 3
+    assert run(*export, "--output", str(target)).code == 5  # it is there already
+    assert run("export", "no-such-session", "--format", "source").code == 3
 
 
 def test_all_is_derived_again_from_what_is_kept(run: Run, projects: Path) -> None:

@@ -13,7 +13,7 @@ import tempfile
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
@@ -265,7 +265,7 @@ class Fuzzer:
         if number % LEDGER_EVERY == 0:
             self._import(number, family)
             return
-        material = Material(cast(Sources, Given(family)), family.files)
+        material = Material(Given(family), family.files)
         derivation = READERS[family.source].derive(material)
         for finding in broken(derivation):
             self._found(family, finding)

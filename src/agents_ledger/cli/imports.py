@@ -48,6 +48,7 @@ def import_(
     """
     if request is not None:
         return _import_request(run, Path(request))
+    from agents_ledger.importers.ahead import helpers
     from agents_ledger.importers.importing import Importer, Report
 
     report = Report()
@@ -55,7 +56,7 @@ def import_(
     if dry_run:
         return _dry_run(run, found)
     with run.writing(create=True) as ledger:
-        importer = Importer(ledger, report)
+        importer = Importer(ledger, report, helpers=helpers())
         with _Progress(run, found) as tick:
             importer.run(found, tick)
         ledger.summarise()
@@ -65,13 +66,14 @@ def import_(
 
 def import_all(run: Invocation, ledger: Ledger) -> Report:
     """Import whatever is found on this machine, and say so where somebody looks."""
+    from agents_ledger.importers.ahead import helpers
     from agents_ledger.importers.discovery import find, this_home
     from agents_ledger.importers.importing import Importer
 
     wanted = _wanted(None, ())
     found = [each for each in find(this_home()) if wanted.takes(each)]
     with _Progress(run, found) as tick:
-        report = Importer(ledger).run(found, tick)
+        report = Importer(ledger, helpers=helpers()).run(found, tick)
     ledger.summarise()
     if found and not run.as_json:
         names = sorted({each.reader.name for each in found})

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from agents_ledger.importers.ahead import FAMILY_MAX, WORTH, Helpers, Job
 from agents_ledger.importers.discovery import Found, Unknown, found_at
 from agents_ledger.importers.keeping import Keeper
 from agents_ledger.importers.reader import Material, Reader
@@ -61,14 +63,23 @@ class _Told(NamedTuple):
     faults: tuple[Fault, ...]
 
 
+class Ahead(NamedTuple):
+    """What a helper made of these files."""
+
+    files: list[SourceFile]
+    derivation: Derivation
+
+
 class Importer:
     """Imports files into one ledger."""
 
-    def __init__(self, ledger: Ledger, report: Report | None = None) -> None:
+    def __init__(self, ledger: Ledger, report: Report | None = None, *, helpers: int = 0) -> None:
+        """`helpers`: other processes that derive ahead, where there is enough to derive."""
         self._core = ledger._core
         self.sources = Sources(ledger._core)
         self.report = report or Report()
-        self._told: list[_Told] = []
+        self._helpers = helpers
+        self._told: dict[str, _Told] = {}  # by family
         self._outcomes: dict[str, Outcome] = {}  # by label
 
     def run(
@@ -86,11 +97,7 @@ class Importer:
             sizes[each.reader.family(each.path)] += each.size
         families |= self._kept(found, progress)
         progress(sum(n for family, n in sizes.items() if family not in families) * DERIVING)
-        done: set[str] = set()
-        for family, reader in families.items():
-            if family not in done:
-                done |= self.derive_safely(reader, family)
-            progress(sizes[family] * DERIVING)
+        self._derive_all(families, lambda family: progress(sizes[family] * DERIVING))
         self.sources.note_run(
             self.report.counts,
             started_at,
@@ -113,10 +120,44 @@ class Importer:
 
     # -- deriving -----------------------------------------------------------------------------
 
-    def derive_safely(self, reader: Reader, family: str) -> set[str]:
+    def _derive_all(self, families: dict[str, Reader], told: Callable[[str], None]) -> None:
+        done: set[str] = set()
+        for family, ahead in self._ahead(families):
+            if family not in done:
+                done |= self.derive_safely(families[family], family, ahead)
+            told(family)
+
+    def _ahead(self, families: dict[str, Reader]) -> Iterator[tuple[str, Ahead | None]]:
+        """Every family, with what a helper made of it, if one did."""
+        files = {family: self._files(families[family], family, False) for family in families}
+        sizes = {family: sum(f.kept_bytes for f in files[family]) for family in families}
+        if not self._helpers or sum(sizes.values()) < WORTH:
+            yield from ((family, None) for family in families)
+            return
+        here = [family for family in families if sizes[family] > FAMILY_MAX]
+        largest_first = sorted(set(families) - set(here), key=lambda f: (-sizes[f], f))
+        waiting, asked = deque(largest_first), dict[Future[Derivation | None], str]()
+        with Helpers(self._helpers) as helpers:
+            while waiting or asked or here:
+                while waiting and len(asked) <= self._helpers:
+                    family = waiting.popleft()
+                    asked[helpers.derive(self._job(families[family], files[family]))] = family
+                made = {future for future in asked if future.done()}
+                if not made and (here or waiting):  # meanwhile, one for ourselves
+                    yield here.pop() if here else waiting.pop(), None
+                    continue
+                for future in made or wait(asked, return_when=FIRST_COMPLETED).done:
+                    family, derivation = asked.pop(future), future.result()
+                    yield family, Ahead(files[family], derivation) if derivation else None
+
+    def _job(self, reader: Reader, files: list[SourceFile]) -> Job:
+        data = [b"".join(self.sources.stream(file.id)) for file in files]
+        return Job(reader.name, files, data)
+
+    def derive_safely(self, reader: Reader, family: str, ahead: Ahead | None = None) -> set[str]:
         """derive(), with a failure of the reader reported instead of raised."""
         try:
-            return self.derive(reader, family)
+            return self._derive(reader, [family], ahead=ahead)
         except StoreUnavailable:
             raise
         except Exception as error:
@@ -130,12 +171,27 @@ class Importer:
     def derive(self, reader: Reader, *families: str, again: bool = False) -> set[str]:
         """Derive families and all that share turns with them; the families that were. `again`: also
         states of files that later ones say all of."""
+        return self._derive(reader, families, again=again)
+
+    def _derive(
+        self,
+        reader: Reader,
+        families: Sequence[str],
+        *,
+        again: bool = False,
+        ahead: Ahead | None = None,
+    ) -> set[str]:
         kept = {file.id: file for family in families for file in self._files(reader, family, again)}
+        if ahead is not None:
+            kept = {file.id: file for file in ahead.files}
         before = 0
         while len(kept) > before:  # until no further file shares a turn
             before = len(kept)
             files = sorted(kept.values(), key=lambda f: (f.path, f.generation))
-            derivation = reader.derive(Material(self.sources, files))
+            if ahead is not None and before == len(ahead.files):
+                derivation = ahead.derivation
+            else:
+                derivation = reader.derive(Material(self.sources, files))
             shared = files_sharing(self._core, derivation.turns)
             if derivation.with_kin:
                 shared |= files_of_kin(self._core, derivation.sessions)
@@ -173,12 +229,12 @@ class Importer:
         for (kind, fate), number in derivation.counts.items():
             told.records[reader.name, kind, fate] += number
             self.report.derived_records += number
-        for earlier in [each for each in self._told if each.families <= families]:
-            self._told.remove(earlier)
+        known = {id(each): each for f in families if (each := self._told.get(f)) is not None}
+        for earlier in [each for each in known.values() if each.families <= families]:
             self.report.records -= earlier.records
             for fault in earlier.faults:
                 self.report.faults.remove(fault)
-        self._told.append(told)
+        self._told |= dict.fromkeys(families, told)
         self.report.records += told.records
         self.report.faults += told.faults
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from agents_ledger.ledger.sources import Sources
 from agents_ledger.model.records import digest, records, unframe
 from agents_ledger.model.sources import Derivation, Fate, Fault, SourceFile, SourceKind
 
@@ -96,10 +95,20 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
+class Bytes(Protocol):
+    """Where the bytes of kept files are: a ledger's sources, or what was given of them."""
+
+    def stream(self, file_id: int) -> Iterator[bytes]:
+        """A file's bytes, some at a time."""
+
+    def read(self, file_id: int, start: int, length: int) -> bytes:
+        """Some bytes of a file."""
+
+
 class Material:
     """The kept files of a family, for a reader to derive from."""
 
-    def __init__(self, sources: Sources, files: Sequence[SourceFile]) -> None:
+    def __init__(self, sources: Bytes, files: Sequence[SourceFile]) -> None:
         self._sources = sources
         self.files = tuple(files)
         self.faults: list[Fault] = []
