@@ -144,6 +144,7 @@ class Site:
         wanted = Wanted(0, settings.excluded())
         found = [each for each in find(this_home()) if wanted.takes(each)]
         Importer(self.ledger).run(found)
+        self.ledger.summarise()
         self._cache.clear()
 
     def choices(self) -> dict[str, list[str]]:
