@@ -324,6 +324,23 @@ def test_text_typed_while_the_agent_worked_is_kept(ledger: Ledger, tmp_path: Pat
     assert sorted(said, key=str) == ["Also test.", "And hurry.", "Run it."]
 
 
+def test_what_the_program_puts_in_the_queue_was_not_typed(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Run it.")
+    log.assistant("a2", tool("t1", "Bash", command="make"))
+    notice = json.dumps({"task_id": "b1", "task_type": "local_bash"}, separators=(",", ":"))
+    log.add(
+        "queue-operation", operation="enqueue", content=notice, timestamp="2026-03-01T11:00:00Z"
+    )
+    log.result("a3", "t1", "ok")
+    log.assistant("a4", text("Done."))
+
+    import_paths(ledger, log.save())
+
+    told = [m for m in ledger.get_turn(uid("a1")).messages if m.content == notice]
+    assert [message.source for message in told] == ["event"]
+
+
 def test_titles_by_their_rank(ledger: Ledger, tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.user("a1", "Begin.")

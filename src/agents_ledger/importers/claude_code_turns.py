@@ -26,6 +26,7 @@ REJECTED = ("The user doesn't want to proceed", "The user doesn't want to take t
 THINKING = ("thinking", "redacted_thinking")
 TRIGGERS = {"auto": "context_limit", "manual": "manual"}
 PERSISTED = "<persisted-output>"
+QUEUED_NOTICES = (*records.NOTICES, '{"task_id":')
 KEPT_FIELDS = ("requestId", "permissionMode", "promptSource", "origin", "isApiErrorMessage")
 
 
@@ -83,7 +84,9 @@ class _Turn:
         if kind == "queued":
             attached = as_dict(record.get("attachment"))
             content = attached.get("prompt") if attached else record.get("content")
-            source = "event" if attached.get("commandMode") == "task-notification" else "human"
+            told = attached.get("commandMode") == "task-notification"
+            told = told or text_of(content).startswith(QUEUED_NOTICES)
+            source = "event" if told else "human"
             metadata["queued"] = True
         elif record.get("type") == "system":
             self._notice(uuid, record, at)
