@@ -10,8 +10,10 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
+from agents_ledger.importers.requests import import_sessions
 from tests.importers.cursor_made import bubble, chat, state_db
 from tests.importers.helping import import_paths, result
+from tests.importers.test_requests import item, request
 
 TABLES = {
     "sessions": "id TEXT PRIMARY KEY, source TEXT, project TEXT, model TEXT, created_at INTEGER,"
@@ -246,3 +248,19 @@ def test_an_export_has_the_same_rows(ledger: Ledger, tmp_path: Path, table: str)
             found = connection.execute(f"SELECT * FROM {table} ORDER BY rowid")
             rows.append(([column[0] for column in found.description], found.fetchall()))
     assert rows[0] == rows[1]
+
+
+def test_the_same_session_by_request_stays_apart(ledger: Ledger, tmp_path: Path) -> None:
+    import_paths(ledger, sample(tmp_path / "aix.db"))
+    before = ledger.session("aix:cursor:s1").thread_id
+
+    answer = import_sessions(ledger, request(item()))  # of source aix, provider cursor, session s1
+
+    assert answer["imported"] == 1
+    own, other = (
+        ledger.session("aix:cursor:s1"),
+        ledger.session(answer["results"][0]["sessionLabel"]),
+    )
+    assert own.origin_session_id == other.origin_session_id == "s1"
+    assert (own.label != other.label, own.thread_id) == (True, before)
+    assert ledger.audit() == ()

@@ -226,3 +226,41 @@ def test_the_tool_calls_of_the_seed_are_shown(
     assert json.loads(call["params_json"]) == params
     assert json.loads(call["result_json"]) == came
     assert (call["message_id"], call["session_id"]) == ("a1", "c")
+
+
+METADATA = {  # the seed's list of what is tracked of a message, each with something in it
+    "codebaseContextChunks": [{"path": "a.py", "text": "x"}],
+    "attachedCodeChunks": [{"relativeWorkspacePath": "a.py"}],
+    "attachedFolders": [{"path": "src"}],
+    "relevantFiles": ["a.py"],
+    "commits": [{"sha": "1"}],
+    "pullRequests": [{"number": 7}],
+    "gitDiffs": [{"diff": "+x"}],
+    "toolResults": [{"ok": True}],
+    "todos": [{"id": "1", "status": "pending"}],
+    "cursorRules": [{"name": "style"}],
+    "lints": [{"message": "unused"}],
+    "interpreterResults": [{"output": "1"}],
+    "images": [{"path": "a.png"}],
+    "tokenCount": {"inputTokens": 0, "outputTokens": 0},
+    "isAgentic": False,
+    "unifiedMode": 2,
+    "conversationState": "~",
+}
+
+
+def test_the_metadata_of_the_seed_is_kept_field_by_field(ledger: Ledger, tmp_path: Path) -> None:
+    answer = bubble(
+        "a1", 2, "Done.", 2, aFieldOfTomorrow={"deep": [1]}, supportedTools=[], **METADATA
+    )
+    rows = chat(MAIN, bubble("q1", 1, "Begin.", 1), answer)
+
+    import_paths(ledger, state_db(tmp_path / GLOBAL, rows))
+
+    kept = json.loads(shown(ledger, "agent_messages", id="a1")["metadata_json"])
+    assert METADATA.items() <= kept.items()
+    said = {"_v": 3, "type": 2, "bubbleId": "a1", "createdAt": answer["createdAt"]}
+    assert said.items() <= kept.items()
+    assert kept["aFieldOfTomorrow"] == {"deep": [1]}
+    assert "supportedTools" not in kept  # it is empty
+    assert "text" not in kept  # it has a column
