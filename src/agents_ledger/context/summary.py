@@ -72,6 +72,12 @@ def question(piece: str, earlier: str, instructions: str | None, tokens_max: int
     if instructions:
         asked.append(f"The user asks of the summary: {instructions}")
     if earlier:
-        asked.append(f"<earlier_summary>\n{earlier}\n</earlier_summary>")
-    asked.append(f"<transcript>\n{piece}\n</transcript>")
+        asked.append(_enclosed("earlier_summary", earlier))
+    asked.append(_enclosed("transcript", piece))
     return "\n\n".join(asked)
+
+
+def _enclosed(name: str, text: str) -> str:
+    """A text between marks, which it cannot close itself."""
+    harmless = text.replace(f"</{name}", f"< /{name}")
+    return f"<{name}>\n{harmless}\n</{name}>"
