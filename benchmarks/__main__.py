@@ -13,6 +13,7 @@ from typing import NamedTuple
 from benchmarks import (
     against,
     broker,
+    context,
     depth,
     figures,
     growth,
@@ -44,6 +45,7 @@ PARTS = {
     "ancestry": Part("What ancestry takes on disk", depth.ancestry),
     "questions": Part("Questions about ancestry", reading.questions),
     "reading": Part("Reading, against hand-written SQL", reading.reading),
+    "context": Part("What a model is shown, at any depth", context.context),
     "routing": Part("Smart routing on real sessions", routing.routing),
     "searching": Part("Searching", searching.searching),
     "starting": Part("Starting", starting.starting),
