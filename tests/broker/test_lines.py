@@ -105,7 +105,7 @@ def test_each_line_is_serial_and_lines_run_beside_each_other(
 def test_collected_messages_become_one_turn_with_several_messages(
     with_broker: WithBroker, ledger: Ledger
 ) -> None:
-    policy = Policy(queue=QueueLimits(mode="collect", debounce_ms=50))
+    policy = Policy(queue=QueueLimits(mode="collect", debounce_ms=1000))
 
     async def act(broker: Broker) -> list[Any]:
         return await asyncio.gather(*(answer_of(broker, "main", text) for text in ("a", "b", "c")))
@@ -239,6 +239,21 @@ def test_a_turn_of_another_process_can_be_cancelled(
     assert process.wait(20) == 0
     assert queue.get(entry.id).status == "cancelled"
     assert ledger.head("main") is None
+
+
+def test_a_turn_of_another_process_can_be_interrupted(ledger: Ledger, worker: Worker) -> None:
+    queue = Queue(ledger)
+    queue.enqueue("main", asking("/wait 20000"))
+    process = worker("once")
+    deadline = time.monotonic() + 20
+    while not ledger.live_turns("main"):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+    queue.enqueue("main", asking("rather this"), mode="interrupt")
+
+    assert process.wait(20) == 0
+    assert asked(ledger, "main") == [["/wait 20000", "rather this"]]
 
 
 def test_two_processes_share_the_lines_without_an_unintended_fork(

@@ -69,6 +69,21 @@ def test_a_worker_s_result_comes_back_as_a_message_from_an_agent(
     assert json.loads(worked.response.metadata_json or "")["delivery"] == {"session": "main"}  # type: ignore[union-attr]
 
 
+def test_a_worker_whose_manager_s_session_was_archived_ends_all_the_same(
+    with_broker: WithBroker, ledger: Ledger
+) -> None:
+    async def act(broker: Broker) -> None:
+        await answer_of(broker, "main", spawn("/wait 300\nlate"))
+        await broker.ledger.archive("main")
+        await settled(broker)
+
+    with_broker(act, MANAGER)
+
+    (worker,) = (s for s in ledger.sessions() if s.is_subagent)
+    assert worker.task_status == "completed"
+    assert ledger.thread("main", last=0).depth == 1
+
+
 def test_a_manager_may_wait_and_then_hears_it_once(with_broker: WithBroker, ledger: Ledger) -> None:
     async def act(broker: Broker) -> Any:
         first = await events_of(broker, "main", spawn("a short task"))

@@ -434,14 +434,13 @@ class AsyncQueue:
             for work in ending.works:
                 moved = work(tx)
             finish(tx, claimed, ending.status, ending.error)
-            if ending.answer_to is not None:
-                enqueue(tx, ending.answer_to)
             if ending.task_status is not None:
                 tx.run("set_task_status", label=claimed.session_label, status=ending.task_status)
-            more = (
-                claim(tx, claimed.writer_id, label=claimed.session_label) if ending.go_on else None
-            )
-            return moved, more
+            if ending.answer_to is not None:
+                deliver(tx, ending.answer_to)
+            if not ending.go_on:
+                return moved, None
+            return moved, _claim_next(tx, claimed.writer_id, claimed.session_label)
 
         moved, more = await self._ledger._write(end)
         turn.state.sealed = True
