@@ -173,6 +173,10 @@ def test_what_is_named_must_be_there(
         says("has space", "user", "x", 1),
         calls("has space"),
         calls(ability_name=""),
+        a_task(created_at=-1),
+        a_task(updated_at=1 << 50),
+        says("m9", "user", "x", 1 << 60),
+        calls(created_at=-1),
     ],
 )
 def test_what_cannot_be_an_id_or_status_is_refused(

@@ -10,6 +10,7 @@ import os
 import pytest
 
 from tests.trust import harness, plants
+from tests.trust.bus_fuzz import UNSAID
 from tests.trust.fuzz import CARELESS
 from tests.trust.harness import Options, Outcome
 from tests.trust.server_faults import LAZY
@@ -66,6 +67,10 @@ def test_no_broken_history_breaks_a_reader() -> None:
     clean(harness.call("fuzz", Options(count=1000)), 1000)
 
 
+def test_no_input_breaks_an_ability() -> None:
+    clean(harness.call("bus_fuzz", Options(count=300)), 300)
+
+
 def test_a_brawl_leaves_a_sound_ledger() -> None:
     clean(harness.call("brawl", Options(count=5)), 5)
 
@@ -86,6 +91,7 @@ def test_a_brawl_leaves_a_sound_ledger_on_a_server(postgres_server: str) -> None
         ("crowd", Options(count=10, plant=plants.NO_CHECK)),
         ("starvation", Options(count=1, plant=plants.NO_QUEUE)),
         ("fuzz", Options(count=300, plant=CARELESS)),
+        ("bus_fuzz", Options(count=300, plant=UNSAID)),
     ],
     ids=lambda value: value.plant if isinstance(value, Options) else value,
 )

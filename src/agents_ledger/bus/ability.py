@@ -133,7 +133,7 @@ def parser_of(shape: Shape) -> Parse:
     def parse(text: str | bytes) -> Any:
         try:
             return decoder.decode(text)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             raise _unfit(error) from error
 
     return parse
@@ -162,7 +162,7 @@ def _by_schema(schema: Mapping[str, Any]) -> Parse:
     def parse(text: str | bytes) -> Any:
         try:
             value = msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             raise _unfit(error) from error
         wrong = exceptions.best_match(validator.iter_errors(value))
         if wrong is not None:

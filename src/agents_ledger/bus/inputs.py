@@ -6,7 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-TIME_MAX = 1 << 53  # what a JSON number carries exactly
+from agents_ledger.model.tasks import LATEST_MS
+
+COUNT_MAX = 1 << 53  # what a JSON number carries exactly
 PAGE_MAX = 1000
 
 Name = Annotated[str, Meta(min_length=1, max_length=512)]
@@ -18,8 +20,8 @@ Target = Annotated[
         description="A session's label or alias, or a turn's id or the first letters of it.",
     ),
 ]
-Time = Annotated[int, Meta(ge=0, le=TIME_MAX, description="Unix milliseconds.")]
-Count = Annotated[int, Meta(ge=0, le=TIME_MAX)]
+Time = Annotated[int, Meta(ge=0, le=LATEST_MS, description="Unix milliseconds.")]
+Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
 Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX, description="So many at most.")]
 
 

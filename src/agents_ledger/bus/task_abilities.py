@@ -8,11 +8,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
 from agents_ledger.bus.ability import Ability
-from agents_ledger.bus.inputs import PAGE_MAX, TIME_MAX, Input, Time
+from agents_ledger.bus.inputs import COUNT_MAX, PAGE_MAX, Input, Time
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.tasks import Tasks
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.tasks import (
+    LATEST_MS,
     Task,
     TaskCall,
     TaskCallStatus,
@@ -27,7 +28,7 @@ SAVES_MAX = 10_000
 Id = Annotated[str, Meta(min_length=1, max_length=ID_MAX)]
 
 
-def _whole(description: str, most: int = TIME_MAX) -> Meta:
+def _whole(description: str, most: int = COUNT_MAX) -> Meta:
     return Meta(ge=0, le=most, description=description)
 
 
@@ -52,7 +53,7 @@ class MessageEntity(Input, rename="camel"):
     task_id: Id
     role: TaskRole
     content: str
-    timestamp: Annotated[int, _whole("Unix milliseconds; when it was complete.")]
+    timestamp: Annotated[int, _whole("Unix milliseconds; when it was complete.", LATEST_MS)]
 
 
 class CallEntity(Input, rename="camel"):

@@ -28,6 +28,7 @@ from agents_ledger.model.errors import Conflict, NameTaken, NotFound, Refused
 from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.sessions import Session, TaskStatus
 from agents_ledger.model.tasks import (
+    LATEST_MS,
     Task,
     TaskCall,
     TaskCallStatus,
@@ -200,6 +201,7 @@ def save(tx: Transaction, entities: Sequence[Entity], writer_id: str | None) -> 
     """Save entities in their order, then derive the turns of every task they touch."""
     touched: dict[str, Place | None] = {}
     for entity in entities:
+        _check_times(entity)
         if isinstance(entity, Task):
             _touch(touched, entity.id, save_task(tx, entity))
         elif isinstance(entity, TaskMessage):
@@ -211,6 +213,15 @@ def save(tx: Transaction, entities: Sequence[Entity], writer_id: str | None) -> 
     for task_id, since in sorted(touched.items()):
         if since is not None:
             derive(tx, task_id, since)
+
+
+def _check_times(entity: Entity) -> None:
+    for name in ("created_at", "updated_at", "timestamp"):
+        if not 0 <= getattr(entity, name, 0) < LATEST_MS:
+            raise Refused(
+                f"{name} of {entity.id!r} is {getattr(entity, name)}",
+                "Times are Unix milliseconds, from 1970 to 9998.",
+            )
 
 
 def _touch(touched: dict[str, Place | None], task_id: str, since: Place | None) -> None:
