@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.web.conftest import Running, Visitor
+from tests.web.conftest import Running, Visitor, visits
 
 
 def at(page: Page) -> str:
@@ -194,3 +195,51 @@ def test_text_is_copied(visit: Callable[..., Visitor]) -> None:
     page.get_by_role("button", name="Copy label").click()
     expect(page.locator("#status")).to_have_text("Copied")
     assert page.evaluate("navigator.clipboard.readText()") == "demo"
+
+
+def test_the_palette_finds_sessions_turns_and_pages(visitor: Visitor) -> None:
+    page = visitor.open("/s/demo")
+    page.keyboard.press("/")
+    options = page.locator("#palette [role=option]")
+    expect(options.first).to_be_visible()
+    page.keyboard.type("usag")
+    expect(page.locator("#palette")).to_contain_text("Usage")
+    page.locator("#palette input").fill("strict")
+    expect(options.first).to_contain_text("demo-strict")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/s/demo-strict"))
+    page.keyboard.press("Control+k")
+    expect(page.locator("#palette")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#palette")).to_be_hidden()
+
+
+def test_a_search_leads_to_the_turn_with_what_was_found_marked(visitor: Visitor) -> None:
+    page = visitor.open("/")
+    expect(page.locator(".big-find input")).to_be_focused()
+    page.keyboard.type("seconds")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/search\?q=seconds"))
+    assert page.locator(".snippet mark").first.inner_text() == "seconds"
+    page.locator(".hit .asked").last.click()
+    page.wait_for_url(re.compile(r"/t/.*q=seconds"))
+    expect(page.locator("article.card.at mark").first).to_have_text("seconds")
+    visitor.open("/search?q=before:nonsense")
+
+
+def test_somebody_goes_on_with_a_session_by_typing(
+    browser: Browser, tmp_path: Path, own_server: Callable[[], Running]
+) -> None:
+    (tmp_path / "own-0.policy.toml").write_text('[engine]\nname = "echo"\n', encoding="utf-8")
+    running = own_server()
+    running.ledger.record("talk", "Hello", "Good day")
+    for new in visits(browser, running):
+        page = new().open("/s/talk")
+        page.get_by_label("Say something to talk").fill("What did I say?")
+        page.get_by_role("button", name="Send").click()
+        expect(page.locator("article.card")).to_have_count(2)
+        expect(page.locator("article.card").last).to_contain_text("What did I say?")
+        expect(page.locator("article.card").last.locator(".msg.response")).to_be_visible()
+    assert running.ledger.thread("talk").depth == 2

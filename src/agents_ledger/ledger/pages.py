@@ -12,7 +12,6 @@ from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.pages import (
     CallLine,
     FileLine,
-    FileTouch,
     ImportedSession,
     ImportRun,
     SessionLine,
@@ -142,14 +141,6 @@ class Pages:
         values = {"text": _like(text), "latest": LATEST_TOUCHES, "limit": limit}
         rows = self._db.read(lambda tx: tx.run("recent_files", **values))
         return tuple(FileLine(path, int(touches), int(writes)) for path, touches, writes, _ in rows)
-
-    def file_touches(
-        self, path: str, *, limit: int = 50, before: str | None = None
-    ) -> tuple[FileTouch, ...]:
-        """The turns that read or wrote a file, newest first."""
-        values = {"path": path, "limit": limit, "before": before or LAST_ID}
-        rows = self._db.read(lambda tx: tx.run("file_touches", **values))
-        return tuple(FileTouch(*row) for row in rows)
 
     def tool_examples(
         self, tool_name: str, *, limit: int = 20, before: str | None = None

@@ -93,12 +93,3 @@ class CallLine(Struct, frozen=True):
     status: str
     started_at: int
     error: str | None
-
-
-class FileTouch(Struct, frozen=True):
-    """A turn that read or wrote a file."""
-
-    turn_id: str
-    path: str
-    action: str
-    started_at: int

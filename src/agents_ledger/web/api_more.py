@@ -15,9 +15,9 @@ from agents_ledger.ledger.access import Tokens
 from agents_ledger.ledger.queue import Queue
 from agents_ledger.model.access import Scope, Token
 from agents_ledger.model.comparison import Comparison
-from agents_ledger.model.pages import FileTouch, ImportRun
+from agents_ledger.model.pages import ImportRun
 from agents_ledger.model.queue import QueueEntry
-from agents_ledger.model.search import Found, Order
+from agents_ledger.model.search import Found, Order, Touched
 from agents_ledger.model.sessions import Finding
 from agents_ledger.model.usage import ToolUsage, UsageBy, UsageReport
 from agents_ledger.web.answers import PER_PAGE, Limit, Page, answer, makes, reads, removes
@@ -130,11 +130,9 @@ def get_touches(
     path: FromPath[str],
     limit: Limit = PER_PAGE,
     after: FromQuery[str | None] = None,
-) -> Response[Page[FileTouch]]:
-    """The turns that read or wrote a file, newest first."""
-    touches = site.pages.file_touches(named(path), limit=limit + 1, before=after)
-    cursor = touches[limit - 1].turn_id if len(touches) > limit else None
-    return answer(Page(list(touches[:limit]), cursor), request)
+) -> Response[Touched]:
+    """The turns that read or wrote a file, newest first; a path may be given by its end."""
+    return answer(site.ledger.files(named(path), limit=limit, after=after), request)
 
 
 @reads("/context/{target:str}")

@@ -67,17 +67,8 @@ def file_page(
 ) -> Response[str]:
     """The turns that read or wrote a file."""
     wanted = named(path)
-    touches = site.pages.file_touches(wanted, limit=FILES_MAX + 1, before=after or None)
-    shown = touches[:FILES_MAX]
-    return site.page(
-        "file.html",
-        request,
-        title=wanted,
-        file_path=wanted,
-        touches=shown,
-        labels={touch.turn_id: site.pages.session_holding(touch.turn_id) for touch in shown},
-        older=shown[-1].turn_id if len(touches) > FILES_MAX else None,
-    )
+    touched = site.ledger.files(wanted, limit=FILES_MAX, after=after or None)
+    return site.page("file.html", request, title=wanted, file_path=wanted, touched=touched)
 
 
 @get("/palette", sync_to_thread=True)

@@ -195,12 +195,3 @@ SELECT l.turn_id, l.session_label,
 FROM live_turns l
 WHERE CAST(:label AS TEXT) IS NULL OR l.session_label = :label
 ORDER BY l.turn_id;
-
--- file_touches --
--- The turns whose messages read or wrote a file, newest first; pages continue below a turn's id.
-SELECT DISTINCT m.turn_id, f.file_path, f.kind, t.started_at
-FROM message_files f
-JOIN messages m ON m.id = f.message_id
-JOIN turns t ON t.id = m.turn_id
-WHERE f.file_path = :path AND f.kind IN ('read', 'written') AND m.turn_id < :before
-ORDER BY m.turn_id DESC, f.kind LIMIT :limit;
