@@ -26,6 +26,7 @@ from benchmarks import (
     routing,
     searching,
     starting,
+    web,
     writers,
 )
 from benchmarks.measure import Curve, Line, machine, table, versions
@@ -55,6 +56,7 @@ PARTS = {
     "growth": Part("Growth", growth.growth),
     "figures": Part("Usage and tools of a year", figures.figures),
     "broker": Part("The broker under load", broker.broker),
+    "web": Part("Pages of a ledger of a million messages", web.web),
     "importing": Part("Importing", importing.importing),
     "crowds": Part("Peers: 64 sessions at once", against.crowds),
     "servers": Part("Peers on PostgreSQL", postgres.servers),

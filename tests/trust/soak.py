@@ -47,6 +47,7 @@ JOBS = (
     Job("busy importer", "starvation", "rounds", 100, 6),
     Job("broken histories", "fuzz", "inputs", 100_000, 4_000),
     Job("abilities", "bus_fuzz", "inputs", 50_000, 2_000),
+    Job("HTTP requests", "requests", "requests", 20_000, 1_000),
     Job("brawl", "brawl", "rounds", 1_000, 25),
     Job("brawl, server", "brawl", "rounds", 300, 8, "postgres"),
 )

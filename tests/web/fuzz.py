@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -33,11 +33,11 @@ def operations(running: Running) -> list[Any]:
     return [made.ok() for made in found if made.ok().path not in LEFT_OUT]
 
 
-def fuzz(running: Running, cases: int) -> int:
+def fuzz(running: Running, cases: int, chance: int = 0) -> int:
     """Send so many requests, evenly over all routes; how many routes there are."""
     routes = operations(running)
     for operation, number in zip(routes, _shares(cases, len(routes)), strict=True):
-        _fuzz_one(running, operation, number)
+        _fuzz_one(running, operation, number, chance)
     return len(routes)
 
 
@@ -46,17 +46,17 @@ def _shares(cases: int, routes: int) -> Iterator[int]:
     return itertools.chain(itertools.repeat(each + 1, rest), itertools.repeat(each, routes - rest))
 
 
-def _fuzz_one(running: Running, operation: Any, number: int) -> None:
+def _fuzz_one(running: Running, operation: Any, number: int, chance: int) -> None:
     keys = st.sampled_from(["demo", "demo-strict", str(running.ledger.head("demo")), "nobody"])
 
     @settings(
         max_examples=number,
         deadline=None,
         database=None,
-        derandomize=True,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
+    @seed(chance)
     @given(case=operation.as_strategy(), key=keys, known=st.booleans())
     def send(case: Any, key: str, known: bool) -> None:
         if known:

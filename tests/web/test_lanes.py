@@ -18,7 +18,7 @@ def a_node(name: str, above: str | None = None, folded: int = 0, **fields: objec
 
 def drawn(*nodes: Node, head: str | None, **asked: object) -> list[Row]:
     tree = Tree(nodes, len(nodes))
-    return list(Lanes(tree, head_id=head, **asked).rows())  # type: ignore[arg-type]
+    return Lanes(tree, head_id=head, **asked).rows()  # type: ignore[arg-type]
 
 
 def shape(rows: list[Row]) -> list[str]:
@@ -111,13 +111,14 @@ def test_lanes_do_not_run_off_the_page() -> None:
     assert any(row.kind == "branch" for row in rows)
 
 
-def test_rows_end_where_they_were_asked_to() -> None:
+def test_of_too_many_rows_the_top_and_the_last_are_shown() -> None:
     nodes = [a_node("n0"), *(a_node(f"n{i}", f"n{i - 1}") for i in range(1, 30))]
 
     rows = drawn(*nodes, head="n29", rows_max=10)
 
-    assert len(rows) == 11
-    assert rows[-1].kind == "more"
+    assert shape(rows) == ["0tn0", "0m", *(f"0tn{number}" for number in range(22, 30))]
+    assert rows[1].turns == 21
+    assert rows[-1].is_head
 
 
 def test_a_node_that_only_begins_a_run_is_folded_with_it() -> None:

@@ -104,15 +104,14 @@ class Lanes:
         if alive or turn.id in self._path or any(_id(child) in self._pointed for child in below):
             self._pointed.add(turn.id)
 
-    def rows(self) -> Iterator[Row]:
-        """Every row, top first, at most as many as were asked for."""
-        left = self._rows_max
-        for row in self._all():
-            if left == 0:
-                yield Row("more", 0)
-                return
-            left -= 1
-            yield row
+    def rows(self) -> list[Row]:
+        """Every row, top first; of too many the top and the last ones, where the head is."""
+        rows = list(self._all())
+        hidden = len(rows) - self._rows_max
+        if hidden <= 0:
+            return rows
+        left_out = Row("more", 0, below=True, turns=hidden + 1, on_path=True)
+        return [rows[0], left_out, *rows[hidden + 2 :]]
 
     def _all(self) -> Iterator[Row]:
         # What is still to be drawn, next last.

@@ -21,8 +21,8 @@ from agents_ledger.web.threads import Card, Cards, card_of, cards_upto
 
 PER_PAGE = 50
 BELOW = 10  # turns shown below the one asked for
-RAIL_ROWS = 300
-TREE_ROWS = 1000
+RAIL_ROWS = 120
+TREE_ROWS = 400
 STATUSES = ("active", "archived", "deleted")
 TABS = ("overview", "tools", "files", "context", "raw")
 
@@ -262,7 +262,7 @@ def tree_rows(
     if not unfold:
         tree = without_short_runs(tree, keep=head_id)
     lanes = Lanes(tree, head_id=head_id, opened=opened, unfold=unfold, rows_max=rows_max)
-    return list(lanes.rows())
+    return lanes.rows()
 
 
 @get("/s/{label:str}/tree", sync_to_thread=True)

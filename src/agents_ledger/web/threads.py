@@ -14,7 +14,7 @@ from agents_ledger.model.trees import Headline
 from agents_ledger.model.turns import Message, ToolCall, Turn
 
 TURNS_MAX = 50
-BYTES_MAX = 240_000  # of cards; the rest of the page has room beside them
+BYTES_MAX = 190_000  # of cards; the rest of the page has room beside them
 CHUNK = 10
 STEPS_FIRST, STEPS_LAST = 40, 20
 TEXT_MAX = 3000
