@@ -330,6 +330,7 @@ def inspect(site: Site, turn: Turn, tab: str) -> dict[str, Any]:
         known["config"] = site.ledger.effective_config(turn.id)
         known["system_prompt"] = site.ledger.system_prompt(turn.id)
         known["place"] = site.ledger.thread(turn.id, last=0)
+        known["context"] = site.ledger.context(turn.id)
     if tab == "raw":
         known["sources"] = site.pages.files_of_turn(turn.id)
     return known
@@ -475,7 +476,15 @@ def history_page(
 def audit_page(request: Asked, site: Here, run: FromQuery[bool] = False) -> Response[str]:
     """What breaks a rule. A large ledger is checked when asked for."""
     report = site.audit_report(run=run)
-    return site.page("audit.html", request, title="Audit", report=report, meanings=audit.meanings())
+    return site.page(
+        "audit.html",
+        request,
+        title="Audit",
+        report=report,
+        meanings=audit.meanings(),
+        permissions=site.ledger.review_permissions() if report is not None else None,
+        failed=site.pages.failed_turns(limit=PER_PAGE),
+    )
 
 
 @get("/imports", sync_to_thread=True)

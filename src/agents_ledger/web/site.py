@@ -37,7 +37,7 @@ T = TypeVar("T")
 DAY_MS = 86_400_000
 HEAT_DAYS = 380
 KEPT_MS = 60_000
-QUICK_TURNS = 5_000  # so many are audited whenever the page is opened
+QUICK_TURNS = 200  # so many are audited whenever the page is opened
 RAW_BYTES = 64 * 1024
 
 Asked = Request[Any, Any, State]
