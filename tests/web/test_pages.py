@@ -14,6 +14,14 @@ from tests.web.conftest import Running, Visitor
 
 # What does not depend on colours is checked once.
 RULES = {"light": ["wcag2a", "wcag2aa", "wcag21aa"], "dark": ["color-contrast"]}
+COLOURFUL = (
+    "/",
+    "/s/demo",
+    "/s/demo/tree",
+    "/usage",
+    "/search?q=seconds",
+    "/compare?a=demo&b=demo-strict",
+)
 PAGES = (
     "/",
     "/sessions",
@@ -68,14 +76,14 @@ def test_every_page_opens_and_is_accessible(
 ) -> None:
     visitor = visit(color_scheme=scheme)
     axe = Axe()
-    for path in every_page(running):
+    for path in every_page(running) if scheme == "light" else COLOURFUL:
         page = visitor.open(path)
         assert page.locator("h1").count() == 1, path
         found = axe.run(page, options={"runOnly": RULES[scheme]})
         assert found.violations_count == 0, (path, found.generate_report())
 
 
-@pytest.mark.parametrize("width", [380, 640, 1280, 2560])
+@pytest.mark.parametrize("width", [380, 640, 2560])
 def test_no_page_is_wider_than_its_window(
     visit: Callable[..., Visitor], running: Running, width: int
 ) -> None:
