@@ -22,7 +22,7 @@ def home(request: Asked, site: Here) -> Response[str]:
         request,
         title="Home",
         lines=lines,
-        spans=_spans(site),
+        spans=site.kept("spans", lambda: _spans(site)),
         heat=site.heat_map(),
         failed=site.pages.failed_turns(limit=FAILED),
         faults=site.pages.source_faults(limit=1),

@@ -257,6 +257,15 @@ def tree_rows(
     """The rows of the tree that a head stands in."""
     if head_id is None:
         return []
+    key = (head_id, opened, unfold, rows_max)
+    return site.rows_kept(
+        key, lambda: _rows(site, head_id, opened=opened, unfold=unfold, rows_max=rows_max)
+    )
+
+
+def _rows(
+    site: Site, head_id: str, *, opened: tuple[str, ...], unfold: bool, rows_max: int
+) -> list[Row]:
     top = site.ledger.ancestor_at(head_id, 1)
     tree = site.ledger.tree(top or head_id, fold=not unfold, limit=2 * rows_max)
     if not unfold:

@@ -29,6 +29,7 @@ from agents_ledger.model.sessions import Finding, Session, Thread
 from agents_ledger.model.sources import SourceFile
 from agents_ledger.model.turns import Turn
 from agents_ledger.web import charts, formats
+from agents_ledger.web.lanes import Row
 
 HERE = Path(__file__).parent
 THEMES = ("light", "dark")
@@ -37,6 +38,7 @@ T = TypeVar("T")
 DAY_MS = 86_400_000
 HEAT_DAYS = 380
 KEPT_MS = 60_000
+ROWS_KEPT = 32
 QUICK_TURNS = 200  # so many are audited whenever the page is opened
 RAW_BYTES = 64 * 1024
 
@@ -72,6 +74,8 @@ class Site:
         self.broker: Broker | None = None
         self._audited: AuditReport | None = None
         self._cache: dict[str, tuple[int, object]] = {}
+        self._rows: dict[tuple[object, ...], tuple[object, list[Row]]] = {}
+        self._rows_lock = threading.Lock()
         self._import: threading.Thread | None = None
         self._import_lock = threading.Lock()
 
@@ -110,7 +114,7 @@ class Site:
         if latest is None:
             return None
         since = latest - HEAT_DAYS * DAY_MS
-        return self._kept("heat", lambda: charts.heat_map(self._turns_by_day(since)))
+        return self.kept("heat", lambda: charts.heat_map(self._turns_by_day(since)))
 
     def _turns_by_day(self, since: int) -> dict[str, int]:
         lines = self.ledger.usage("day", since=since).lines
@@ -118,9 +122,10 @@ class Site:
 
     def sources(self) -> list[Source]:
         """The agents' histories on this machine; not older than a minute."""
-        return self._kept("sources", lambda: survey(this_home(), self.ledger))
+        return self.kept("sources", lambda: survey(this_home(), self.ledger))
 
-    def _kept(self, name: str, make: Callable[[], T]) -> T:
+    def kept(self, name: str, make: Callable[[], T]) -> T:
+        """What was made less than a minute ago, else made now."""
         made_at, value = self._cache.get(name, (0, None))
         if now_ms() - made_at > KEPT_MS:
             value = make()
@@ -161,6 +166,19 @@ class Site:
         if thread.turn_id is None:
             return None
         return self.ledger.headlines([thread.turn_id])[0].turn
+
+    def rows_kept(self, key: tuple[object, ...], make: Callable[[], list[Row]]) -> list[Row]:
+        """The rows of a tree, as they are until a head moves or a turn begins or ends."""
+        state = (self.pages.last_move(), self.ledger.live_turns())
+        with self._rows_lock:
+            known, rows = self._rows.pop(key, (None, []))
+        if known != state:
+            rows = make()
+        with self._rows_lock:
+            self._rows[key] = (state, rows)
+            while len(self._rows) > ROWS_KEPT:
+                self._rows.pop(next(iter(self._rows)))
+        return rows
 
     def audit_report(self, *, run: bool) -> AuditReport | None:
         """What the audit found, now if that is quick or asked for, else when it last ran."""

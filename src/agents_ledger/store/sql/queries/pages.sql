@@ -1,7 +1,32 @@
 -- Sessions and threads as pages show them.
 
 -- session_lines --
--- Latest first, with the size of each thread. Pages continue after (updated_at, label).
+-- Latest first, with the size of each thread. Pages continue after (updated_at, label). What is
+-- counted is counted for the sessions of the page alone.
+WITH page (label) AS (
+    SELECT s.label
+    FROM sessions s
+    LEFT JOIN annotations a ON a.session_label = s.label
+    LEFT JOIN places p ON p.turn_id = s.thread_id
+    LEFT JOIN turns t ON t.id = s.thread_id
+    WHERE s.updated_at <= :before_at
+    AND (s.updated_at < :before_at OR s.label > :after_label)
+    AND s.updated_at >= :since
+    AND (CAST(:status AS TEXT) IS NULL OR s.status = :status)
+    AND (CAST(:origin AS TEXT) IS NULL OR COALESCE(s.origin, 'native') = :origin)
+    AND (CAST(:persona_id AS TEXT) IS NULL OR s.persona_id = :persona_id)
+    AND (CAST(:model AS TEXT) IS NULL OR p.model = :model)
+    AND (CAST(:project AS TEXT) IS NULL OR t.workspace_path = :project)
+    AND (CAST(:subagents AS BIGINT) = 1 OR s.is_subagent = 0)
+    AND (CAST(:starred AS BIGINT) = 0 OR a.starred = 1)
+    AND (
+        CAST(:text AS TEXT) IS NULL OR lower(s.label) LIKE :text ESCAPE '\'
+        OR lower(COALESCE(a.title, s.source_title, '')) LIKE :text ESCAPE '\'
+        OR lower(COALESCE(s.task_description, '')) LIKE :text ESCAPE '\'
+    )
+    ORDER BY s.updated_at DESC, s.label
+    LIMIT :limit
+)
 SELECT
     COALESCE(p.depth, 0), COALESCE(p.total_tokens, 0), COALESCE(p.compaction_count, 0), p.model,
     t.workspace_path, t.status,
@@ -13,26 +38,12 @@ SELECT
     (SELECT count(*) FROM segments g WHERE g.parent_id = p.segment_id AND g.fork_depth <= p.depth),
     (SELECT count(*) FROM sessions c WHERE c.parent_session_label = s.label),
     <session_columns>
-FROM sessions s
+FROM page
+JOIN sessions s ON s.label = page.label
 LEFT JOIN annotations a ON a.session_label = s.label
 LEFT JOIN places p ON p.turn_id = s.thread_id
 LEFT JOIN turns t ON t.id = s.thread_id
-WHERE (s.updated_at < :before_at OR (s.updated_at = :before_at AND s.label > :after_label))
-AND s.updated_at >= :since
-AND (CAST(:status AS TEXT) IS NULL OR s.status = :status)
-AND (CAST(:origin AS TEXT) IS NULL OR COALESCE(s.origin, 'native') = :origin)
-AND (CAST(:persona_id AS TEXT) IS NULL OR s.persona_id = :persona_id)
-AND (CAST(:model AS TEXT) IS NULL OR p.model = :model)
-AND (CAST(:project AS TEXT) IS NULL OR t.workspace_path = :project)
-AND (CAST(:subagents AS BIGINT) = 1 OR s.is_subagent = 0)
-AND (CAST(:starred AS BIGINT) = 0 OR a.starred = 1)
-AND (
-    CAST(:text AS TEXT) IS NULL OR lower(s.label) LIKE :text ESCAPE '\'
-    OR lower(COALESCE(a.title, s.source_title, '')) LIKE :text ESCAPE '\'
-    OR lower(COALESCE(s.task_description, '')) LIKE :text ESCAPE '\'
-)
-ORDER BY s.updated_at DESC, s.label
-LIMIT :limit;
+ORDER BY s.updated_at DESC, s.label;
 
 -- window_messages --
 -- The messages between two depths of a thread, long texts cut.
