@@ -56,6 +56,7 @@ class Browsing:
 def web(folder: Path, size: int = SIZES[-1]) -> Iterator[Line]:
     """Server times of the pages, the largest of which may hold 300 KB."""
     with Ledger.open(str(grown(folder)[size])) as ledger:
+        ledger._core.index(least=1)  # searches are asked of a ledger at rest
         browsing = Browsing(ledger)
         try:
             for name, path in PAGES.items():
