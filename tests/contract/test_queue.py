@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from agents_ledger import (
+    Ambiguous,
     Ask,
     AsyncLedger,
     AsyncQueue,
@@ -325,6 +326,18 @@ def test_a_waiting_entry_can_be_cancelled_and_asked_again(queue: Queue, address:
     assert queue.retry("e").status == "waiting"
     with pytest.raises(Refused, match="is waiting: it cannot be asked again"):
         queue.retry("e")
+
+
+def test_an_entry_may_be_named_by_its_first_letters(queue: Queue) -> None:
+    for entry_id in ("apple-1", "apple-2", "pear-1"):
+        queue.enqueue("main", ask("q"), id=entry_id)
+
+    assert queue.get("pear").id == queue.cancel("pear-").id == "pear-1"
+    assert queue.retry("pear").status == "waiting"
+    with pytest.raises(Ambiguous, match="several entries begin with appl"):
+        queue.cancel("appl")
+    with pytest.raises(NotFound):
+        queue.get("pea")
 
 
 def test_cancelling_what_is_being_answered_asks_to_stop_its_turn(

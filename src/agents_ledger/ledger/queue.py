@@ -18,7 +18,7 @@ from agents_ledger.ledger import sessions, threads
 from agents_ledger.ledger.async_ledger import AsyncLedger, AsyncLiveCall, AsyncLiveTurn
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.recording import check_id, recording
-from agents_ledger.model.errors import Conflict, HeadMoved, NotFound, Refused
+from agents_ledger.model.errors import Ambiguous, Conflict, HeadMoved, NotFound, Refused
 from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.queue import (
     Ask,
@@ -242,8 +242,13 @@ def _begin(tx: Transaction, claimed: Claim, begin: Work[None]) -> None:
 
 
 def get(tx: Transaction, entry_id: str) -> QueueEntry:
-    """One entry, waiting or not."""
+    """One entry, waiting or not, by its id or the first letters of it."""
     rows = tx.run("queue_entry", id=entry_id)
+    if not rows and len(entry_id) >= threads.PREFIX_MIN:
+        upper = entry_id + "\U0010ffff"
+        rows = tx.run("entries_by_prefix", prefix=entry_id, upper=upper)
+        if len(rows) > 1:
+            raise Ambiguous(f"several entries begin with {entry_id}: {rows[0][1]}, {rows[1][1]}")
     if not rows:
         raise NotFound(
             f"there is no queue entry {entry_id!r}", "List them with `agents-ledger queue`."
@@ -265,12 +270,12 @@ def entries(
 def cancel(tx: Transaction, entry_id: str, reason: str) -> QueueEntry:
     """Take an entry out of its line; if it is being answered, ask that its turn be stopped."""
     entry = get(tx, entry_id)
-    if not tx.change("cancel_entry", id=entry_id, error=reason):
-        entry = get(tx, entry_id)
+    if not tx.change("cancel_entry", id=entry.id, error=reason):
+        entry = get(tx, entry.id)
         if entry.status != "claimed":
-            raise Refused(f"entry {entry_id} is {entry.status}: there is nothing to cancel")
+            raise Refused(f"entry {entry.id} is {entry.status}: there is nothing to cancel")
         tx.run("stop_entries", turn_id=entry.turn_id, now=now_ms())
-    return get(tx, entry_id)
+    return get(tx, entry.id)
 
 
 def stop(tx: Transaction, key: str) -> tuple[str, ...]:
@@ -284,9 +289,9 @@ def retry(tx: Transaction, entry_id: str) -> QueueEntry:
     """Let an entry that failed, or was cancelled or dropped, wait again, at its old position."""
     entry = get(tx, entry_id)
     label = sessions.existing(tx, entry.session_label).label
-    if not tx.change("retry_entry", id=entry_id, label=label, now=now_ms()):
-        raise Refused(f"entry {entry_id} is {entry.status}: it cannot be asked again")
-    return get(tx, entry_id)
+    if not tx.change("retry_entry", id=entry.id, label=label, now=now_ms()):
+        raise Refused(f"entry {entry.id} is {entry.status}: it cannot be asked again")
+    return get(tx, entry.id)
 
 
 def urgent(tx: Transaction) -> tuple[Urgent, ...]:
