@@ -60,6 +60,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "ldg:compaction:record": {
         "session": "main", "summary": "s", "summarized_through_turn_id": "turn-1",
     },
+    "ldg:compaction:run": {"session": "main", "strategy": "selective", "budget": 50},
     "ldg:context:get": {"target": "main", "budget": 500, "form": "openai"},
     "ldg:file:list": {"path": "a.py", "limit": 5},
     "ldg:usage:get": {"by": "day", "since": 0, "limit": 5},

@@ -131,6 +131,15 @@ def test_a_compaction_is_recorded_and_listed(ask: Ask, ledger: Ledger) -> None:
     assert first
 
 
+def test_a_session_is_compacted_without_a_model(ask: Ask, ledger: Ledger) -> None:
+    chain(ledger, "main", 30)
+
+    turn = ask("ldg:compaction:run", session="main", budget=100)["turn"]
+
+    assert turn["turn_type"] == "compaction"
+    assert ledger.head("main") == turn["id"]
+
+
 def test_sessions_are_imported(ask: Ask) -> None:
     request = {
         "source": "aix",

@@ -374,6 +374,17 @@ def test_a_call_under_way_in_an_answered_turn_is_given_up_until_its_outcome_come
     assert (failed.status, failed.error, failed.source_status) == ("failed", "timed out", None)
 
 
+def test_a_task_is_found_by_its_words_as_it_grows(ledger: Ledger) -> None:
+    tasks = a_talk(ledger)
+    tasks.save(calls(parameters='{"key":"umbrella"}'))
+    tasks.save(says("m3", "assistant", "A lighthouse.", 1300))
+    turn_id = ledger.head("task:t1")
+
+    for word in ("hello", "umbrella", "lighthouse"):
+        [hit] = ledger.search(word).hits
+        assert (hit.turn_id, hit.session_label) == (turn_id, "task:t1")
+
+
 def test_a_subtask_is_a_subagent(ledger: Ledger) -> None:
     tasks_of(ledger).save(a_task("a"), a_task("b", parent_task_id="a"))
 

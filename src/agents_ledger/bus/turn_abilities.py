@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import astuple
@@ -88,6 +88,14 @@ class Summary(Input):
     model: Name = "none"
     tokens_before: Count | None = None
     tokens_after: Count | None = None
+
+
+class Compact(Input):
+    """A session to be compacted without a model."""
+
+    session: Name
+    strategy: Literal["sliding_window", "selective"] = "sliding_window"
+    budget: Annotated[Count | None, Meta(description="So many tokens at most.")] = None
 
 
 class Request(Input):
@@ -207,6 +215,10 @@ def _compact(ledger: Ledger, asked: Summary) -> OneTurn:
     return OneTurn(ledger.record(asked.session, compaction=Compaction(**said)))
 
 
+def _compact_now(ledger: Ledger, asked: Compact) -> OneTurn:
+    return OneTurn(ledger.compact(asked.session, strategy=asked.strategy, budget=asked.budget))
+
+
 def _import(ledger: Ledger, asked: Request) -> Imported:
     from agents_ledger.importers.requests import import_sessions
 
@@ -272,6 +284,14 @@ ABILITIES = (
         input=Summary,
         output=OneTurn,
         function=_compact,
+        writes=True,
+    ),
+    Ability(
+        id="ldg:compaction:run",
+        description="Compact a session to a budget of tokens, without a model.",
+        input=Compact,
+        output=OneTurn,
+        function=_compact_now,
         writes=True,
     ),
     Ability(
