@@ -16,7 +16,7 @@ MINUTES ?= 10
 .PHONY: help up dev test check format bench soak abilities requirements clean
 
 help:
-	@echo "make up            set up, and start agents-ledger"
+	@echo "make up            set up, import, and open the Command Center"
 	@echo "make test          run every test, PostgreSQL included"
 	@echo "make check         format, lint, types, layers, sizes"
 	@echo "make format        let ruff put the format right"
