@@ -54,7 +54,7 @@ def test_what_helpers_derive_is_what_is_derived_here(
 ) -> None:
     alone, wanted = imported(world, "alone", 0)
     seen = made_ahead(monkeypatch)
-    monkeypatch.setattr(importing, "deque", _Patient)
+    monkeypatch.setattr(ahead, "deque", _Patient)
 
     report, found = imported(world, "helped", 2)
 
@@ -88,7 +88,7 @@ def test_without_a_helper_that_works_all_is_derived_here(
 
 def test_a_large_family_is_derived_here(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = made_ahead(monkeypatch)
-    monkeypatch.setattr(importing, "FAMILY_MAX", 0)
+    monkeypatch.setattr(ahead, "FAMILY_MAX", 0)
 
     imported(world, "helped", 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from agents_ledger.ledger.ledger import Ledger
 
 SHOWN = 10
+HELPERS_MAX = 2
 EXCLUDE = click.option(
     "--exclude", multiple=True, metavar="PATTERN", help="Leave out paths, or a project's folder."
 )
@@ -48,7 +50,6 @@ def import_(
     """
     if request is not None:
         return _import_request(run, Path(request))
-    from agents_ledger.importers.ahead import helpers
     from agents_ledger.importers.importing import Importer, Report
 
     report = Report()
@@ -56,7 +57,7 @@ def import_(
     if dry_run:
         return _dry_run(run, found)
     with run.writing(create=True) as ledger:
-        importer = Importer(ledger, report, helpers=helpers())
+        importer = Importer(ledger, report, helpers=_helpers())
         with _Progress(run, found) as tick:
             importer.run(found, tick)
         ledger.summarise()
@@ -66,19 +67,23 @@ def import_(
 
 def import_all(run: Invocation, ledger: Ledger) -> Report:
     """Import whatever is found on this machine, and say so where somebody looks."""
-    from agents_ledger.importers.ahead import helpers
     from agents_ledger.importers.discovery import find, this_home
     from agents_ledger.importers.importing import Importer
 
     wanted = _wanted(None, ())
     found = [each for each in find(this_home()) if wanted.takes(each)]
     with _Progress(run, found) as tick:
-        report = Importer(ledger, helpers=helpers()).run(found, tick)
+        report = Importer(ledger, helpers=_helpers()).run(found, tick)
     ledger.summarise()
     if found and not run.as_json:
         names = sorted({each.reader.name for each in found})
         note(("found ", "dim"), f"{', '.join(names)}: {_summary(report)}")
     return report
+
+
+def _helpers() -> int:
+    """How many other processes may derive: this one writes, and memory is to stay small."""
+    return min(HELPERS_MAX, (os.cpu_count() or 1) - 1)
 
 
 def _summary(report: Report) -> str:

@@ -6,13 +6,13 @@ ledger. Whatever goes wrong with one, the family is derived here.
 
 from __future__ import annotations
 
-import os
 import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import IO
 
 from msgspec import Struct, msgpack
@@ -30,15 +30,8 @@ from agents_ledger.model.sources import (
 from agents_ledger.model.turns import Turn
 
 FAMILY_MAX = 8 << 20  # bytes; a larger one is derived here, to spare memory
-WORTH = 12 << 20  # bytes; to start a helper for less takes longer than it saves
-HELPERS_MAX = 2
 MODULE = "agents_ledger.importers.ahead"
 _LENGTH = struct.Struct(">I")
-
-
-def helpers() -> int:
-    """How many helpers this machine has processors for, beside the one that writes."""
-    return min(HELPERS_MAX, (os.cpu_count() or 1) - 1)
 
 
 class Given:
@@ -145,6 +138,29 @@ class _Made(Struct, frozen=True):
 
     def __call__(self) -> Turn:
         return self.turn
+
+
+def derived(
+    sizes: Mapping[str, int], job: Callable[[str], Job], number: int
+) -> Iterator[tuple[str, Derivation | None]]:
+    """Every family, with what a helper made of it; None: it is for the caller to derive.
+
+    Helpers get the largest first; while they work, the caller gets the smallest.
+    """
+    here = [family for family in sizes if sizes[family] > FAMILY_MAX]
+    waiting = deque(sorted(set(sizes) - set(here), key=lambda family: (-sizes[family], family)))
+    asked: dict[Future[Derivation | None], str] = {}
+    with Helpers(number) as some:
+        while waiting or asked or here:
+            while waiting and len(asked) <= number:
+                family = waiting.popleft()
+                asked[some.derive(job(family))] = family
+            made = {future for future in asked if future.done()}
+            if not made and (here or waiting):
+                yield here.pop() if here else waiting.pop(), None
+                continue
+            for future in made or wait(asked, return_when=FIRST_COMPLETED).done:
+                yield asked.pop(future), future.result()
 
 
 class Helpers:

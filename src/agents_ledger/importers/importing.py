@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from agents_ledger.importers.ahead import FAMILY_MAX, WORTH, Helpers, Job
 from agents_ledger.importers.discovery import Found, Unknown, found_at
 from agents_ledger.importers.keeping import Keeper
 from agents_ledger.importers.reader import Material, Reader
@@ -51,6 +49,7 @@ def import_paths(ledger: Ledger, paths: Iterable[Path]) -> Report:
     return Importer(ledger, report).run(found)
 
 
+WORTH = 12 << 20  # bytes; to start a helper for less takes longer than it saves
 DERIVING = 0.8  # of the work on a file; keeping is the rest
 RANK: dict[Outcome, int] = {"skipped": 0, "upserted": 1, "imported": 2}
 
@@ -134,25 +133,14 @@ class Importer:
         if not self._helpers or sum(sizes.values()) < WORTH:
             yield from ((family, None) for family in families)
             return
-        here = [family for family in families if sizes[family] > FAMILY_MAX]
-        largest_first = sorted(set(families) - set(here), key=lambda f: (-sizes[f], f))
-        waiting, asked = deque(largest_first), dict[Future[Derivation | None], str]()
-        with Helpers(self._helpers) as helpers:
-            while waiting or asked or here:
-                while waiting and len(asked) <= self._helpers:
-                    family = waiting.popleft()
-                    asked[helpers.derive(self._job(families[family], files[family]))] = family
-                made = {future for future in asked if future.done()}
-                if not made and (here or waiting):  # meanwhile, one for ourselves
-                    yield here.pop() if here else waiting.pop(), None
-                    continue
-                for future in made or wait(asked, return_when=FIRST_COMPLETED).done:
-                    family, derivation = asked.pop(future), future.result()
-                    yield family, Ahead(files[family], derivation) if derivation else None
+        from agents_ledger.importers import ahead
 
-    def _job(self, reader: Reader, files: list[SourceFile]) -> Job:
-        data = [b"".join(self.sources.stream(file.id)) for file in files]
-        return Job(reader.name, files, data)
+        def job(family: str) -> ahead.Job:
+            data = [b"".join(self.sources.stream(file.id)) for file in files[family]]
+            return ahead.Job(families[family].name, files[family], data)
+
+        for family, derivation in ahead.derived(sizes, job, self._helpers):
+            yield family, Ahead(files[family], derivation) if derivation else None
 
     def derive_safely(self, reader: Reader, family: str, ahead: Ahead | None = None) -> set[str]:
         """derive(), with a failure of the reader reported instead of raised."""
