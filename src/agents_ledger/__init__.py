@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         TextItem,
         ThinkingItem,
     )
+    from agents_ledger.model.embedding import Embedder, embedder
     from agents_ledger.model.engine import (
         CallBegun,
         CallFinished,
@@ -125,6 +126,7 @@ __all__ = [
     "Digest",
     "DigestSession",
     "DiskFull",
+    "Embedder",
     "Engine",
     "EngineError",
     "Event",
@@ -206,6 +208,7 @@ __all__ = [
     "Used",
     "VisibleTurn",
     "add_strategy",
+    "embedder",
     "estimate_tokens",
     "new_id",
     "now_ms",
@@ -252,6 +255,7 @@ _MODULES = {
         "ThinkingPiece",
         "Tool",
     ),
+    "model.embedding": ("Embedder", "embedder"),
     "model.events": ("Digest", "DigestSession", "Event"),
     "model.ids": ("new_id", "now_ms"),
     "ledger.queue": ("AsyncQueue", "Queue"),

@@ -103,10 +103,12 @@ WHOLE = {
     "session_heads",
     "system_prompts",
     "await_index_all",
+    "docs_without_vector",
     "indexed_count",
     "indexed_turns",
     "search_scope",  # narrows to the sessions of an origin, or a persona
     "unindexed",
+    "vectors",  # an exact scan
     "unindexed_count",
     "turn_is_named",  # of a turn to be taken away, which is rare
     "tree_nodes",  # marks what sessions and compactions point to

@@ -28,10 +28,17 @@ _SPACED = re.compile(r"(-?[A-Za-z]+:)([^\"].*\s.*)", re.DOTALL)
 @command
 @click.argument("words", nargs=-1, required=True)
 @click.option("--relevance", is_flag=True, help="The most relevant first, not the newest.")
+@click.option("--meaning", is_flag=True, help="Also what says it in other words.")
 @_LIMIT
 @_AFTER
 def search(
-    run: Invocation, *, words: tuple[str, ...], relevance: bool, limit: int, after: str | None
+    run: Invocation,
+    *,
+    words: tuple[str, ...],
+    relevance: bool,
+    meaning: bool,
+    limit: int,
+    after: str | None,
 ) -> int | None:
     """Find turns by their words.
 
@@ -41,15 +48,18 @@ def search(
     """
     order: Order = "relevance" if relevance else "newest"
     text = " ".join(_quoted(word) for word in words)
-    with run.reading() as ledger:
-        found = ledger.search(text, limit=limit, order=order, after=after)
+    if meaning:
+        found = _by_meaning(run, text, limit, after)
+    else:
+        with run.reading() as ledger:
+            found = ledger.search(text, limit=limit, order=order, after=after)
     if run.as_json:
         run.out.json(**to_builtins(found))
         return None
     if not found.hits:
         note("Nothing found.")
         return 1
-    if found.matched == "any":
+    if found.matched == "any" and not meaning:
         note(("No turn has all the words; these have some.", "dim"))
     _print(run, found)
     if found.capped:
@@ -57,6 +67,19 @@ def search(
     if found.next:
         note((f"There are more: --after {found.next}", "dim"))
     return None
+
+
+def _by_meaning(run: Invocation, text: str, limit: int, after: str | None) -> Found:
+    """With vectors for all turns, made now where they are missing."""
+    from agents_ledger.model.embedding import embedder
+    from agents_ledger.model.settings import chosen_embedder
+
+    chosen = embedder(chosen_embedder())
+    with run.writing() as ledger:
+        made = ledger.embed(chosen)
+        if made:
+            note((f"Made {amounts.count(made, 'vector')}.", "dim"))
+        return ledger.search(text, limit=limit, order="meaning", after=after, embedder=chosen)
 
 
 def _quoted(word: str) -> str:

@@ -17,6 +17,7 @@ from agents_ledger.ledger.async_reading import AsyncReading
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.live import NO_RESPONSE, LiveState
 from agents_ledger.model.compaction import Compaction, Trigger
+from agents_ledger.model.embedding import Embedder
 from agents_ledger.model.engine import Engine
 from agents_ledger.model.errors import Conflict, LedgerError, OutcomeUnknown, Refused
 from agents_ledger.model.routing import SmartFork
@@ -237,6 +238,15 @@ class AsyncLedger(AsyncReading):
             session, strategy, budget, trigger, engine, model, instructions, fallback, count
         )
         return await compacting.compact(asked, self._read, self._write)
+
+    async def embed(self, embedder: Embedder) -> int:
+        """Give every turn that lacks one a vector, for searching by meaning; how many."""
+        import asyncio
+
+        from agents_ledger.ledger import meaning
+
+        await asyncio.to_thread(self._core.recover_once)
+        return await asyncio.to_thread(meaning.embed, self._core.db, embedder)
 
     async def recover(self) -> tuple[str, ...]:
         """Fail the turns whose writer died; their ids. Done by itself before the first write."""

@@ -13,6 +13,7 @@ from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.live import NO_RESPONSE, LiveState
 from agents_ledger.ledger.reading import Reading
 from agents_ledger.model.compaction import Compaction, Trigger
+from agents_ledger.model.embedding import Embedder
 from agents_ledger.model.engine import Engine
 from agents_ledger.model.errors import Conflict, OutcomeUnknown
 from agents_ledger.model.routing import SmartFork
@@ -143,6 +144,13 @@ class Ledger(Reading):
         )
         read, write = compacting.at_once(self._read), compacting.at_once(self._write)
         return compacting.waited_for(compacting.compact(asked, read, write))
+
+    def embed(self, embedder: Embedder) -> int:
+        """Give every turn that lacks one a vector, for searching by meaning; how many."""
+        from agents_ledger.ledger import meaning
+
+        self._core.recover_once()
+        return meaning.embed(self._core.db, embedder)
 
     def recover(self) -> tuple[str, ...]:
         """Fail the turns whose writer died; their ids. Done by itself before the first write."""

@@ -12,6 +12,7 @@ from agents_ledger.ledger.core import Core
 from agents_ledger.model import config as configs
 from agents_ledger.model.compaction import Compaction, CompactionPlan, Trigger
 from agents_ledger.model.comparison import Comparison
+from agents_ledger.model.embedding import Embedder
 from agents_ledger.model.events import Digest, Event
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.periods import Zone
@@ -240,17 +241,30 @@ class Reading:
     # -- search --------------------------------------------------------------------------------
 
     def search(
-        self, text: str, *, limit: int = 20, order: Order = "newest", after: str | None = None
+        self,
+        text: str,
+        *,
+        limit: int = 20,
+        order: Order = "newest",
+        after: str | None = None,
+        embedder: Embedder | None = None,
     ) -> Found:
         """The turns that say or do something; docs/search.md has the operators.
 
-        Newest first or by relevance. The next page comes `after` the `next` of this.
+        Newest first, by relevance, or by meaning, which needs an embedder. The next page comes
+        `after` the `next` of this.
         """
         from agents_ledger.ledger import search
 
         return self._read(
             lambda tx: search.search(
-                tx, text, limit=limit, order=order, after=after, now_ms=now_ms()
+                tx,
+                text,
+                limit=limit,
+                order=order,
+                after=after,
+                now_ms=now_ms(),
+                embedder=embedder,
             )
         )
 

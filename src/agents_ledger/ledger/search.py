@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from agents_ledger.ledger import search_query, sessions, words
 from agents_ledger.ledger.documents import Document, documents, project_of
@@ -18,6 +19,9 @@ from agents_ledger.model.errors import Refused
 from agents_ledger.model.search import Found, Hit, Order
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.matching import Group, Wanted, match
+
+if TYPE_CHECKING:
+    from agents_ledger.model.embedding import Embedder
 
 LAST = 1 << 62  # above every number
 LIMIT_MAX = 1000
@@ -63,13 +67,20 @@ def search(
     order: Order,
     after: str | None,
     now_ms: int,
+    embedder: Embedder | None = None,
 ) -> Found:
-    """The turns that have the words of `text`; if none has all, those that have some."""
+    """The turns that have the words of `text`; if none has all, those that have some. By meaning,
+    also those that say it in other words."""
     if not 1 <= limit <= LIMIT_MAX:
         raise Refused(f"limit is {limit}; it is between 1 and {LIMIT_MAX}")
-    if order not in ("newest", "relevance"):
-        raise Refused(f"order is {order!r}; it is newest or relevance")
+    if order not in ("newest", "relevance", "meaning"):
+        raise Refused(f"order is {order!r}; it is newest, relevance or meaning")
     page = page_of(after)
+    if order == "meaning":
+        if embedder is None:
+            raise Refused("searching by meaning needs an embedder", "Pass one, or choose one.")
+        looking = Looking(tx, search_query.parse(text, now_ms), "any")
+        return looking.found(page._replace(mode="any"), limit, order, embedder)
     looking = Looking(tx, search_query.parse(text, now_ms), page.mode)
     found = looking.found(page, limit, order)
     if not found.hits and after is None and looking.has_choice:
@@ -126,9 +137,14 @@ class Looking:
 
     # -- candidates ----------------------------------------------------------------------------
 
-    def found(self, page: Page, limit: int, order: Order) -> Found:
+    def found(
+        self, page: Page, limit: int, order: Order, embedder: Embedder | None = None
+    ) -> Found:
         """A page of hits."""
-        candidates = self.newest(page) if order == "newest" else self.ranked(page)
+        if embedder is not None:
+            candidates = self._by_meaning(page, embedder)
+        else:
+            candidates = self.newest(page) if order == "newest" else self.ranked(page)
         hits: list[Candidate] = []
         last: Candidate | None = None
         more = False
@@ -140,10 +156,10 @@ class Looking:
                 break
             hits.append(last)
         goes_on: Candidate | None = hits[-1] if more else (last if self._capped else None)
-        if order == "relevance" and not more:
+        if order != "newest" and not more:
             goes_on = None
         return Found(
-            self._hits(hits, ranked=order == "relevance"),
+            self._hits(hits, ranked=order != "newest"),
             self._mode,
             None if goes_on is None else str(Page(self._mode, goes_on.number, goes_on.score)),
             self._capped,
@@ -191,6 +207,31 @@ class Looking:
             ranked += [each._replace(score=typical * each.score) for each in waits]
             ranked.sort(key=lambda each: (each.score, each.number), reverse=True)
         return (each for each in ranked if page.below(each))
+
+    def _by_meaning(self, page: Page, embedder: Embedder) -> Iterator[Candidate]:
+        """What the words find and what the meaning finds, as one ranking."""
+        from agents_ledger.ledger import meaning
+
+        low, high = self._range()
+        said = " ".join(term.text for term in self.asked.terms if not term.negated)
+        near = meaning.nearest(self._tx, embedder, said, low=low, high=high) if said else []
+        by_words = list(islice(self.ranked(Page("any")), meaning.NEAREST))
+        ranked = meaning.fused(by_words, list(self._narrowed(near)))
+        return (each for each in ranked if page.below(each))
+
+    def _narrowed(self, near: Sequence[Candidate]) -> Iterator[Candidate]:
+        """Those found by meaning alone that have what else was asked for."""
+        fresh = [each for each in near if each.turn_id not in self._stale]
+        if not self.asked.facets and not any(term.negated for term in self.asked.terms):
+            yield from fresh
+            return
+        for ids in in_batches([each.turn_id for each in fresh]):
+            found = documents(self._tx, ids)
+            yield from (
+                each
+                for each in fresh
+                if each.turn_id in found and self._in_range(found[each.turn_id])
+            )
 
     def _waiting_candidates(self, low: int, high: int) -> Iterator[Candidate]:
         taken: set[int] = set()

@@ -10,7 +10,7 @@ from agents_ledger.model.turns import TurnStatus, TurnType
 
 Part = Literal["user", "assistant", "thinking", "system", "tool_call", "tool_result"]
 Action = Literal["read", "written"]
-Order = Literal["newest", "relevance"]
+Order = Literal["newest", "relevance", "meaning"]
 
 PARTS: tuple[Part, ...] = ("user", "assistant", "thinking", "system", "tool_call", "tool_result")
 

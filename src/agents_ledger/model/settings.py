@@ -46,18 +46,33 @@ def policy_file(chosen: str, environment: Mapping[str, str] = os.environ) -> Pat
     return Path(chosen).with_suffix(".policy.toml")
 
 
-def excluded() -> tuple[str, ...]:
-    """Paths and projects that are never imported: `exclude = ["..."]` in the settings."""
+def _said() -> dict[str, object]:
+    """What the settings say."""
     import tomllib
 
     file = settings_file()
     try:
-        said = tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return ()
+        return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise Refused(f"{file} cannot be read: {error}", "Correct it, or remove it.") from error
-    patterns = said.get("exclude", [])
+
+
+def excluded() -> tuple[str, ...]:
+    """Paths and projects that are never imported: `exclude = ["..."]` in the settings."""
+    patterns = _said().get("exclude", [])
     if not isinstance(patterns, list) or not all(isinstance(each, str) for each in patterns):
-        raise Refused(f"`exclude` in {file} is not a list of texts")
+        raise Refused(f"`exclude` in {settings_file()} is not a list of texts")
     return tuple(patterns)
+
+
+def chosen_embedder() -> str:
+    """The model for searching by meaning: `embedder = "FOLDER"` in the settings."""
+    chosen = _said().get("embedder")
+    if not isinstance(chosen, str) or not chosen:
+        raise Refused(
+            "no embedder is chosen",
+            f'Put embedder = "FOLDER" into {settings_file()}.',
+        )
+    return chosen

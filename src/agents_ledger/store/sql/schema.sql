@@ -591,3 +591,11 @@ CREATE TABLE tool_sums (
     last_at BIGINT NOT NULL,
     PRIMARY KEY (day, tool_name, status, step)
 ) <clustered>;
+
+-- What turns mean: a vector of 32-bit numbers of length 1, by the model that made it.
+CREATE TABLE search_vectors (
+    doc_id BIGINT NOT NULL REFERENCES search_docs (id) ON DELETE CASCADE,
+    model TEXT NOT NULL,
+    vector <bytes> NOT NULL,
+    PRIMARY KEY (doc_id, model)
+);

@@ -170,3 +170,22 @@ SELECT p.turn_id FROM places p WHERE p.thread_key = :key;
 SELECT s.label, s.thread_id FROM sessions s
 WHERE s.routing_key = :key AND s.status = 'active'
 ORDER BY s.updated_at DESC, s.label LIMIT 1;
+
+-- docs_without_vector --
+SELECT d.id, d.turn_id FROM search_docs d
+WHERE d.turn_id IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM search_vectors v WHERE v.doc_id = d.id AND v.model = :model
+)
+ORDER BY d.id DESC LIMIT :limit;
+
+-- insert_vector --
+INSERT INTO search_vectors (doc_id, model, vector)
+SELECT d.id, CAST(:model AS TEXT), CAST(:vector AS <bytes>) FROM search_docs d WHERE d.id = :doc_id
+ON CONFLICT (doc_id, model) DO NOTHING;
+
+-- vectors --
+SELECT d.id, d.turn_id, p.segment_id, p.depth, v.vector
+FROM search_vectors v
+JOIN search_docs d ON d.id = v.doc_id
+JOIN places p ON p.turn_id = d.turn_id
+WHERE v.model = :model AND v.doc_id >= :low AND v.doc_id < :high;

@@ -1,0 +1,72 @@
+"""The port to a model that tells which texts mean something alike, and how one is chosen.
+
+Nothing is loaded from a network: a model is a folder, or was put into the local cache before.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from agents_ledger.model.errors import NotFound, Refused
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors. `name` tells whose vectors can be compared."""
+
+    name: str
+
+    def encode(self, texts: Sequence[str]) -> Any:
+        """A float array with one row per text."""
+
+
+class _Model2Vec:
+    def __init__(self, chosen: str) -> None:
+        from model2vec import StaticModel
+
+        self.name = chosen
+        self._model = StaticModel.from_pretrained(chosen, force_download=False)
+
+    def encode(self, texts: Sequence[str]) -> Any:
+        return self._model.encode(list(texts), use_multiprocessing=False)
+
+
+class _SentenceTransformers:
+    def __init__(self, chosen: str) -> None:
+        from importlib import import_module  # an extra of its own, which checkers do not see
+
+        library = import_module("sentence_transformers")
+        self.name = chosen
+        self._model = library.SentenceTransformer(chosen, device="cpu", local_files_only=True)
+
+    def encode(self, texts: Sequence[str]) -> Any:
+        return self._model.encode(list(texts), show_progress_bar=False, convert_to_numpy=True)
+
+
+def embedder(chosen: str) -> Embedder:
+    """The embedder of a folder or a name: by sentence-transformers if that folder is one of its
+    models, else by model2vec."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    folder = Path(chosen).expanduser()
+    is_transformer = (folder / "modules.json").exists() and not _is_static(folder)
+    made = _SentenceTransformers if is_transformer else _Model2Vec
+    try:
+        return made(str(folder) if folder.exists() else chosen)
+    except ModuleNotFoundError as error:
+        extra = "sentence-transformers" if is_transformer else "agents-ledger[meaning]"
+        raise Refused(
+            f"the embedder {chosen} needs {error.name}, which is not installed",
+            f"Install it with: pip install '{extra}'",
+        ) from error
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise NotFound(
+            f"there is no embedder at {chosen}: {error}",
+            "Name a folder with a model; none is fetched from a network.",
+        ) from error
+
+
+def _is_static(folder: Path) -> bool:
+    """Whether a folder holds a static model, which sentence-transformers can write too."""
+    return "StaticEmbedding" in (folder / "modules.json").read_text(encoding="utf-8")
