@@ -48,7 +48,7 @@ PARTS = {
     "questions": Part("Questions about ancestry", reading.questions),
     "reading": Part("Reading, against hand-written SQL", reading.reading),
     "context": Part("What a model is shown, at any depth", context.context),
-    "search": Part("Search", search.search),
+    "search": Part("Search at a million messages", search.search),
     "routing": Part("Smart routing on real sessions", routing.routing),
     "searching": Part("Searching", searching.searching),
     "starting": Part("Starting", starting.starting),

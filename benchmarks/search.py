@@ -1,5 +1,4 @@
-"""Search at a million generated messages, against a bare FTS5 table of the same text and ripgrep;
-and what the index adds to recording.
+"""Search at a million generated messages, against a bare FTS5 table of the same text and ripgrep.
 
 The bare table keeps its text, finds rowids newest first and makes the snippets of a page with
 FTS5's own function: what a hand-written search would do.
@@ -17,13 +16,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from agents_ledger import Ledger, Message
-from agents_ledger.ledger import recording, waiting
+from agents_ledger.ledger import recording
 from agents_ledger.store.database import Transaction
-from benchmarks import workload
-from benchmarks.measure import Goal, Line, Side, Took, interleaved, rate, slower, timed
+from benchmarks.measure import Goal, Line, Side, interleaved, rate, slower, timed
 
 MESSAGES = int(os.environ.get("AGENTS_LEDGER_BENCH_MESSAGES", "1000000"))
 EACH = 4  # messages of a turn
@@ -36,15 +33,6 @@ ROUNDS = 9
 RARE = "quixotic"
 PHRASE = ("velvet", "hammer")
 COMMON = "w0"
-
-
-def search(folder: Path) -> Iterator[Line]:
-    """Lines of questions, then what the index costs the writer."""
-    yield from questions(folder)
-    yield recording_with_index(folder)
-
-
-# -- questions --------------------------------------------------------------------------------
 
 
 def texts(turns: int) -> Iterator[tuple[list[str], str, str]]:
@@ -104,7 +92,7 @@ def _all(tx: Transaction, works: list[Callable[[Transaction], object]]) -> None:
         work(tx)
 
 
-def questions(folder: Path) -> Iterator[Line]:
+def search(folder: Path) -> Iterator[Line]:
     """Rare word, phrase, project, common word; and ripgrep for the rare word."""
     plain = folder / "text.txt"
     bare = sqlite3.connect(folder / "bare.db")
@@ -176,30 +164,3 @@ def _against_ripgrep(ledger: Ledger, plain: Path) -> Iterator[Line]:
     label = "ripgrep" if name == "rg" else "grep, as there is no ripgrep"
     goal = Goal(">=", 50)
     yield rate(f"a rare word, against {label}", found["ours"], found["theirs"], "wall", goal)
-
-
-# -- recording --------------------------------------------------------------------------------
-
-
-def recording_with_index(folder: Path) -> Line:
-    """CPU of recording turns and indexing them, against recording them alone."""
-    turns = workload.turns(4 * waiting.BATCH)
-    files = iter(range(1000))
-
-    def record() -> Took:
-        with Ledger.open(str(folder / f"indexed-{next(files)}.db")) as ledger:
-            ledger.recover()
-
-            def all_turns() -> None:
-                for turn in turns:
-                    turn.record(ledger, "main")
-
-            return timed(all_turns, len(turns))
-
-    def record_alone() -> Took:
-        with mock.patch.object(waiting, "recorded"), mock.patch.object(waiting, "catch_up"):
-            return record()
-
-    found = interleaved({"with": record, "without": record_alone}, 5)
-    goal = Goal("<=", 1.5)
-    return slower("recording with the index on", found["with"], found["without"], "cpu", goal)

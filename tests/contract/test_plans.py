@@ -104,9 +104,11 @@ WHOLE = {
     "system_prompts",
     "await_index_all",
     "docs_without_vector",
+    "heads",
     "indexed_count",
     "indexed_turns",
     "search_scope",  # narrows to the sessions of an origin, or a persona
+    "session_count",
     "unindexed",
     "vectors",  # an exact scan
     "unindexed_count",

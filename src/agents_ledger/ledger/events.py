@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from msgspec import structs
 
 from agents_ledger.ledger import threads
-from agents_ledger.ledger.search import holder
+from agents_ledger.ledger.search import Holders
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.events import Digest, DigestSession, Event
 from agents_ledger.store.database import Row, Transaction
@@ -62,10 +62,11 @@ def digest(tx: Transaction, *, since: int, until: int) -> Digest:
     by_session: dict[str | None, list[Row]] = {}
     titles: dict[str | None, str | None] = {}
     holders: dict[str, str | None] = {}
+    who = Holders(tx)
     for row in sorted(rows, key=lambda row: (row[1], row[0])):
         turn_id = row[5]
         if turn_id not in holders:
-            label, title, _ = holder(tx, turn_id)
+            label, title, _ = who.of(turn_id)
             holders[turn_id], titles[label] = label, title
         by_session.setdefault(holders[turn_id], []).append(row)
     parts = (

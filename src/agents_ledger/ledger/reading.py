@@ -18,7 +18,7 @@ from agents_ledger.model.ids import now_ms
 from agents_ledger.model.periods import Zone
 from agents_ledger.model.permissions import PermissionReview
 from agents_ledger.model.routing import Route
-from agents_ledger.model.search import Action, Found, Order, Touched
+from agents_ledger.model.search import Action, Found, Ranking, Touched
 from agents_ledger.model.sessions import Alias, Finding, Move, Session, SessionStatus, Thread
 from agents_ledger.model.tokens import Counter, estimate_tokens
 from agents_ledger.model.trees import Headline, Tree
@@ -245,7 +245,7 @@ class Reading:
         text: str,
         *,
         limit: int = 20,
-        order: Order = "newest",
+        order: Ranking = "newest",
         after: str | None = None,
         embedder: Embedder | None = None,
     ) -> Found:

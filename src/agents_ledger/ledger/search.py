@@ -16,8 +16,8 @@ from agents_ledger.ledger.indexing import NUMBERS, first_number, in_batches
 from agents_ledger.ledger.search_query import Asked, Narrowed, Term
 from agents_ledger.ledger.snippets import Finder, snippets
 from agents_ledger.model.errors import Refused
-from agents_ledger.model.search import Found, Hit, Order
-from agents_ledger.store.database import Transaction
+from agents_ledger.model.search import Found, Hit, Ranking
+from agents_ledger.store.database import Row, Transaction
 from agents_ledger.store.matching import Group, Wanted, match
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ LIMIT_MAX = 1000
 LOOK_MAX = 50_000  # turns of the index looked at for one page
 RANK_MAX = 5_000  # the newest turns with the words are ranked, no more
 QUERY_MAX = 200
+FEW_SESSIONS = 2_000
 
 Mode = Literal["all", "any"]
 _MODES: dict[str, Mode] = {"all": "all", "any": "any"}
@@ -64,7 +65,7 @@ def search(
     text: str,
     *,
     limit: int,
-    order: Order,
+    order: Ranking,
     after: str | None,
     now_ms: int,
     embedder: Embedder | None = None,
@@ -138,7 +139,7 @@ class Looking:
     # -- candidates ----------------------------------------------------------------------------
 
     def found(
-        self, page: Page, limit: int, order: Order, embedder: Embedder | None = None
+        self, page: Page, limit: int, order: Ranking, embedder: Embedder | None = None
     ) -> Found:
         """A page of hits."""
         if embedder is not None:
@@ -269,6 +270,7 @@ class Looking:
     # -- hits ----------------------------------------------------------------------------------
 
     def _hits(self, candidates: Sequence[Candidate], *, ranked: bool) -> tuple[Hit, ...]:
+        self._holders = Holders(self._tx)
         found: dict[str, Document] = {}
         for ids in in_batches([each.turn_id for each in candidates]):
             found |= documents(self._tx, ids)
@@ -277,7 +279,7 @@ class Looking:
         )
 
     def _hit(self, document: Document, score: float | None) -> Hit:
-        label, title, also_in = holder(self._tx, document.turn_id)
+        label, title, also_in = self._holders.of(document.turn_id)
         return Hit(
             document.turn_id,
             label,
@@ -302,19 +304,44 @@ def first_words(document: Document) -> str | None:
     return None if text is None else " ".join(text[: 2 * QUERY_MAX].split())[:QUERY_MAX]
 
 
-def holder(tx: Transaction, turn_id: str) -> tuple[str | None, str | None, int]:
-    """The session a turn belongs to, its title, and how many others hold it too.
+class Holders:
+    """Which sessions hold a turn. Where there are few sessions they are read once for all turns;
+    else, for each turn, what stands below it."""
 
-    A turn beside the threads, because it failed or was left behind, belongs to the session that
-    wrote it, else to that of the turn it hangs on.
-    """
-    at: str | None = turn_id
-    while at is not None:
-        held = tx.run("sessions_holding", turn_id=at) or tx.run("session_that_held", turn_id=at)
-        if held:
-            return held[0][0], held[0][1], len(held) - 1 if at == turn_id else 0
-        at = tx.run("turn_parent", id=at)[0][0]
-    return None, None, 0
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+        self._heads: dict[int, list[Row]] | None = None
+        if tx.run("session_count", limit=FEW_SESSIONS)[0][0] < FEW_SESSIONS:
+            self._heads = {}
+            for segment_id, *head in tx.run("heads"):
+                self._heads.setdefault(segment_id, []).append(tuple(head))
+
+    def of(self, turn_id: str) -> tuple[str | None, str | None, int]:
+        """The session a turn belongs to, its title, and how many others hold it too.
+
+        A turn beside the threads, because it failed or was left behind, belongs to the session that
+        wrote it, else to that of the turn it hangs on.
+        """
+        at: str | None = turn_id
+        while at is not None:
+            held = self._holding(at) or self._tx.run("session_that_held", turn_id=at)
+            if held:
+                return held[0][0], held[0][1], len(held) - 1 if at == turn_id else 0
+            at = self._tx.run("turn_parent", id=at)[0][0]
+        return None, None, 0
+
+    def _holding(self, turn_id: str) -> Sequence[Row]:
+        if self._heads is None:
+            return self._tx.run("sessions_holding", turn_id=turn_id)
+        below = self._tx.run("segments_below", turn_id=turn_id)
+        held = [
+            head
+            for segment_id, from_depth in below
+            for head in self._heads.get(segment_id, ())
+            if head[0] >= from_depth
+        ]
+        held.sort(key=lambda head: (head[1], head[2]))
+        return [head[2:] for head in held]
 
 
 # -- what to look for -------------------------------------------------------------------------

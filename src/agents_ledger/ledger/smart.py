@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from agents_ledger.ledger import contexts, words
 from agents_ledger.ledger.documents import Document, documents, ids_of
-from agents_ledger.ledger.search import Candidate, Looking, Page, holder
+from agents_ledger.ledger.search import Candidate, Holders, Looking, Page
 from agents_ledger.ledger.search_query import Asked, Term
 from agents_ledger.ledger.snippets import Finder
 from agents_ledger.model.errors import Refused
@@ -181,7 +181,7 @@ def _within(
 def _proposal(
     tx: Transaction, spot: Spot, tokens: int, text: str, terms: Sequence[Weighed]
 ) -> Proposal:
-    label, title, _ = holder(tx, spot.turn_id)
+    label, title, _ = Holders(tx).of(spot.turn_id)
     best = [each.turn_id for each in spot.matches[: 2 * REASONS]]
     found = documents(tx, ids_of(best)) if best else {}
     finder = Finder(Asked([Term(term.text) for term in terms], [], []))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents_ledger.ledger.documents import Document, TouchedFile, documents, ids_of
-from agents_ledger.ledger.search import Looking, Page, holder, page_of
+from agents_ledger.ledger.search import Holders, Looking, Page, page_of
 from agents_ledger.ledger.search_query import Asked, Narrowed
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.search import Action, Touch, Touched
@@ -23,6 +23,7 @@ def files(
     if not any(letter.isalnum() for letter in name):
         raise Refused(f"{path!r} names no file", "Give its name, or as much of its path as needed.")
     looking = Looking(tx, Asked([], [Narrowed("file", name)], []), "all")
+    holders = Holders(tx)
     touches: list[Touch] = []
     turns = last = 0
     for candidate in looking.newest(page_of(after)):
@@ -37,7 +38,7 @@ def files(
         if turns == limit:
             return Touched(tuple(touches), str(Page("all", last)))
         turns, last = turns + 1, candidate.number
-        label, title, also_in = holder(tx, document.turn_id)
+        label, title, also_in = holders.of(document.turn_id)
         touches += [
             Touch(
                 document.turn_id,

@@ -10,7 +10,8 @@ from agents_ledger.model.turns import TurnStatus, TurnType
 
 Part = Literal["user", "assistant", "thinking", "system", "tool_call", "tool_result"]
 Action = Literal["read", "written"]
-Order = Literal["newest", "relevance", "meaning"]
+Order = Literal["newest", "relevance"]
+Ranking = Literal["newest", "relevance", "meaning"]  # which needs an embedder
 
 PARTS: tuple[Part, ...] = ("user", "assistant", "thinking", "system", "tool_call", "tool_result")
 

@@ -123,6 +123,21 @@ JOIN sessions s ON s.thread_id = p.turn_id
 LEFT JOIN annotations a ON a.session_label = s.label
 ORDER BY s.created_at, s.label;
 
+-- session_count --
+-- Up to so many.
+SELECT count(*) FROM (SELECT 1 FROM sessions LIMIT :limit) AS counted;
+
+-- heads --
+-- Where every session points.
+SELECT p.segment_id, p.depth, s.created_at, s.label, COALESCE(a.title, s.source_title)
+FROM sessions s
+JOIN places p ON p.turn_id = s.thread_id
+LEFT JOIN annotations a ON a.session_label = s.label;
+
+-- segments_below --
+<below>
+SELECT segment_id, from_depth FROM tail;
+
 -- session_that_held --
 -- The session that reached a turn first, or that writes it now.
 SELECT s.label, COALESCE(a.title, s.source_title)
