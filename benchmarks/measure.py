@@ -141,13 +141,17 @@ def slower(
     return Line(f"{name}, {clock}", *times, middle(ratios), goal, len(ratios), spread(ratios))
 
 
+def _per_second(seconds: float) -> str:
+    return f"{1 / seconds:,.0f}/s" if seconds < 0.1 else f"{1 / seconds:.2g}/s"
+
+
 def rate(
     name: str, ours: Sequence[Took], reference: Sequence[Took], clock: Clock, goal: Goal | None
 ) -> Line:
     """What part of the reference's operations per second ours reaches, or how many times."""
     mine, theirs = [t.by(clock) for t in ours], [t.by(clock) for t in reference]
     ratios = [b / a for a, b in zip(mine, theirs, strict=True)]
-    rates = f"{1 / middle(mine):,.0f}/s", f"{1 / middle(theirs):,.0f}/s"
+    rates = _per_second(middle(mine)), _per_second(middle(theirs))
     return Line(f"{name}, {clock}", *rates, middle(ratios), goal, len(ratios), spread(ratios))
 
 
