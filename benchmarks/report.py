@@ -125,6 +125,6 @@ Why: SQLiteSession keeps each item as one row of JSON and little else. A turn of
 of turns, messages and calls, its place with the sums of its thread, the head, the log of its move,
 the word index, and the indexes of all these. A lone writer puts each page of them into the log at
 every commit ("pages written per turn" below); reading builds typed values from four tables. An
-empty ledger has 0.6 MB of tables and guards, which counts at a length of 100. A DeltaChannel keeps the
-messages alone.
+empty ledger has 0.6 MB of tables and guards, which counts at a length of 100. A DeltaChannel keeps
+the messages alone.
 """
