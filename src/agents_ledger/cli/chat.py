@@ -13,7 +13,7 @@ import click
 
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.errors import EXIT_CODES
-from agents_ledger.cli.terminal import complain, fit, note
+from agents_ledger.cli.terminal import ask, complain, fit, note
 from agents_ledger.model import settings
 from agents_ledger.model.errors import EngineError, EngineFault, NotFound, Refused
 
@@ -94,7 +94,7 @@ async def _lines(message: str | None) -> AsyncIterator[str]:
     typed = sys.stdin.isatty()
     while True:
         if typed:
-            click.echo("> ", nl=False, err=True)
+            ask()
             await _something_typed()
         line = sys.stdin.readline()
         if not line:

@@ -224,6 +224,11 @@ def note(*spans: Span) -> None:
     click.echo(text.translate(_PLAINER) if plain else text, err=True, color=colour)
 
 
+def ask() -> None:
+    """Show on stderr that a line may be typed."""
+    click.echo("> ", nl=False, err=True)
+
+
 def complain(word: str, text: str) -> None:
     """Print `word: text` on stderr; each line of the text is kept."""
     first, *others = lines_of(text)
