@@ -130,7 +130,7 @@ def _asked(ledger: Ledger, bare: sqlite3.Connection) -> Iterator[Line]:
             "bare": partial(timed, partial(_ask_bare, bare, *theirs), 1),
         }
         found = interleaved(sides, ROUNDS)
-        yield slower(f"{name} among {size}", found["ours"], found["bare"], "wall", goal)
+        yield slower(f"{name} among {size}", found["ours"], found["bare"], "cpu", goal)
     ranked = [timed(partial(ledger.search, COMMON, order="relevance"), 1) for _ in range(3)]
     capped = ledger.search(COMMON, order="relevance").capped
     took = sorted(each.wall for each in ranked)[1]
