@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -479,6 +480,27 @@ def test_a_long_turn_grows_without_being_rewritten(db: Database) -> None:
 
     assert len(set(ran)) == 1
     assert "delete_turn_messages" not in statements.ran
+
+
+def test_writers_of_one_task_and_forks_of_it_at_once_lose_nothing(
+    ledger: Ledger, open_ledger: Callable[[], Ledger]
+) -> None:
+    handles = [ledger, open_ledger()]
+    a_talk(ledger)
+
+    def write(number: int) -> None:
+        own = handles[number % 2]
+        for step in range(8):
+            said = says(f"x{number}-{step}", "assistant", "x", 2000 + step)
+            tasks_of(own).save(said)
+            if step % 4 == 0:
+                fork = own.fork("task:t1", label=f"fork-{number}-{step}")
+                own.record(fork.label, "And now?", "Ours.")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+
+    assert tasks_of(ledger).messages("t1").total == 2 + 4 * 8
 
 
 # -- all or nothing ---------------------------------------------------------------------------

@@ -346,7 +346,7 @@ def write_turn(
     if turn.tool_calls:
         tx.run_many("insert_tool_call", turn.tool_calls)
     if parent_id is not None:
-        threads.adopt(tx, parent_id, parent)
+        parent = threads.adopt(tx, parent_id, parent)
     return turn, threads.below(
         parent,
         usage=new.usage,

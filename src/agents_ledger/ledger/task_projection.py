@@ -88,6 +88,7 @@ def derive(tx: Transaction, task_id: str, since: Place) -> None:
     Turns that one of ours stands on are frozen: what comes later begins another turn below them.
     """
     state = claim(tx, task_id)
+    tx.run("lock_projection")  # what is frozen now stays so, and nothing else becomes it
     at = {"task_id": task_id, **since._asdict()}
     records = [Record(*row) for row in tx.run("records_since", **at)]
     lines = [CallLine(*row) for row in tx.run("calls_since", **at)]
@@ -147,7 +148,6 @@ def _write(tx: Transaction, state: State, changes: Sequence[Standing]) -> None:
     """Write the turns that changed: one that only grew gets what is new, others are rewritten."""
     if not changes:
         return
-    tx.run("lock_projection")
     left = {r.turn_id for group, turn, _ in changes for r in group.records if r.turn_id != turn.id}
     rewritten = [each for each in changes if each.derived.id in left or not _grow(tx, state, each)]
     if rewritten:

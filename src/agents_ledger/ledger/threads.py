@@ -106,18 +106,20 @@ def put(tx: Transaction, turn_id: str, place: Place, *, join: bool) -> Place:
     return own
 
 
-def adopt(tx: Transaction, parent_id: str, parent: Place) -> None:
+def adopt(tx: Transaction, parent_id: str, parent: Place) -> Place:
     """Note that a turn of ours hangs on `parent`; if that is a projection, it is frozen with all
-    its ancestors: what we stand on does not change."""
+    its ancestors: what we stand on does not change. Returned is where it stands then."""
     marked = tx.change("mark_native_parent", id=parent_id)
     if marked or not tx.run("turn_projected", id=parent_id)[0][0]:
-        return
+        return parent
+    tx.run("lock_projection")  # on a server it may be derived again, and put elsewhere, just now
+    parent = place_of(tx, parent_id)
     tx.run("mark_parent", id=parent_id)
     segment_id, depth = parent.segment_id, parent.depth
     while True:
         raised = tx.run("freeze", id=segment_id, depth=depth)
         if not raised or raised[0][0] is None:
-            return
+            return parent
         segment_id, depth = raised[0]
 
 
