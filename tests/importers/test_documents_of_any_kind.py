@@ -18,6 +18,7 @@ from agents_ledger.importers.gemini import GeminiCli
 from agents_ledger.importers.pieces import objects
 from agents_ledger.importers.reader import Material, Reader
 from agents_ledger.ledger.sources import Sources
+from agents_ledger.model.ids import as_id
 from agents_ledger.model.sources import Derivation, SourceFile
 
 NAMES = """
@@ -128,8 +129,9 @@ def derive(reader: Reader, path: str, kind: Any, *contents: bytes) -> Derivation
         assert turn.parent_id is None or turn.parent_id in known
         known.add(turn.id)
         built = turn.build()
-        assert (built.id, built.parent_turn_id) == (turn.id, turn.parent_id)
-        assert {m.id for m in built.messages} <= set(turn.record_ids)
+        parent = as_id(turn.parent_id) if turn.parent_id is not None else None
+        assert (built.id, built.parent_turn_id) == (as_id(turn.id), parent)
+        assert {m.id for m in built.messages} <= {as_id(each) for each in turn.record_ids}
         assert len({s.sequence for s in built.steps}) == len(built.steps)
     assert len(known) == len(derivation.turns)
     for session in derivation.sessions:
