@@ -46,7 +46,7 @@ def run(address: str, test: Test) -> None:
 
 
 def public(kind: type) -> dict[str, Any]:
-    return {name: value for name, value in vars(kind).items() if not name.startswith("_")}
+    return {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_both_ledgers_offer_the_same_verbs_with_the_same_parameters(
         wanted, found = (inspect.signature(getattr(kind, name)) for kind in (plain, other))
         assert found.parameters == wanted.parameters, name
         returned = str(found.return_annotation)
-        for begun in ("Ledger", "LiveTurn", "LiveCall"):
+        for begun in ("Ledger", "LiveTurn", "LiveCall", "Batch"):
             returned = returned.replace(f"Async{begun}", begun)
         assert returned == str(wanted.return_annotation), name
         assert inspect.iscoroutinefunction(getattr(other, name)) == (name not in BEGIN), name

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Every command: the module of this folder that has it, and what it does.
 COMMANDS = {
-    "up": ("up", "Make the ledger, import what is found, and open the Command Center."),
+    "up": ("up", "Import what is found here, and open the Command Center."),
     "import": ("imports", "Import the history of other agents."),
     "watch": ("imports", "Import what agents write, as they write it."),
     "sessions": ("sessions", "List sessions, latest first."),
