@@ -32,7 +32,7 @@ from tests.statements import Meddled
 
 Test = Callable[[AsyncLedger], Coroutine[Any, Any, None]]
 # These return something to be awaited or entered.
-BEGIN = {"open", "turn", "tool_call"}
+BEGIN = {"batch", "open", "turn", "tool_call"}
 
 
 def run(address: str, test: Test) -> None:
