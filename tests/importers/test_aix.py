@@ -264,3 +264,22 @@ def test_the_same_session_by_request_stays_apart(ledger: Ledger, tmp_path: Path)
     assert own.origin_session_id == other.origin_session_id == "s1"
     assert (own.label != other.label, own.thread_id) == (True, before)
     assert ledger.audit() == ()
+
+
+@pytest.mark.parametrize("spoken_by", ["a1", "a3"])
+def test_of_two_calls_that_name_one_subagent_only_one_links(
+    ledger: Ledger, tmp_path: Path, spoken_by: str
+) -> None:
+    path = sample(tmp_path / "aix.db")
+    again = [message("q2", "s1", "user", "Again", 3), message("a3", "s1", "assistant", "Yes.", 4)]
+    aix_db(path, messages=again, tool_calls=[{**CALL, "id": "k2", "message_id": spoken_by}])
+
+    import_paths(ledger, path)
+
+    calls = [call for turn in ledger.thread("aix:cursor:s1").turns for call in turn.tool_calls]
+    assert {call.id: call.spawned_session_label for call in calls} == {
+        "k1": "aix:cursor:task-k1",
+        "k2": None,
+    }
+    assert ledger.session("aix:cursor:task-k1").spawn_tool_call_id == "k1"
+    assert ledger.audit() == ()

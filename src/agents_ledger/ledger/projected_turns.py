@@ -153,26 +153,28 @@ def _write_steps(tx: Transaction, changes: Sequence[Change], owners: Mapping[str
     messages = [m for change in changes for m in change.turn.messages]
     recording.write_messages(tx, messages, statement="project_message")
     calls: list[ToolCall] = []
+    children: set[str] = set()
     for change in changes:
         owner = owners.get(change.turn.id)
         for call in change.turn.tool_calls:
             if call.spawned_session_label is None:
                 calls.append(call)
             else:
-                calls.append(_linked(tx, call, owner))
+                calls.append(_linked(tx, call, owner, children))
     if calls:
         tx.run_many("insert_tool_call", calls)
 
 
-def _linked(tx: Transaction, call: ToolCall, owner: str | None) -> ToolCall:
+def _linked(tx: Transaction, call: ToolCall, owner: str | None, children: set[str]) -> ToolCall:
     """The call with its subagent's session, made or linked. A session has one spawning call: a
-    second that names it, in a turn branched off half way, does not link."""
+    second that names it, in a turn branched off half way, does not link. `children`: the sessions
+    linked to calls that are still to be written; this one's is added."""
     child = str(call.spawned_session_label)
     named = sessions.find(tx, child, exact=True) or sessions.find(tx, child)
     if named is not None:  # it may be known under another label
         child = named.label
         call = structs.replace(call, spawned_session_label=child)
-    if owner is None or child == owner:
+    if owner is None or child == owner or child in children:
         return structs.replace(call, spawned_session_label=None)
     if named is not None:
         known = sessions.get(tx, child, exact=True)
@@ -183,6 +185,7 @@ def _linked(tx: Transaction, call: ToolCall, owner: str | None) -> ToolCall:
     parent = sessions.existing(tx, owner, exact=True)
     made = Session(child, created_at=call.started_at)
     sessions.spawn(tx, made, parent, call.turn_id, call.id)
+    children.add(child)
     return call
 
 
