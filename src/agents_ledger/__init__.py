@@ -14,10 +14,11 @@ if TYPE_CHECKING:
         AsyncLiveCall,
         AsyncLiveTurn,
     )
+    from agents_ledger.ledger.async_queue import AsyncQueue
     from agents_ledger.ledger.compacting import add_strategy
     from agents_ledger.ledger.contexts import Context, validate
     from agents_ledger.ledger.ledger import Batch, Ledger, LiveCall, LiveTurn
-    from agents_ledger.ledger.queue import AsyncQueue, Queue
+    from agents_ledger.ledger.queue import Queue
     from agents_ledger.model.compaction import (
         Chosen,
         Compaction,
@@ -258,7 +259,8 @@ _MODULES = {
     "model.embedding": ("Embedder", "embedder"),
     "model.events": ("Digest", "DigestSession", "Event"),
     "model.ids": ("new_id", "now_ms"),
-    "ledger.queue": ("AsyncQueue", "Queue"),
+    "ledger.async_queue": ("AsyncQueue",),
+    "ledger.queue": ("Queue",),
     "model.permissions": (
         "Grant",
         "Layer",

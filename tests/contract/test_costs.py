@@ -132,7 +132,7 @@ def test_an_entry_of_the_queue_takes_these_statements(counted: tuple[Meddled, Le
         "queue_entry",
         "COMMIT",
     ]
-    claimed = ledger._core.db.write(lambda tx: queues.claim(tx, "me", label="main"))
+    claimed = ledger._core.db.write(lambda tx: queues.claim(tx, "me", "turn-1", label="main"))
     assert claimed is not None
     assert statements.ran == [
         "find_session_exactly",

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from agents_ledger.broker.events import Completed, Failed, RunEvent, Started
 from agents_ledger.ledger.async_ledger import AsyncLedger
-from agents_ledger.ledger.queue import AsyncQueue
+from agents_ledger.ledger.async_queue import AsyncQueue
 from agents_ledger.model.engine import TextPiece
 from agents_ledger.model.errors import NotFound
 from agents_ledger.model.queue import QueueEntry

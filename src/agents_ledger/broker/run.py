@@ -24,8 +24,9 @@ from agents_ledger.broker.policy import Policy
 from agents_ledger.broker.speech import Speech
 from agents_ledger.broker.tools import Calls, OfferedTool
 from agents_ledger.ledger.async_ledger import AsyncLedger, AsyncLiveTurn
+from agents_ledger.ledger.async_queue import AsyncQueue
 from agents_ledger.ledger.contexts import Context
-from agents_ledger.ledger.queue import AsyncQueue, Ending, NewEntry, new_entry
+from agents_ledger.ledger.queue import Ending, NewEntry, new_entry
 from agents_ledger.model import config as configs
 from agents_ledger.model import permissions
 from agents_ledger.model.compaction import Trigger

@@ -428,18 +428,21 @@ class AsyncLiveTurn:
     async def message(self, message: str | Message, *, streamed: bool = False) -> Message:
         """Commit a message; text is the assistant's. `streamed`: it is what was streamed so far."""
         filled, work = self.state.message(message, streamed=streamed)
-        await self._ledger._write(work)
-        return self.state.said(filled)
+        with self.state.committing(filled):
+            await self._ledger._write(work)
+        return self.state.said(filled, streamed=streamed)
 
     def tool_call(
         self, tool_name: str, params: object = None, *, id: str = "", tool_number: int | None = None
     ) -> AsyncLiveCall:
         """A tool call; that it is made is committed when awaited or entered."""
-        return AsyncLiveCall(self, *self.state.call(tool_name, params, id, tool_number))
+        return AsyncLiveCall(self, self.state.call(tool_name, params, id, tool_number))
 
     async def stream(self, text: str) -> None:
         """Commit a piece of the answer; others see it in `partial_text`."""
-        await self._ledger._write(self.state.stream(text))
+        with self.state.committing(text):
+            await self._ledger._write(self.state.stream(text))
+        self.state.streamed()
 
     async def respond(
         self,
@@ -487,17 +490,18 @@ class AsyncLiveTurn:
 class AsyncLiveCall:
     """A tool call under way. Leaving its block by an error fails it."""
 
-    def __init__(self, turn: AsyncLiveTurn, call: ToolCall, start: Work[None]) -> None:
+    def __init__(self, turn: AsyncLiveTurn, call: ToolCall) -> None:
         self._turn = turn
         self.call = call
         self.id = call.id
-        self._to_start: Work[None] | None = start
-        self._finished = False
+        self._started = self._finished = False
 
     async def _start(self) -> AsyncLiveCall:
-        start, self._to_start = self._to_start, None
-        if start is not None:
-            await self._turn._ledger._write(start)
+        if not self._started:
+            state = self._turn.state
+            with state.committing(self.call):
+                await self._turn._ledger._write(state.start(self.call))
+            self._started = True
         return self
 
     def __await__(self) -> Generator[Any, None, AsyncLiveCall]:

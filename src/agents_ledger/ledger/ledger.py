@@ -289,20 +289,24 @@ class LiveTurn:
     def message(self, message: str | Message, *, streamed: bool = False) -> Message:
         """Commit a message; text is the assistant's. `streamed`: it is what was streamed so far."""
         filled, work = self.state.message(message, streamed=streamed)
-        self._ledger._write(work)
-        return self.state.said(filled)
+        with self.state.committing(filled):
+            self._ledger._write(work)
+        return self.state.said(filled, streamed=streamed)
 
     def tool_call(
         self, tool_name: str, params: object = None, *, id: str = "", tool_number: int | None = None
     ) -> LiveCall:
         """Commit that a tool is being called."""
-        call, work = self.state.call(tool_name, params, id, tool_number)
-        self._ledger._write(work)
+        call = self.state.call(tool_name, params, id, tool_number)
+        with self.state.committing(call):
+            self._ledger._write(self.state.start(call))
         return LiveCall(self, call)
 
     def stream(self, text: str) -> None:
         """Commit a piece of the answer; others see it in `partial_text`."""
-        self._ledger._write(self.state.stream(text))
+        with self.state.committing(text):
+            self._ledger._write(self.state.stream(text))
+        self.state.streamed()
 
     def respond(
         self,

@@ -8,14 +8,16 @@ one.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from agents_ledger.ledger import recording, sessions, threads, waiting
 from agents_ledger.ledger.recording import Prepared
-from agents_ledger.model.errors import Conflict, HeadMoved, Refused
+from agents_ledger.model.errors import Conflict, HeadMoved, OutcomeUnknown, Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import (
@@ -23,6 +25,7 @@ from agents_ledger.model.turns import (
     CallStatus,
     Message,
     ToolCall,
+    Turn,
     TurnStatus,
     Usage,
     to_json,
@@ -32,6 +35,12 @@ from agents_ledger.store.database import Database, Transaction, Work
 NO_RESPONSE = "no response recorded"
 WRITER_DIED = "the process that wrote this turn died"
 PARTIAL = '{"partial":true}'
+# What the ledger adds to a message and to a call.
+FILLED = {
+    Message: ("id", "turn_id", "sequence", "created_at"),
+    ToolCall: ("id", "turn_id", "message_id", "started_at", "completed_at", "sequence"),
+}
+StepT = TypeVar("StepT", Message, ToolCall)
 
 
 class Live(NamedTuple):
@@ -39,6 +48,7 @@ class Live(NamedTuple):
 
     turn_id: str
     writer_id: str
+    session: str = ""  # the key it was begun with
 
 
 class Sealing(NamedTuple):
@@ -54,16 +64,42 @@ class Sealing(NamedTuple):
 
 
 class LiveState:
-    """What the writer of a live turn keeps in mind, and its verbs as works to be committed."""
+    """What the writer of a live turn keeps in mind, and its verbs as works to be committed.
+
+    A step whose commit had no known outcome is the same step when it is said again.
+    """
 
     def __init__(self, prepared: Prepared, writer_id: str) -> None:
         self.id = prepared.id
         self.prepared = prepared
-        self.live = Live(prepared.id, writer_id)
+        self.live = Live(prepared.id, writer_id, prepared.new.session)
         self.sealed = False
         self._guard = threading.Lock()  # tools may run in parallel
         self._sequence = len(prepared.turn.messages) + len(prepared.turn.tool_calls)
         self._speaker: str | None = None
+        self._pieces = 0  # of the answer, known to be stored
+        self._unsure: list[Message | ToolCall | str] = []
+
+    @contextmanager
+    def committing(self, step: Message | ToolCall | str) -> Iterator[None]:
+        """Around the commit of a message, a call or a piece: is it stored, or perhaps?"""
+        try:
+            yield
+        except OutcomeUnknown:
+            if step not in self._unsure:
+                self._unsure.append(step)
+            raise
+        if step in self._unsure:
+            self._unsure.remove(step)
+
+    def _again(self, said: StepT) -> StepT | None:
+        """The step that was said so before, if it is perhaps stored."""
+        for step in self._unsure:
+            if isinstance(step, type(said)) and said.id in ("", step.id):
+                filled = {name: getattr(step, name) for name in FILLED[type(said)]}
+                if replace(said, **filled) == step:
+                    return step
+        return None
 
     def _next(self) -> int:
         with self._guard:
@@ -81,24 +117,33 @@ class LiveState:
         if isinstance(message, str):
             message = Message("assistant", message)
         recording.check_step(message)
-        filled = recording.fill_message(message, self.id, self._next(), now_ms())
-        return filled, partial(add_message, live=self.live, message=filled, streamed=streamed)
+        known = self._again(message)
+        filled = known or recording.fill_message(message, self.id, self._next(), now_ms())
+        return filled, partial(
+            add_message, live=self.live, message=filled, streamed=streamed, again=known is not None
+        )
 
-    def said(self, message: Message) -> Message:
+    def said(self, message: Message, *, streamed: bool) -> Message:
         """After a message's commit: calls that follow an assistant's belong to it."""
         if message.role == "assistant":
             self._speaker = message.id
+        if streamed:
+            self._pieces = 0
         return message
 
     def call(
         self, tool_name: str, params: object, call_id: str, tool_number: int | None
-    ) -> tuple[ToolCall, Work[None]]:
+    ) -> ToolCall:
         """A tool call that starts now."""
         given = "{}" if params is None else to_json(params)
         call = ToolCall(tool_name, given, status="running", id=call_id, tool_number=tool_number)
         recording.check_step(call)
-        filled = recording.fill_call(call, self.id, self._next(), now_ms(), self._speaker)
-        return filled, partial(start_call, live=self.live, call=filled)
+        known = self._again(call)
+        return known or recording.fill_call(call, self.id, self._next(), now_ms(), self._speaker)
+
+    def start(self, call: ToolCall) -> Work[None]:
+        """That a tool is being called."""
+        return partial(start_call, live=self.live, call=call, again=call in self._unsure)
 
     def finish(self, call: ToolCall, status: CallStatus, **outcome: str | None) -> Work[None]:
         """What came of a call."""
@@ -110,7 +155,12 @@ class LiveState:
 
     def stream(self, text: str) -> Work[None]:
         """A piece of the answer."""
-        return partial(stream, live=self.live, text=text)
+        after = self._pieces if text in self._unsure else None
+        return partial(stream, live=self.live, text=text, after=after)
+
+    def streamed(self) -> None:
+        """After the commit of a piece."""
+        self._pieces += 1
 
     def respond(self, response: Answer, **said: Any) -> Work[HeadMoved | None]:
         """The last commit of a turn that went well."""
@@ -178,17 +228,23 @@ def _mine(tx: Transaction, live: Live) -> str:
     return str(found[0][0])
 
 
-def add_message(tx: Transaction, live: Live, message: Message, *, streamed: bool) -> None:
+def add_message(
+    tx: Transaction, live: Live, message: Message, *, streamed: bool, again: bool = False
+) -> None:
     """Commit a message as it happens; one that was streamed is no partial text any more."""
     _mine(tx, live)
+    if again and tx.run("message_known", id=message.id):
+        return
     if streamed:
         tx.run("delete_partials", turn_id=live.turn_id)
     recording.write_messages(tx, (message,))
 
 
-def start_call(tx: Transaction, live: Live, call: ToolCall) -> None:
+def start_call(tx: Transaction, live: Live, call: ToolCall, *, again: bool = False) -> None:
     """Commit that a tool is being called."""
     _mine(tx, live)
+    if again and tx.run("call_outcome", turn_id=live.turn_id, id=call.id):
+        return
     tx.run("insert_tool_call", **asdict(call))
 
 
@@ -201,7 +257,7 @@ def finish_call(
     result_json: str | None = None,
     error: str | None = None,
 ) -> None:
-    """Commit what came of a call."""
+    """Commit what came of a call. The same again changes nothing."""
     _mine(tx, live)
     finished = tx.change(
         "finish_tool_call",
@@ -212,13 +268,18 @@ def finish_call(
         error=error,
         completed_at=now_ms(),
     )
-    if not finished:
+    if not finished and (status, result_json, error) not in [
+        row[:3] for row in tx.run("call_outcome", turn_id=live.turn_id, id=call_id)
+    ]:
         raise Conflict(f"tool call {call_id} of turn {live.turn_id} is finished already")
 
 
 def spawn(tx: Transaction, live: Live, call_id: str, child: Session) -> Session:
-    """Make or link the session of a subagent that a call starts."""
+    """Make or link the session of a subagent that a call starts. The same again changes nothing."""
     parent = sessions.existing(tx, _mine(tx, live), exact=True)
+    call = tx.run("call_outcome", turn_id=live.turn_id, id=call_id)
+    if call and call[0][3] == child.label:
+        return sessions.get(tx, child.label, exact=True)
     sessions.spawn(tx, child, parent, live.turn_id, call_id)
     linked = tx.change("spawn_from_call", turn_id=live.turn_id, id=call_id, label=child.label)
     if not linked:
@@ -226,9 +287,12 @@ def spawn(tx: Transaction, live: Live, call_id: str, child: Session) -> Session:
     return sessions.get(tx, child.label, exact=True)
 
 
-def stream(tx: Transaction, live: Live, text: str) -> None:
-    """Commit a piece of the answer, visible to others while the rest is still to come."""
+def stream(tx: Transaction, live: Live, text: str, *, after: int | None = None) -> None:
+    """Commit a piece of the answer, visible to others while the rest is still to come. `after`: it
+    is perhaps stored already, behind so many."""
     _mine(tx, live)
+    if after is not None and len(tx.run("partials", turn_id=live.turn_id)) > after:
+        return
     tx.run("mark_streaming", turn_id=live.turn_id)
     tx.run("insert_partial", turn_id=live.turn_id, content=text)
 
@@ -240,10 +304,16 @@ def partial_text(tx: Transaction, turn_id: str) -> str:
 
 def seal(tx: Transaction, live: Live, sealing: Sealing) -> HeadMoved | None:
     """End a turn. If its session moved meanwhile, the turn is kept beside the head, and the
-    HeadMoved to be raised once that is committed is returned."""
+    HeadMoved to be raised once that is committed is returned. The same again changes nothing."""
+    try:
+        label = _mine(tx, live)
+    except Conflict:
+        if not _ended_so(threads.turn(tx, live.turn_id), sealing):
+            raise
+        return beside_head(tx, live)
     # The session before anything else, as recording does: on a server two writers of one session
     # would otherwise wait for each other. One merged away goes on as the session that stayed.
-    session = sessions.existing(tx, _mine(tx, live))
+    session = sessions.existing(tx, label)
     turn_id, now = live.turn_id, now_ms()
     parent_id, persona_id, prompt_hash, thread_key, model, provider = tx.run(
         "live_parent", turn_id=turn_id
@@ -292,6 +362,38 @@ def seal(tx: Transaction, live: Live, sealing: Sealing) -> HeadMoved | None:
         return HeadMoved(session.label, parent_id, session.thread_id, turn_id)
     sessions.move_head(tx, session.label, from_=parent_id, to=turn_id, reason="record")
     return None
+
+
+def _ended_so(turn: Turn, sealing: Sealing) -> bool:
+    """Whether a sealed turn ended with just these words. What was not said is not compared."""
+    said = sealing.response
+    answer = None if turn.response is None else _words(turn.response)
+    usage = Usage(*(getattr(turn, name) for name in Usage.__struct_fields__))
+    return (
+        (turn.status, turn.error) == (sealing.status, sealing.error)
+        and usage == replace(sealing.usage, total_tokens=sealing.usage.total)
+        and sealing.model in (None, turn.model)
+        and sealing.provider in (None, turn.provider)
+        and sealing.permissions_used in (None, turn.permissions_used)
+        and (said is None or _words(said, turn.response) == answer)
+    )
+
+
+def _words(message: Message, stored: Message | None = None) -> Message:
+    """A message without what the ledger adds; text that was streamed is taken as it is stored."""
+    content = message.content
+    if content is None and stored is not None:
+        content = stored.content
+    return replace(message, id="", turn_id="", sequence=0, created_at=0, content=content)
+
+
+def beside_head(tx: Transaction, live: Live) -> HeadMoved | None:
+    """Whether a sealed turn, completed, never became its session's head."""
+    turn = threads.turn(tx, live.turn_id)
+    if turn.status != "completed" or tx.run("was_head", turn_id=turn.id):
+        return None
+    session = sessions.existing(tx, live.session)
+    return HeadMoved(session.label, turn.parent_turn_id, session.thread_id, turn.id)
 
 
 def _closing_message(tx: Transaction, turn_id: str, sealing: Sealing, now: int) -> Message | None:

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple, get_args
 
 import msgspec
 from msgspec.structs import replace
 
 from agents_ledger.ledger import sessions, threads
-from agents_ledger.ledger.async_ledger import AsyncLedger, AsyncLiveCall, AsyncLiveTurn
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.recording import check_id, recording
-from agents_ledger.model.errors import Ambiguous, Conflict, HeadMoved, NotFound, Refused
+from agents_ledger.ledger.recording import check_id
+from agents_ledger.model.errors import (
+    Ambiguous,
+    Conflict,
+    HeadMoved,
+    NotFound,
+    Refused,
+)
 from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.queue import (
     Ask,
@@ -29,8 +33,7 @@ from agents_ledger.model.queue import (
     QueueStatus,
     Rollup,
 )
-from agents_ledger.model.sessions import Session, TaskStatus
-from agents_ledger.model.turns import Usage
+from agents_ledger.model.sessions import TaskStatus
 from agents_ledger.store.database import Row, Transaction, Work
 
 PATIENCE = 10  # a batch that keeps growing is answered after so many times its debounce
@@ -158,8 +161,10 @@ def deliver(tx: Transaction, new: NewEntry) -> QueueEntry | None:
 # -- being answered ----------------------------------------------------------------------------
 
 
-def claim(tx: Transaction, writer_id: str, *, label: str | None = None) -> Claim | None:
-    """What is to be answered next, of one session or of any; None: nothing is ready."""
+def claim(
+    tx: Transaction, writer_id: str, turn_id: str, *, label: str | None = None
+) -> Claim | None:
+    """What the turn of this id is to answer, of one session or of any; None: nothing is ready."""
     if label is None:
         found = tx.run("ready_session", now=now_ms())
         if not found:
@@ -169,15 +174,14 @@ def claim(tx: Transaction, writer_id: str, *, label: str | None = None) -> Claim
     if tx.run("is_claimed", label=label):  # since we looked, on a server
         return None
     tx.run("insert_writer", id=writer_id)
-    return _claim_next(tx, writer_id, label)
+    return claim_next(tx, writer_id, turn_id, label)
 
 
-def _claim_next(tx: Transaction, writer_id: str, label: str) -> Claim | None:
+def claim_next(tx: Transaction, writer_id: str, turn_id: str, label: str) -> Claim | None:
     """Claim the beginning of a line that is ours to answer."""
     batch = _next_batch(tx, label, now_ms())
     if not batch:
         return None
-    turn_id = new_id()
     tx.run(
         "claim_entries",
         label=label,
@@ -185,6 +189,17 @@ def _claim_next(tx: Transaction, writer_id: str, label: str) -> Claim | None:
         writer_id=writer_id,
         upto=batch[-1].position,
     )
+    return _claim_of(tx, writer_id, turn_id, batch)
+
+
+def claimed_by(tx: Transaction, writer_id: str, turn_id: str) -> Claim | None:
+    """The claim for a turn of this id, if it was made."""
+    batch = [to_entry(row) for row in tx.run("claim", turn_id=turn_id, writer_id=writer_id)]
+    return _claim_of(tx, writer_id, turn_id, batch) if batch else None
+
+
+def _claim_of(tx: Transaction, writer_id: str, turn_id: str, batch: Sequence[QueueEntry]) -> Claim:
+    label = batch[0].session_label
     session = sessions.get(tx, label, exact=True)
     head = session.thread_id
     config_json = tx.run("turn_config", id=head)[0][0] if head else None
@@ -230,10 +245,11 @@ def finish(tx: Transaction, claimed: Claim, status: QueueStatus, error: str | No
     )
 
 
-def _begin(tx: Transaction, claimed: Claim, begin: Work[None]) -> None:
+def begin(tx: Transaction, claimed: Claim, first: Work[None]) -> None:
+    """Begin the turn that answers a claim, with its first commit."""
     if not tx.run("holds_claim", turn_id=claimed.turn_id, writer_id=claimed.writer_id):
         raise Conflict(f"the claim of turn {claimed.turn_id} was lost to another process")
-    begin(tx)
+    first(tx)
     if claimed.session.task_status == "pending":
         tx.run("set_task_status", label=claimed.session_label, status="running")
 
@@ -304,7 +320,7 @@ def rollup(tx: Transaction, key: str) -> Rollup:
     return Rollup(*tx.run("rollup", label=sessions.get(tx, key).label)[0])
 
 
-# -- the faces ---------------------------------------------------------------------------------
+# -- the face ----------------------------------------------------------------------------------
 
 
 class Queue:
@@ -359,179 +375,6 @@ class Queue:
     def rollup(self, session: str) -> Rollup:
         """What a session and all workers below it have used."""
         return self._ledger._read(lambda tx: rollup(tx, session))
-
-
-class AsyncQueue:
-    """The same for asyncio, with what a broker needs beside: to claim, to begin, to finish."""
-
-    def __init__(self, ledger: AsyncLedger) -> None:
-        self._ledger = ledger
-
-    async def enqueue(
-        self,
-        session: str,
-        ask: Ask,
-        *,
-        mode: QueueMode | None = None,
-        limits: QueueLimits = DEFAULT,
-        id: str = "",
-        persona_id: str | None = None,
-    ) -> QueueEntry:
-        """Put something at the end of a session's line."""
-        new = new_entry(session, ask, mode, limits=limits, id=id, persona_id=persona_id)
-        return await self._ledger._write(lambda tx: enqueue(tx, new))
-
-    async def get(self, entry_id: str) -> QueueEntry:
-        """One entry, waiting or not."""
-        return await self._ledger._read(lambda tx: get(tx, entry_id))
-
-    async def entries(
-        self,
-        session: str | None = None,
-        *,
-        everything: bool = False,
-        limit: int = AT_MOST,
-        after: int = 0,
-    ) -> tuple[QueueEntry, ...]:
-        """Entries that are not answered yet, or all, of one session or of every."""
-        return await self._ledger._read(
-            lambda tx: entries(tx, session, everything=everything, limit=limit, after=after)
-        )
-
-    async def cancel(self, entry_id: str, reason: str = "cancelled") -> QueueEntry:
-        """Take an entry out of its line; if it is being answered, ask that its turn be stopped."""
-        return await self._ledger._write(lambda tx: cancel(tx, entry_id, reason))
-
-    async def stop(self, key: str) -> tuple[str, ...]:
-        """Ask that what runs on a session, or one turn, be stopped; the ids of the turns."""
-        return await self._ledger._write(lambda tx: stop(tx, key))
-
-    async def retry(self, entry_id: str) -> QueueEntry:
-        """Let an entry that failed, or was cancelled or dropped, wait again."""
-        return await self._ledger._write(lambda tx: retry(tx, entry_id))
-
-    async def urgent(self) -> tuple[Urgent, ...]:
-        """Turns to be stopped, and messages that interrupt or steer."""
-        return await self._ledger._read(urgent)
-
-    async def claim(self, session: str | None = None) -> Claim | None:
-        """What this process is to answer next, of one session or of any."""
-        writer_id = await self._ledger._writer_id()
-        return await self._ledger._write(lambda tx: claim(tx, writer_id, label=session))
-
-    async def begin(self, claimed: Claim, query: Any, **fields: Any) -> AsyncLiveTurn:
-        """Begin the turn that answers a claim; Conflict if the claim was lost."""
-        chosen = {**fields, "id": claimed.turn_id}
-        prepared = recording(claimed.session.label, query, None, chosen, live=True)
-        turn = AsyncLiveTurn(self._ledger, prepared)
-        return await turn._start(lambda begin: partial(_begin, claimed=claimed, begin=begin))
-
-    async def seal(
-        self,
-        claimed: Claim,
-        turn: AsyncLiveTurn,
-        ending: Ending,
-    ) -> tuple[HeadMoved | None, Claim | None]:
-        """End the turn that answers a claim, and the claim with it, as one; with what is next."""
-
-        def end(tx: Transaction) -> tuple[HeadMoved | None, Claim | None]:
-            moved = None
-            for work in ending.works:
-                moved = work(tx)
-            finish(tx, claimed, ending.status, ending.error)
-            if ending.task_status is not None:
-                tx.run("set_task_status", label=claimed.session_label, status=ending.task_status)
-            if ending.answer_to is not None:
-                deliver(tx, ending.answer_to)
-            if not ending.go_on:
-                return moved, None
-            return moved, _claim_next(tx, claimed.writer_id, claimed.session_label)
-
-        moved, more = await self._ledger._write(end)
-        turn.state.sealed = True
-        return moved, more
-
-    async def again(self, claimed: Claim, turn: AsyncLiveTurn, error: str) -> Claim:
-        """Fail the turn of a claim, and let another one answer it: its claim."""
-        other = replace(claimed, turn_id=new_id())
-
-        def end(tx: Transaction) -> None:
-            turn.state.fail(error, Usage())(tx)
-            tx.run("retie_entries", turn_id=claimed.turn_id, other=other.turn_id)
-
-        await self._ledger._write(end)
-        turn.state.sealed = True
-        return other
-
-    async def fail(self, claimed: Claim, error: str) -> None:
-        """Give up a claim whose turn could not begin."""
-        await self._ledger._write(lambda tx: finish(tx, claimed, "failed", error))
-
-    async def spawn(self, call: AsyncLiveCall, worker: Session, task: NewEntry) -> None:
-        """The session of a worker that a call starts, with its task in line: both or neither."""
-        spawning = call._turn.state.spawn(call.call, worker)
-
-        def work(tx: Transaction) -> None:
-            spawning(tx)
-            enqueue(tx, task)
-
-        await self._ledger._write(work)
-
-    async def lost_workers(self) -> tuple[Row, ...]:
-        """Workers whose process died: label, manager's session, the failed turn, why."""
-        return tuple(await self._ledger._read(lambda tx: tx.run("lost_workers")))
-
-    async def report_lost(self, worker: str, result: NewEntry) -> None:
-        """Tell a manager that a worker is lost."""
-
-        def work(tx: Transaction) -> None:
-            tx.run("set_task_status", label=worker, status="failed")
-            deliver(tx, result)
-
-        await self._ledger._write(work)
-
-    async def take_result(self, worker: str, turn_id: str) -> str | None:
-        """A worker's latest result, taken out of its manager's line into the turn that waited."""
-
-        def work(tx: Transaction) -> str | None:
-            turns = tx.run("last_answered", label=worker)
-            if not turns:
-                return None
-            answered = threads.turn(tx, turns[0][0])
-            tx.run("answer_in_passing", id=f"result:{answered.id}", turn_id=turn_id)
-            return answered.response.content if answered.response else answered.error
-
-        return await self._ledger._write(work)
-
-    async def rollup(self, session: str) -> Rollup:
-        """What a session and all workers below it have used."""
-        return await self._ledger._read(lambda tx: rollup(tx, session))
-
-    async def steer(self, turn: AsyncLiveTurn, session: str) -> tuple[QueueEntry, ...]:
-        """Take the messages that steer a session's turn into it; those taken."""
-        line = await self._ledger._read(
-            lambda tx: tx.run("waiting_entries", label=session, limit=BATCH_MAX)
-        )
-        taken: list[QueueEntry] = []
-        for entry in map(to_entry, line):
-            if entry.mode != "steer" or entry.ask is None:
-                continue
-            if await self._ledger._write(_into_turn(turn, entry, entry.ask)):
-                taken.append(entry)
-        return tuple(taken)
-
-
-def _into_turn(turn: AsyncLiveTurn, entry: QueueEntry, ask: Ask) -> Work[bool]:
-    works = [turn.state.message(message)[1] for message in ask.messages]
-
-    def take(tx: Transaction) -> bool:
-        if not tx.change("answer_in_passing", id=entry.id, turn_id=turn.id):
-            return False
-        for work in works:
-            work(tx)
-        return True
-
-    return take
 
 
 def new_entry(session: str, ask: Ask, mode: QueueMode | None, **given: Any) -> NewEntry:

@@ -81,6 +81,18 @@ UPDATE tool_calls SET
     status = :status, result_json = :result_json, error = :error, completed_at = :completed_at
 WHERE turn_id = :turn_id AND id = :id AND status IN ('pending', 'running');
 
+-- call_outcome --
+-- What came of a call, and the session it spawned.
+SELECT status, result_json, error, spawned_session_label FROM tool_calls
+WHERE turn_id = :turn_id AND id = :id;
+
+-- message_known --
+SELECT 1 FROM messages WHERE id = :id;
+
+-- was_head --
+-- Whether a session ever stood on a turn.
+SELECT 1 FROM session_history WHERE thread_id = :turn_id LIMIT 1;
+
 -- close_tool_calls --
 -- Completing or failing a turn leaves no call open.
 UPDATE tool_calls SET

@@ -69,6 +69,12 @@ SELECT 1 FROM queue WHERE session_label = :label AND status = 'claimed' LIMIT 1;
 UPDATE queue SET status = 'claimed', turn_id = :turn_id, writer_id = :writer_id
 WHERE session_label = :label AND status = 'waiting' AND position <= :upto;
 
+-- claim --
+-- The entries that the turn of this id is to answer.
+SELECT <queue_columns> FROM queue q
+WHERE q.turn_id = :turn_id AND q.writer_id = :writer_id AND q.status = 'claimed'
+ORDER BY q.position;
+
 -- holds_claim --
 -- No row: the claim was taken from us, because we seemed to be dead.
 SELECT 1 FROM queue
