@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from agents_ledger import Config, Ledger, Setting
+from agents_ledger.importers.requests import import_sessions
 from agents_ledger.model.errors import NotFound
 from tests.builders import chain
+from tests.importers.test_requests import item, label, request
 
 DEFAULTS = {"model": "small", "temperature": 1}
 
@@ -89,6 +91,59 @@ def test_a_live_turn_has_its_configuration_from_the_start(
 
     assert seen == {"model": Setting("big", "directive")}
     assert ledger.effective_config("main") == seen
+
+
+def test_turns_that_say_nothing_are_looked_through(ledger: Ledger) -> None:
+    said = ledger.record("main", "q", "r", config=Config({"model": "big"}))
+    chain(ledger, "main", 3)
+    ledger.record("main", "q", "r", config=Config({"thinking": "low"}))
+
+    assert ledger.effective_config("main") == {
+        "model": Setting("big", "inherited", said.id),
+        "thinking": Setting("low", "directive"),
+    }
+
+
+def test_a_compaction_keeps_the_configuration_of_its_thread(ledger: Ledger) -> None:
+    said = ledger.record("main", "q", "r" * 900, config=Config({"model": "big"}, DEFAULTS))
+    chain(ledger, "main", 3)
+    ledger.compact("main", strategy="sliding_window", budget=60)
+
+    assert ledger.get_turn("main").turn_type == "compaction"
+    assert ledger.effective_config("main") == {"model": Setting("big", "inherited", said.id)}
+
+
+def test_a_compaction_where_nobody_said_anything_stores_no_configuration(ledger: Ledger) -> None:
+    ledger.record("main", "q", "r" * 900)
+    chain(ledger, "main", 3)
+
+    assert ledger.compact("main", strategy="sliding_window", budget=60).compaction is not None
+    assert ledger.get_turn("main").effective_config_json is None
+
+
+def test_words_of_a_source_are_its_defaults_and_not_inherited(ledger: Ledger) -> None:
+    handed = item()
+    handed["turns"][1]["metadata"] = {"effort": "low", "model": ["big", "directive"]}
+    import_sessions(ledger, request(handed))
+
+    assert ledger.effective_config(label()) == {
+        "effort": Setting("low", "default"),
+        "model": Setting("big", "directive"),
+    }
+    ledger.record(label(), "q", "r", config=Config({"thinking": "low"}))
+    assert ledger.effective_config(label())["thinking"] == Setting("low", "directive")
+    assert "effort" not in ledger.effective_config(label())
+
+
+@pytest.mark.parametrize("metadata", [[1], "text", 7, {"a": None}, {"a": ["x"]}, {}])
+def test_whatever_a_source_says_of_a_turn_its_configuration_can_be_read(
+    ledger: Ledger, metadata: object
+) -> None:
+    handed = item()
+    handed["turns"][1]["metadata"] = metadata
+    import_sessions(ledger, request(handed))
+
+    assert set(ledger.effective_config(label())) <= {"a"}
 
 
 def test_the_stored_json_is_compact(ledger: Ledger) -> None:

@@ -141,7 +141,7 @@ def test_an_entry_of_the_queue_takes_these_statements(counted: tuple[Meddled, Le
         "first_waiting",
         "claim_entries",
         "session_exactly",
-        "turn_config",
+        "config_above",
         "COMMIT",
     ]
 

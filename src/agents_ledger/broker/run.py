@@ -150,21 +150,13 @@ class Run:
             except HeadMoved:
                 if attempt == MOVES_MAX - 1:
                     raise
-                await self._look_again()
+                self.claim = await self.setup.queue.look_again(self.claim)
             else:
                 ids = tuple(entry.id for entry in self.claim.entries)
                 label = self.claim.session_label
                 self.tell(Started(turn.id, label, ids, plan.model.model))
                 return plan, turn, context
         raise AssertionError("not reached")
-
-    async def _look_again(self) -> None:
-        session = await self.setup.ledger.session(self.claim.session_label)
-        head = session.thread_id
-        config = None if head is None else await self.setup.ledger.get_turn(head)
-        self.claim = replace(
-            self.claim, session=session, config_json=config and config.effective_config_json
-        )
 
     async def _configure(self) -> Plan:
         """Defaults, what the head's turn said, directives, permissions: folded in this order."""
@@ -339,7 +331,7 @@ class Run:
         made = turn.compaction
         if made is not None:
             self.tell(Compacted(turn.id, trigger, made.tokens_before, made.tokens_after))
-        await self._look_again()
+        self.claim = await self.setup.queue.look_again(self.claim)
 
     async def _seal(
         self,

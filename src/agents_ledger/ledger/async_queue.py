@@ -96,6 +96,10 @@ class AsyncQueue:
 
         return await self._surely(work, again)
 
+    async def look_again(self, claimed: Claim) -> Claim:
+        """A claim with its session as it is now."""
+        return await self._ledger._read(lambda tx: queue.look_again(tx, claimed))
+
     async def begin(self, claimed: Claim, query: Any, **fields: Any) -> AsyncLiveTurn:
         """Begin the turn that answers a claim; Conflict if the claim was lost."""
         chosen = {**fields, "id": claimed.turn_id}

@@ -22,6 +22,7 @@ from agents_ledger.model.compaction import (
     Trigger,
     VisibleTurn,
 )
+from agents_ledger.model.config import Config
 from agents_ledger.model.context import TextItem
 from agents_ledger.model.engine import Engine, ModelConfig, Request, ask
 from agents_ledger.model.errors import (
@@ -282,6 +283,7 @@ def record(
         "started_at": made.started_at,
         "completed_at": now,
         "usage": summary.usage if summary else None,
+        "config": Config(),
     }
     return recording.record(tx, recording.recording(plan.session, (), None, fields))
 

@@ -201,9 +201,15 @@ def claimed_by(tx: Transaction, writer_id: str, turn_id: str) -> Claim | None:
 def _claim_of(tx: Transaction, writer_id: str, turn_id: str, batch: Sequence[QueueEntry]) -> Claim:
     label = batch[0].session_label
     session = sessions.get(tx, label, exact=True)
-    head = session.thread_id
-    config_json = tx.run("turn_config", id=head)[0][0] if head else None
+    config_json, _ = threads.config_above(tx, session.thread_id)
     return Claim(label, turn_id, writer_id, tuple(batch), session, config_json)
+
+
+def look_again(tx: Transaction, claimed: Claim) -> Claim:
+    """A claim with its session as it is now, or the one that it was merged into."""
+    session = sessions.get(tx, claimed.session_label)
+    config_json, _ = threads.config_above(tx, session.thread_id)
+    return replace(claimed, session=session, config_json=config_json)
 
 
 def _next_batch(tx: Transaction, label: str, now: int) -> Sequence[QueueEntry]:

@@ -390,6 +390,7 @@ def _write_details(tx: Transaction, messages: Sequence[Message]) -> None:
     )
 
 
-def _effective_config(tx: Transaction, config: configs.Config, parent_id: str | None) -> str:
-    inherited = tx.run("turn_config", id=parent_id)[0][0] if parent_id else None
-    return configs.encode(configs.resolve(config, configs.decode(inherited), parent_id))
+def _effective_config(tx: Transaction, config: configs.Config, parent_id: str | None) -> str | None:
+    said, said_by = threads.config_above(tx, parent_id)
+    settings = configs.resolve(config, configs.decode(said), said_by)
+    return configs.encode(settings) if settings else None

@@ -326,6 +326,12 @@ def compactions(tx: Transaction, target: str) -> tuple[Compaction, ...]:
     return tuple(Compaction(*row) for row in rows)
 
 
+def config_above(tx: Transaction, turn_id: str | None) -> tuple[str | None, str | None]:
+    """The configuration that a turn hung here inherits, and which turn's it is."""
+    found = tx.run("config_above", turn_id=turn_id) if turn_id is not None else []
+    return (found[0][0], found[0][1]) if found else (None, None)
+
+
 def system_prompt(tx: Transaction, target: str) -> str | None:
     """The system prompt in force at a turn."""
     rows = tx.run("system_prompt", hash=place_of(tx, resolve(tx, target)).system_prompt_hash)

@@ -75,14 +75,30 @@ def _compact(setting: Setting) -> list[Any]:
 
 
 def decode(text: str | None) -> EffectiveConfig:
-    """The settings stored in a turn; none where it stored none."""
+    """The settings stored in a turn; none where it stored none.
+
+    What an imported turn says in its source's own words is taken as defaults of that source.
+    """
     if not text:
         return {}
     try:
         return _decode(text)
-    except msgspec.ValidationError:
-        raise
-    except msgspec.DecodeError:  # a lone surrogate
-        import json
+    except msgspec.DecodeError:  # other words, or a lone surrogate
+        return {name: _setting(value) for name, value in _object(text).items()}
 
-        return msgspec.convert(json.loads(text), dict[str, Setting])
+
+def _object(text: str) -> dict[str, Any]:
+    import json
+
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _setting(value: object) -> Setting:
+    try:
+        return msgspec.convert(value, Setting)
+    except msgspec.ValidationError:
+        return Setting(value, "default")

@@ -84,8 +84,17 @@ SELECT projected FROM turns WHERE id = :id;
 -- What is stored under an id: enough to tell a retry from another turn.
 SELECT request_hash, status FROM turns WHERE id = :id;
 
--- turn_config --
-SELECT effective_config_json FROM turns WHERE id = :id;
+-- config_above --
+-- The configuration nearest on a thread, and whose it is. Turns of ours that store none are looked
+-- through; what was imported says its own or none.
+WITH RECURSIVE above (id, parent_turn_id, config_json, projected) AS (
+    SELECT id, parent_turn_id, effective_config_json, projected FROM turns WHERE id = :turn_id
+    UNION ALL
+    SELECT t.id, t.parent_turn_id, t.effective_config_json, t.projected
+    FROM above a JOIN turns t ON t.id = a.parent_turn_id
+    WHERE a.config_json IS NULL AND a.projected = 0
+)
+SELECT config_json, id FROM above WHERE config_json IS NOT NULL;
 
 -- turn_parent --
 SELECT parent_turn_id FROM turns WHERE id = :id;
