@@ -118,6 +118,80 @@ def openai_call(name: str, arguments: str, call_id: str = "call_1") -> list[dict
     ]
 
 
+# -- OpenAI's responses -------------------------------------------------------------------------
+
+
+def _response(status: str, **more: Any) -> dict[str, Any]:
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "status": status,
+        "model": "gpt-test-2026",
+        "output": [],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        **more,
+    }
+
+
+def _responses(
+    items: Sequence[tuple[dict[str, Any], Sequence[dict[str, Any]]]],
+    status: str = "completed",
+    **more: Any,
+) -> list[dict[str, Any]]:
+    """The events of one response: each item begins, is said in pieces, and is done."""
+    events: list[dict[str, Any]] = [
+        {"type": "response.created", "response": _response("in_progress")}
+    ]
+    for index, (item, pieces) in enumerate(items):
+        events.append({"type": "response.output_item.added", "output_index": index, "item": item})
+        events += ({"item_id": item["id"], "output_index": index, **piece} for piece in pieces)
+        done = {**item, "status": "completed"}
+        events.append({"type": "response.output_item.done", "output_index": index, "item": done})
+    usage = {
+        "input_tokens": 20,
+        "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0},
+        "output_tokens": 5,
+        "output_tokens_details": {"reasoning_tokens": 2},
+        "total_tokens": 25,
+    }
+    last = _response(status, usage=usage, output=[item for item, _ in items], **more)
+    events.append({"type": f"response.{status}", "response": last})
+    return [{**event, "sequence_number": number} for number, event in enumerate(events)]
+
+
+def responses_text(*pieces: str, status: str = "completed", **more: Any) -> list[dict[str, Any]]:
+    item = {"id": "msg_1", "type": "message", "role": "assistant", "status": "in_progress"}
+    deltas = [
+        {"type": "response.output_text.delta", "content_index": 0, "delta": piece, "logprobs": []}
+        for piece in pieces
+    ]
+    return _responses([({**item, "content": []}, deltas)], status, **more)
+
+
+def responses_call(name: str, arguments: str, thought: str) -> list[dict[str, Any]]:
+    reasoning = {
+        "id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "sealed",
+    }  # fmt: skip
+    call = {
+        "id": "fc_1", "type": "function_call", "call_id": "call_1", "name": name,
+        "arguments": "", "status": "in_progress",
+    }  # fmt: skip
+    half = len(arguments) // 2
+    said = [
+        {"type": "response.function_call_arguments.delta", "delta": piece}
+        for piece in (arguments[:half], arguments[half:])
+    ]
+    part = {"type": "summary_text", "text": ""}
+    thinking = [
+        {"type": "response.reasoning_summary_part.added", "summary_index": 0, "part": part},
+        {"type": "response.reasoning_summary_text.delta", "summary_index": 0, "delta": thought},
+    ]
+    return _responses([(reasoning, thinking), (call, said)])
+
+
 # -- Anthropic's messages -----------------------------------------------------------------------
 
 

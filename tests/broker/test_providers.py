@@ -40,9 +40,11 @@ from tests.broker.loopback import (
     loopback,
     openai_call,
     openai_text,
+    responses_call,
+    responses_text,
 )
 
-OPENAI, ANTHROPIC = "openai-chat:gpt-test", "anthropic:claude-test"
+OPENAI, RESPONSES, ANTHROPIC = "openai-chat:gpt-test", "openai:gpt-5-test", "anthropic:claude-test"
 WEATHER = Tool(
     "weather",
     "The weather of a place.",
@@ -122,6 +124,47 @@ def test_openai_calls_tools_and_gets_their_results(monkeypatch: pytest.MonkeyPat
     assert (last["role"], last["tool_call_id"], last["content"]) == ("tool", "call_1", "sunny")
 
 
+def test_openai_responses_think_call_and_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, server = events(
+        ask(RESPONSES, tools=(WEATHER,), call=sunny, config={"thinking": "low", "max_tokens": 99}),
+        responses_call("weather", '{"place": "Rome"}', "I must look."),
+        responses_text("It is ", "sunny."),
+        monkeypatch=monkeypatch,
+    )
+
+    assert told == [
+        ThinkingPiece("I must look."),
+        MessageDone("", "I must look.", "sealed"),
+        CallBegun(CallItem("call_1", "weather", '{"place": "Rome"}')),
+        CallFinished(ResultItem("call_1", "sunny")),
+        TextPiece("It is "),
+        TextPiece("sunny."),
+        MessageDone("It is sunny."),
+        Finished(Usage(40, 10, 8, None, 4), "gpt-test-2026", "openai", "end"),
+    ]
+    assert server.paths == ["/v1/responses", "/v1/responses"]
+    first, second = server.asked
+    assert first["instructions"] == "Be brief."
+    assert first["reasoning"]["effort"] == "low"
+    assert first["max_output_tokens"] == 99
+    assert first["tools"][0]["name"] == "weather"
+    said = {item.get("type", "message"): item for item in second["input"]}
+    assert said["function_call"]["call_id"] == "call_1"
+    assert said["function_call_output"]["output"] == "sunny"
+
+
+def test_an_answer_of_openai_that_was_cut_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = responses_text(
+        "Half an ans", status="incomplete", incomplete_details={"reason": "max_output_tokens"}
+    )
+
+    told, _ = events(ask(RESPONSES), cut, monkeypatch=monkeypatch)
+
+    assert isinstance(told[-1], Finished)
+    assert told[-1].stop_reason == "max_tokens"
+    assert told[-2] == MessageDone("Half an ans")
+
+
 def test_anthropic_thinks_calls_and_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     told, server = events(
         ask(ANTHROPIC, tools=(WEATHER,), call=sunny, config={"thinking": 2000}),
@@ -177,6 +220,22 @@ def test_anthropic_thinks_calls_and_answers(monkeypatch: pytest.MonkeyPatch) -> 
             ),
             "overflow",
         ),
+        (
+            RESPONSES,
+            Failure(
+                400,
+                {
+                    "error": {
+                        "code": "context_length_exceeded",
+                        "message": "Your input exceeds the context window of this model.",
+                    }
+                },
+            ),
+            "overflow",
+        ),
+        (RESPONSES, Failure(401, {"error": {"message": "bad key"}}), "auth"),
+        (RESPONSES, Failure(429, {"error": {"message": "slow down"}}), "rate"),
+        (RESPONSES, Failure(503, {"error": {"message": "overloaded"}}), "unavailable"),
         (OPENAI, Failure(401, {"error": {"message": "bad key"}}), "auth"),
         (OPENAI, Failure(429, {"error": {"message": "slow down"}}), "rate"),
         (OPENAI, Failure(422, {"error": {"message": "no such thing"}}), "bad_request"),

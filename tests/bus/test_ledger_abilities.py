@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -11,6 +13,7 @@ import pytest
 from agents_ledger import Ledger, ToolCall
 from agents_ledger.bus import AgentBus, BusError
 from agents_ledger.bus.abilities import ABILITIES
+from tests.broker.loopback import loopback, responses_text
 from tests.builders import A_USAGE, a_call, chain
 from tests.bus.conftest import Ask
 from tests.importers.test_requests import item
@@ -193,6 +196,71 @@ def test_turns_are_found_by_words_files_and_targets(ask: Ask, ledger: Ledger) ->
     assert (touch["turn_id"], touch["action"]) == (turn.id, "read")
     assert ask("ldg:session:route", target="main")["route"]["turn_id"] == turn.id
     assert ask("ldg:session:route")["route"]["kind"] == "persona"
+
+
+def test_a_smart_fork_goes_where_the_context_fits_or_only_proposes(
+    ask: Ask, ledger: Ledger
+) -> None:
+    chain(ledger, "main", 2)
+    fits = ledger.record("bread", "How does sourdough rise?", "With wild yeast and patience.")
+
+    made = ask("ldg:session:smart-fork", text="sourdough yeast", label="baking")
+    nothing = ask("ldg:session:smart-fork", text="helicopter")
+
+    assert made["session"]["thread_id"] == fits.id
+    assert made["proposals"][0]["turn_id"] == fits.id
+    assert ledger.session("baking").thread_id == fits.id
+    assert nothing["session"] is None
+
+
+def test_a_summary_needs_an_engine_that_can_and_a_fallback_needs_none(
+    ask: Ask, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(5):
+        ledger.record("main", f"question {n} " + "q" * 300, "answer")
+    with pytest.raises(BusError, match="no engine is configured"):
+        ask("ldg:compaction:run", session="main", strategy="summary")
+    policy = tmp_path / "said.toml"
+    policy.write_text('[engine]\nname = "pydantic-ai"\nmodel = "nobody:model"\n')
+    monkeypatch.setenv("AGENTS_LEDGER_POLICY", str(policy))
+    with pytest.raises(BusError, match="nothing was changed"):
+        ask("ldg:compaction:run", session="main", strategy="summary", budget=300)
+    assert ledger.get_turn("main").turn_type == "normal"
+
+    turn = ask(
+        "ldg:compaction:run",
+        session="main",
+        strategy="summary",
+        budget=300,
+        fallback="sliding_window",
+    )["turn"]
+
+    assert turn["compaction"]["compaction_type"] == "sliding_window"
+
+
+def test_a_model_s_words_become_the_summary(
+    ask: Ask, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(5):
+        ledger.record("main", f"question {n} " + "q" * 300, "answer")
+    policy = tmp_path / "said.toml"
+    policy.write_text('[engine]\nname = "pydantic-ai"\nmodel = "openai:gpt-test"\n')
+    monkeypatch.setenv("AGENTS_LEDGER_POLICY", str(policy))
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+
+    async def within() -> tuple[Any, list[dict[str, Any]]]:
+        async with loopback(responses_text("They spoke ", "of bread.")) as server:
+            monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+            given = {"session": "main", "strategy": "summary", "budget": 300}
+            turn = await asyncio.to_thread(
+                ask, "ldg:compaction:run", **given, instructions="Keep names."
+            )
+            return turn["turn"], server.asked
+
+    turn, asked = asyncio.run(within())
+
+    assert turn["compaction"]["summary"] == "They spoke of bread."
+    assert "Keep names." in str(asked[0]["input"])
 
 
 def test_every_schema_is_a_schema() -> None:

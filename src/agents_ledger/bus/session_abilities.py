@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 from agents_ledger.bus.ability import Ability
 from agents_ledger.bus.inputs import Count, Input, Limit, Name, Target, Time
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model import routing
 from agents_ledger.model.sessions import Alias, AliasReason, Move, Session, SessionStatus
 
 
@@ -37,6 +38,15 @@ class Fork(Input):
     label: Name | None = None
     before: Annotated[bool, Meta(description="At the turn's parent, to ask differently.")] = False
     persona_id: Name | None = None
+
+
+class SmartFork(Input):
+    """A text, to go on where the context fits it."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=2000)]
+    label: Name | None = None
+    persona_id: Name | None = None
+    budget: Annotated[Count | None, Meta(description="So many tokens of context at most.")] = None
 
 
 class Moves(Input):
@@ -146,6 +156,12 @@ def _fork(ledger: Ledger, asked: Fork) -> OneSession:
     )
 
 
+def _smart_fork(ledger: Ledger, asked: SmartFork) -> routing.SmartFork:
+    return ledger.smart_fork(
+        asked.text, label=asked.label, persona_id=asked.persona_id, budget=asked.budget
+    )
+
+
 def _history(ledger: Ledger, asked: Moves) -> History:
     found = ledger.history(asked.key, limit=asked.limit, before=asked.before)
     return History(found, found[-1].id if len(found) == asked.limit else None)
@@ -203,6 +219,14 @@ ABILITIES = (
         input=Fork,
         output=OneSession,
         function=_fork,
+        writes=True,
+    ),
+    Ability(
+        id="ldg:session:smart-fork",
+        description="Fork where the context fits a text best; else only propose turns.",
+        input=SmartFork,
+        output=routing.SmartFork,
+        function=_smart_fork,
         writes=True,
     ),
     Ability(

@@ -90,12 +90,21 @@ class Summary(Input):
     tokens_after: Count | None = None
 
 
+WithoutModel = Literal["sliding_window", "selective"]
+
+
 class Compact(Input):
-    """A session to be compacted without a model."""
+    """A session to be compacted: without a model, or with a summary by the engine of the policy."""
 
     session: Name
-    strategy: Literal["sliding_window", "selective"] = "sliding_window"
+    strategy: Literal["summary", "sliding_window", "selective"] = "sliding_window"
     budget: Annotated[Count | None, Meta(description="So many tokens at most.")] = None
+    model: Annotated[Name | None, Meta(description="That summarises; else the policy's.")] = None
+    instructions: Annotated[
+        Annotated[str, Meta(max_length=10_000)] | None,
+        Meta(description="What a summary should heed."),
+    ] = None
+    fallback: Annotated[WithoutModel | None, Meta(description="For when summarising fails.")] = None
 
 
 class Request(Input):
@@ -216,7 +225,21 @@ def _compact(ledger: Ledger, asked: Summary) -> OneTurn:
 
 
 def _compact_now(ledger: Ledger, asked: Compact) -> OneTurn:
-    return OneTurn(ledger.compact(asked.session, strategy=asked.strategy, budget=asked.budget))
+    engine, model = None, asked.model
+    if asked.strategy == "summary":
+        from agents_ledger.broker.engines.chosen import summariser
+
+        engine, model = summariser(ledger._core.db.address, model=asked.model)
+    turn = ledger.compact(
+        asked.session,
+        strategy=asked.strategy,
+        budget=asked.budget,
+        engine=engine,
+        model=model,
+        instructions=asked.instructions,
+        fallback=asked.fallback,
+    )
+    return OneTurn(turn)
 
 
 def _import(ledger: Ledger, asked: Request) -> Imported:
@@ -288,7 +311,7 @@ ABILITIES = (
     ),
     Ability(
         id="ldg:compaction:run",
-        description="Compact a session to a budget of tokens, without a model.",
+        description="Compact a session to a budget of tokens, with or without a summary.",
         input=Compact,
         output=OneTurn,
         function=_compact_now,

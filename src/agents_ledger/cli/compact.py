@@ -9,8 +9,6 @@ from agents_ledger.cli.show import Page
 from agents_ledger.cli.terminal import Output, Span
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.compaction import CompactionPlan
-from agents_ledger.model.engine import Engine
-from agents_ledger.model.errors import Refused
 from agents_ledger.model.turns import Turn
 
 WITHOUT_MODEL = ("sliding_window", "selective")
@@ -58,7 +56,9 @@ def compact(
     else:
         engine = None
         if strategy not in WITHOUT_MODEL:
-            engine, model = _engine(run.address, engine_name, model)
+            from agents_ledger.broker.engines.chosen import summariser
+
+            engine, model = summariser(run.address, engine_name, model)
         with run.writing() as ledger:
             turn = _compacted(
                 ledger,
@@ -81,21 +81,6 @@ def compact(
 def _compacted(ledger: Ledger, session: str, **asked: object) -> Turn:
     ledger.session(session)
     return ledger.compact(session, **asked)  # type: ignore[arg-type]
-
-
-def _engine(address: str, name: str | None, model: str | None) -> tuple[Engine, str | None]:
-    """The engine that was named, else the policy's. The echo engine has to be asked for: what it
-    says is no summary."""
-    from agents_ledger.broker import policy
-    from agents_ledger.broker.engines.chosen import choose
-
-    said = policy.load(address).engine
-    if name is None and said.name == "echo":
-        raise Refused(
-            "no engine is configured that could summarise",
-            "Name one with --engine or in the policy, or choose --strategy sliding_window.",
-        )
-    return choose(name or said.name), model or said.model
 
 
 def _plan(out: Output, plan: CompactionPlan) -> None:
