@@ -6,8 +6,8 @@ import shlex
 
 from agents_ledger.model.sessions import Session
 
-# By origin, as each agent's own help says it; {id} is the session's id there. What is missing cannot
-# be continued from a shell.
+# By origin, as each agent's own help says it; {id} is the session's id there. What is missing
+# cannot be continued from a shell.
 COMMANDS = {
     "claude-code": "claude --resume {id}",
     "codex": "codex resume {id}",
