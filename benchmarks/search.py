@@ -1,8 +1,8 @@
 """Search at a million generated messages, against a bare FTS5 table of the same text and ripgrep.
 
 The bare table keeps its text, finds rowids newest first and makes the snippets of a page with
-FTS5's own function: what a hand-written search would do.
-AGENTS_LEDGER_BENCH_MESSAGES makes it smaller.
+FTS5's own function: what a hand-written search would do. To make all this takes minutes:
+AGENTS_LEDGER_BENCH_SEARCH names a folder to keep it in, AGENTS_LEDGER_BENCH_MESSAGES makes it less.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 from agents_ledger import Ledger, Message
 from agents_ledger.ledger import recording
 from agents_ledger.store.database import Transaction
+from benchmarks.against import PEERS
 from benchmarks.measure import Goal, Line, Side, interleaved, rate, slower, timed
 
 MESSAGES = int(os.environ.get("AGENTS_LEDGER_BENCH_MESSAGES", "1000000"))
@@ -94,10 +95,14 @@ def _all(tx: Transaction, works: list[Callable[[Transaction], object]]) -> None:
 
 def search(folder: Path) -> Iterator[Line]:
     """Rare word, phrase, project, common word; and ripgrep for the rare word."""
-    plain = folder / "text.txt"
+    folder = Path(os.environ.get("AGENTS_LEDGER_BENCH_SEARCH", folder))
+    folder.mkdir(exist_ok=True)
+    plain, made = folder / "text.txt", folder / f"made-{MESSAGES}"
     bare = sqlite3.connect(folder / "bare.db")
-    with Ledger.open(str(folder / "search.db")) as ledger:
-        fill(ledger, bare, plain, MESSAGES // EACH)
+    if not made.exists():
+        with Ledger.open(str(folder / "search.db")) as ledger:
+            fill(ledger, bare, plain, MESSAGES // EACH)
+        made.touch()
     with Ledger.open(str(folder / "search.db"), read_only=True) as ledger:
         yield from _asked(ledger, bare)
         yield from _against_ripgrep(ledger, plain)
@@ -149,7 +154,8 @@ def _ask_bare(bare: sqlite3.Connection, sql: str, values: tuple[object, ...]) ->
 
 
 def _against_ripgrep(ledger: Ledger, plain: Path) -> Iterator[Line]:
-    program = shutil.which("rg") or shutil.which("grep")
+    program = shutil.which("rg", path=f"{PEERS.parent}{os.pathsep}{os.environ['PATH']}")
+    program = program or shutil.which("grep")
     if program is None:
         return
     name = Path(program).name

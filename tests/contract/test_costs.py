@@ -14,6 +14,7 @@ import pytest
 from agents_ledger import Ask, Ledger, Message, Queue
 from agents_ledger.ledger import queue as queues
 from agents_ledger.ledger.core import Core
+from agents_ledger.store import sqlite
 from agents_ledger.store.database import Database
 from agents_ledger.store.sqlite import SqliteDatabase
 from tests.builders import A_USAGE, a_call, chain
@@ -212,3 +213,31 @@ def test_a_turn_takes_few_bytes_for_its_ancestry(ledger: Ledger, raw: Raw) -> No
     )
 
     assert kept / 200 <= 160
+
+
+def test_a_page_of_hits_takes_the_same_statements_however_many_there_are(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if ledger._core.db.engine != "sqlite":
+        pytest.skip("statements of readers are counted on SQLite")
+    chain(ledger, "main", 30)
+    ledger._core.index(least=1)
+    ledger.search("question")
+    ran: list[str] = []
+    run = sqlite._Transaction.run
+
+    def counting(tx: Any, name: str, /, **values: object) -> Any:
+        ran.append(name)
+        return run(tx, name, **values)
+
+    monkeypatch.setattr(sqlite._Transaction, "run", counting)
+    for limit in (1, 20):
+        ran.clear()
+        assert len(ledger.search("question", limit=limit).hits) == limit
+        assert ran == [
+            "unindexed",
+            "search_newest",
+            "document_turns",
+            "document_messages",
+            "tails",
+        ]

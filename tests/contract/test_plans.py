@@ -105,6 +105,7 @@ WHOLE = {
     "await_index_all",
     "docs_without_vector",
     "heads",
+    "holders_by_heads",
     "indexed_count",
     "indexed_turns",
     "search_scope",  # narrows to the sessions of an origin, or a persona
@@ -112,6 +113,8 @@ WHOLE = {
     "unindexed",
     "vectors",  # an exact scan
     "unindexed_count",
+    "forget_words",
+    "forget_all_docs",
     "turn_is_named",  # of a turn to be taken away, which is rare
     "tree_nodes",  # marks what sessions and compactions point to
 }

@@ -71,7 +71,7 @@ def test_a_time_that_is_none_is_refused(run: Run, ledger: Ledger, when: str) -> 
     answer = run("usage", "--since", when)
 
     assert answer.code == 5
-    assert "is no date" in answer.err
+    assert "is not a date" in answer.err
 
 
 @pytest.mark.parametrize("when", ["yesterday", "today", "3 days ago", "12h", "2w", "2026-02-28"])

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
+
+import pytest
+
 from agents_ledger import Ledger, ToolCall
+from agents_ledger.ledger import search
 from tests.edges.conftest import Run
 
 
@@ -104,3 +109,35 @@ def test_what_was_said_is_shown_for_a_thread_and_for_a_day(run: Run, file: str) 
     for words in (("show",), ("show", "--events"), ("show", "main", "--events", "--day", "today")):
         assert run(*words).code == 2
     assert len(run("show", "main", "--events", "--json").json["events"]) == 2
+
+
+def test_the_index_is_made_anew_on_request(run: Run, file: str) -> None:
+    turn_id = fill(file)
+    with Ledger.open(file) as ledger:
+        ledger._core.index(least=1)
+    with sqlite3.connect(file) as raw:
+        raw.execute("DELETE FROM search_docs")
+    assert run("search", "parser").code == 1
+
+    answer = run("rederive", "--index")
+
+    assert answer.out == "put 1 turn into the word index\n"
+    assert turn_id in run("search", "parser").out
+    assert run("rederive", "--index", "--json").json["turns"] == 1
+
+
+def test_a_page_that_has_not_looked_at_everything_says_so(
+    run: Run, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "WAITS_MAX", 1)
+    monkeypatch.setattr(search, "WAITS_AT_ONCE", 1)
+    fill(file)
+    with Ledger.open(file) as ledger:
+        ledger.record("main", "something else", "r")
+
+    answer = run("search", "parser")
+
+    assert (answer.code, answer.out) == (0, "")
+    assert "Only the newest of very many were looked at." in answer.err
+    after = answer.err.split("--after ")[1].split()[0]
+    assert "Where is the parser?" in run("search", "parser", "--after", after).out

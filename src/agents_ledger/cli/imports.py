@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agents_ledger.cli.command import Invocation, command
-from agents_ledger.cli.moments import moment
 from agents_ledger.cli.terminal import note
 from agents_ledger.model import amounts, settings
+from agents_ledger.model.dates import moment
 from agents_ledger.model.errors import NotFound, Refused
+from agents_ledger.model.ids import now_ms
 
 if TYPE_CHECKING:
     from agents_ledger.importers.discovery import Found, Wanted
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from agents_ledger.ledger.ledger import Ledger
 
 SHOWN = 10
+HELPERS_MAX = 2
 EXCLUDE = click.option(
     "--exclude", multiple=True, metavar="PATTERN", help="Leave out paths, or a project's folder."
 )
@@ -55,7 +58,7 @@ def import_(
     if dry_run:
         return _dry_run(run, found)
     with run.writing(create=True) as ledger:
-        importer = Importer(ledger, report)
+        importer = Importer(ledger, report, helpers=_helpers())
         with _Progress(run, found) as tick:
             importer.run(found, tick)
         ledger.summarise()
@@ -71,12 +74,17 @@ def import_all(run: Invocation, ledger: Ledger) -> Report:
     wanted = _wanted(None, ())
     found = [each for each in find(this_home()) if wanted.takes(each)]
     with _Progress(run, found) as tick:
-        report = Importer(ledger).run(found, tick)
+        report = Importer(ledger, helpers=_helpers()).run(found, tick)
     ledger.summarise()
     if found and not run.as_json:
         names = sorted({each.reader.name for each in found})
         note(("found ", "dim"), f"{', '.join(names)}: {_summary(report)}")
     return report
+
+
+def _helpers() -> int:
+    """How many other processes may derive: this one writes, and memory is to stay small."""
+    return min(HELPERS_MAX, (os.cpu_count() or 1) - 1)
 
 
 def _summary(report: Report) -> str:
@@ -90,7 +98,7 @@ def _summary(report: Report) -> str:
 def _wanted(since: str | None, exclude: Sequence[str]) -> Wanted:
     from agents_ledger.importers.discovery import Wanted
 
-    return Wanted(moment(since) / 1000 if since else 0, (*settings.excluded(), *exclude))
+    return Wanted(moment(since, now_ms()) / 1000 if since else 0, (*settings.excluded(), *exclude))
 
 
 def _chosen(what: Sequence[str], wanted: Wanted, report: Report) -> list[Found]:
@@ -256,8 +264,12 @@ def watch(
 
 
 @command
-def rederive(run: Invocation) -> None:
+@click.option("--index", is_flag=True, help="Make only the word index anew.")
+def rederive(run: Invocation, *, index: bool) -> None:
     """Derive all imported turns again from the kept records alone."""
+    if index:
+        _rebuild_index(run)
+        return
     from agents_ledger.importers.importing import rederive as again
 
     with run.writing() as ledger:
@@ -271,3 +283,12 @@ def rederive(run: Invocation) -> None:
         f"derived {amounts.count(report.derived_records, 'record')},"
         f" {amounts.count(report.written_turns, 'turn')} changed"
     )
+
+
+def _rebuild_index(run: Invocation) -> None:
+    with run.writing() as ledger:
+        turns = ledger.rebuild_index()
+    if run.as_json:
+        run.out.json(turns=turns)
+        return
+    run.out.line(f"put {amounts.count(turns, 'turn')} into the word index")

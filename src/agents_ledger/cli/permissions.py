@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from agents_ledger.cli.command import Invocation
-from agents_ledger.cli.moments import moment
 from agents_ledger.cli.terminal import Span, note
 from agents_ledger.model import amounts
+from agents_ledger.model.dates import moment
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.permissions import PermissionReview
 
@@ -21,7 +21,7 @@ def tell(
     limit: int,
 ) -> int:
     """Print the review; 1 if a tool ran without grant."""
-    from_, to = (moment(said) if said else None for said in (since, until))
+    from_, to = (moment(said, now_ms()) if said else None for said in (since, until))
     with run.reading() as ledger:
         review = ledger.review_permissions(persona_id=persona_id, since=from_, until=to)
     ran = any(misuse.what == "not granted" for misuse in review.misuses)

@@ -56,7 +56,7 @@ def search(
     if run.as_json:
         run.out.json(**to_builtins(found))
         return None
-    if not found.hits:
+    if not found.hits and found.next is None:
         note("Nothing found.")
         return 1
     if found.matched == "any" and not meaning:

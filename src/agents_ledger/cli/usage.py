@@ -9,9 +9,9 @@ import click
 from msgspec import to_builtins
 
 from agents_ledger.cli.command import Invocation, command
-from agents_ledger.cli.moments import local_zone, moment
 from agents_ledger.cli.terminal import Span, note
 from agents_ledger.model import amounts
+from agents_ledger.model.dates import local_zone, moment
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.usage import Spent, UsageBy, UsageLine, UsageReport
 
@@ -53,8 +53,8 @@ def usage(
     with run.reading() as ledger:
         report = ledger.usage(
             by,
-            since=moment(since) if since else None,
-            until=moment(until) if until else None,
+            since=moment(since, now_ms()) if since else None,
+            until=moment(until, now_ms()) if until else None,
             project=project,
             model=model,
             zone=None if utc else local_zone(),
@@ -122,8 +122,8 @@ def tools(run: Invocation, *, since: str | None, until: str | None, limit: int |
     """Show how often each tool was used, how often it failed, and how long it took."""
     with run.reading() as ledger:
         found = ledger.tools(
-            since=moment(since) if since else None,
-            until=moment(until) if until else None,
+            since=moment(since, now_ms()) if since else None,
+            until=moment(until, now_ms()) if until else None,
             limit=limit,
         )
     if run.as_json:

@@ -248,6 +248,12 @@ class AsyncLedger(AsyncReading):
         await asyncio.to_thread(self._core.recover_once)
         return await asyncio.to_thread(meaning.embed, self._core.db, embedder)
 
+    async def rebuild_index(self) -> int:
+        """Empty the word index and fill it again from the turns; with how many. Vectors go too."""
+        import asyncio
+
+        return await asyncio.to_thread(self._core.rebuild_index)
+
     async def recover(self) -> tuple[str, ...]:
         """Fail the turns whose writer died; their ids. Done by itself before the first write."""
         import asyncio

@@ -34,7 +34,7 @@ def _fill(origin: Database, copied: Database) -> dict[str, int]:
         raise Refused(f"{copied.address} is not empty", "Copy into a new ledger.")
 
     def fill(reading: Transaction) -> dict[str, tuple[int, str]]:
-        copied.restore(lambda writing: tables.copy(reading, writing))
+        copied.restore(partial(_copy, reading=reading))
         return tables.digests(reading)
 
     wanted = origin.read(fill)
@@ -44,9 +44,13 @@ def _fill(origin: Database, copied: Database) -> dict[str, int]:
         raise Damaged(f"the copy differs from its source in {wrong}", "Copy again.")
     for writer_id, _ in copied.read(lambda tx: tx.run("other_writers", id="")):
         copied.write(partial(live.fail_all, writer_id=writer_id))
-    copied.write(waiting.await_all)
     waiting.catch_up(copied)
     return {table: count for table, (count, _) in wanted.items()}
+
+
+def _copy(writing: Transaction, reading: Transaction) -> None:
+    tables.copy(reading, writing)
+    writing.run("await_index_all")  # the index is made anew
 
 
 def verify(address: str) -> None:

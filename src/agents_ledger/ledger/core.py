@@ -42,11 +42,20 @@ class Core:
         self._writes += 1
         return self._writes % waiting.LOOK_EVERY == 0
 
-    def index(self, *, least: int = waiting.BATCH) -> None:
-        """Put what waits into the index. What was written before is stored, whatever comes of
-        this: it is tried again later."""
+    def index(self, *, least: int | None = None, steps: int | None = None) -> None:
+        """Put what waits into the index, if it fills a batch, or so many batches of it. What was
+        written before is stored, whatever comes of this: it is tried again later."""
         with suppress(StoreUnavailable):
-            waiting.catch_up(self.db, least=least)
+            waiting.catch_up(self.db, least=least or waiting.BATCH, steps=steps)
+
+    def rebuild_index(self) -> int:
+        """Empty the word index and fill it again; with how many turns."""
+        from agents_ledger.ledger import indexing
+
+        self.recover_once()
+        self.db.write(indexing.forget_all)
+        waiting.catch_up(self.db)
+        return int(self.db.read(lambda tx: tx.run("indexed_count"))[0][0])
 
     def close(self) -> None:
         """Close the database, and say that this writer is done."""
@@ -56,7 +65,7 @@ class Core:
         try:
             if self.recovered:  # it wrote
                 with suppress(LedgerError):
-                    waiting.catch_up(self.db, least=waiting.LOOK_EVERY)
+                    waiting.catch_up(self.db, least=waiting.LOOK_EVERY, steps=waiting.STEPS)
             live.retire(self.db)
         finally:
             self.db.close()

@@ -17,6 +17,7 @@ Verdict = tuple[Level, str]
 # SQLite before these can lose the order of its log when a checkpoint races a write.
 WAL_RESET_FIXED = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
 WAL_BYTES_MAX = 64 * 1024 * 1024
+UNINDEXED_MAX = 2_000
 
 
 class Fact(Struct, frozen=True):
@@ -100,7 +101,22 @@ def _content_facts(tx: Transaction) -> list[Fact]:
         older = ("note", f"the next write brings it to {newest}")
     names = ("sessions", "turns", "messages", "tool_calls")
     counts = zip(names, tx.run("counts")[0], strict=True)
-    return [Fact("schema_version", applied, *older), *(Fact(*count) for count in counts)]
+    facts = [Fact("schema_version", applied, *older), *(Fact(*count) for count in counts)]
+    if applied == newest:
+        facts.append(_unindexed(tx.run("unindexed_count", limit=UNINDEXED_MAX + 1)[0][0]))
+    return facts
+
+
+def _unindexed(value: int) -> Fact:
+    if value <= UNINDEXED_MAX:
+        return Fact("unindexed", value)
+    return Fact(
+        "unindexed",
+        value,
+        "note",
+        "so many or more turns wait for the word index, and searches read them one by one:"
+        " writing puts them in by and by, `agents-ledger rederive --index` at once",
+    )
 
 
 def _writer_facts(db: Database) -> list[Fact]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -42,8 +42,6 @@ class Document(msgspec.Struct):
     """A turn as it is found."""
 
     turn_id: str
-    segment_id: int
-    depth: int
     started_at: int
     turn_type: TurnType
     status: TurnStatus
@@ -52,6 +50,19 @@ class Document(msgspec.Struct):
     pieces: list[Piece]
     files: list[TouchedFile]
     tools: list[str]
+
+    def add_message(self, role: str, content: str | None, thinking: str | None) -> None:
+        """Add what a message says."""
+        if thinking:
+            self.pieces.append(Piece("thinking", thinking))
+        if content:
+            part: Any = "tool_result" if role == "tool" else role
+            self.pieces.append(Piece(part, content))
+
+    @property
+    def letters(self) -> int:
+        """How long its texts are."""
+        return sum(len(piece.text) for piece in self.pieces)
 
     def part(self, part: str) -> str:
         """The text of one part."""
@@ -76,21 +87,16 @@ def project_of(workspace_path: str | None) -> str:
     return re.split(r"[/\\]", (workspace_path or "").rstrip("/\\"))[-1]
 
 
-def ids_of(turn_ids: Sequence[str]) -> str:
-    """Ids as a JSON array."""
-    return msgspec.json.encode(turn_ids).decode()
-
-
 def of_turn(turn: Turn) -> Document:
     """A turn that is at hand."""
     document = Document(
-        turn.id, 0, turn.depth, turn.started_at, turn.turn_type, turn.status, turn.model,
-        turn.workspace_path, [], [], [],
+        turn.id, turn.started_at, turn.turn_type, turn.status, turn.model, turn.workspace_path,
+        [], [], [],
     )  # fmt: skip
     if turn.error:
         document.pieces.append(Piece("system", turn.error))
     for message in turn.messages:
-        document.pieces += _message(message.role, message.content, message.thinking)
+        document.add_message(message.role, message.content, message.thinking)
     for call in turn.tool_calls:
         _add_call(document, (call.tool_name, call.params_json, call.result_json, call.error))
     for message in turn.messages:
@@ -106,26 +112,29 @@ def of_turn(turn: Turn) -> Document:
 def documents(tx: Transaction, ids: str) -> dict[str, Document]:
     """Turns as they are now, by id; `ids` is a JSON array. Those that do not exist are left out."""
     found: dict[str, Document] = {}
+    calls = 0
     rows = tx.run("document_turns", ids=ids)
-    for turn_id, segment_id, depth, started_at, turn_type, status, model, path, error in rows:
+    for turn_id, started_at, turn_type, status, model, path, error, count in rows:
         found[turn_id] = document = Document(
-            turn_id, segment_id, depth, started_at, turn_type, status, model, path, [], [], []
+            turn_id, started_at, turn_type, status, model, path, [], [], []
         )
         if error:
             document.pieces.append(Piece("system", error))
+        calls += count if status in ("completed", "failed") else 1  # not counted yet
     if found:
-        _add_steps(tx, ids, found)
+        _add_steps(tx, ids, found, has_calls=calls > 0)
         _add_rare(tx, ids, found)
     return found
 
 
-def _add_steps(tx: Transaction, ids: str, found: dict[str, Document]) -> None:
+def _add_steps(tx: Transaction, ids: str, found: dict[str, Document], *, has_calls: bool) -> None:
     detailed = 0
     for turn_id, role, content, thinking, has_details in tx.run("document_messages", ids=ids):
-        found[turn_id].pieces += _message(role, content, thinking)
+        found[turn_id].add_message(role, content, thinking)
         detailed |= has_details
-    for turn_id, *call in tx.run("document_calls", ids=ids):
-        _add_call(found[turn_id], call)
+    if has_calls:
+        for turn_id, *call in tx.run("document_calls", ids=ids):
+            _add_call(found[turn_id], call)
     if detailed:
         for turn_id, kind, path in tx.run("document_files", ids=ids):
             _add_file(found[turn_id], path, kind)
@@ -144,14 +153,6 @@ def _add_rare(tx: Transaction, ids: str, found: dict[str, Document]) -> None:
     for statement in statements:
         for turn_id, content in tx.run(statement, ids=ids):
             found[turn_id].pieces.append(Piece("assistant", content))
-
-
-def _message(role: str, content: str | None, thinking: str | None) -> Iterator[Piece]:
-    if thinking:
-        yield Piece("thinking", thinking)
-    if content:
-        part: Any = "tool_result" if role == "tool" else role
-        yield Piece(part, content)
 
 
 def _add_call(document: Document, call: Sequence[Any]) -> None:

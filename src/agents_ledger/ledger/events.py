@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from msgspec import structs
 
 from agents_ledger.ledger import threads
-from agents_ledger.ledger.search import Holders
+from agents_ledger.ledger.holders import holders
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.events import Digest, DigestSession, Event
 from agents_ledger.store.database import Row, Transaction
@@ -61,19 +61,15 @@ def digest(tx: Transaction, *, since: int, until: int) -> Digest:
     rows = tx.run("events_between", since=since, until=until, limit=TURNS_MAX)
     by_session: dict[str | None, list[Row]] = {}
     titles: dict[str | None, str | None] = {}
-    holders: dict[str, str | None] = {}
-    who = Holders(tx)
+    turns = list(dict.fromkeys(row[5] for row in rows))
+    held = holders(tx, turns)
     for row in sorted(rows, key=lambda row: (row[1], row[0])):
-        turn_id = row[5]
-        if turn_id not in holders:
-            label, title, _ = who.of(turn_id)
-            holders[turn_id], titles[label] = label, title
-        by_session.setdefault(holders[turn_id], []).append(row)
+        label, titles[label], _ = held[row[5]]
+        by_session.setdefault(label, []).append(row)
     parts = (
         DigestSession(label, titles[label], tuple(_events(own)))
         for label, own in by_session.items()
     )
-    turns = {row[5] for row in rows}
     return Digest(
         since, until, tuple(part for part in parts if part.events), len(turns) == TURNS_MAX
     )

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from agents_ledger.ledger import words
 from agents_ledger.ledger.documents import Document, documents
-from agents_ledger.ledger.indexing import in_batches
 from agents_ledger.model.search import PARTS
 from agents_ledger.store.database import Engine, Transaction
 from agents_ledger.store.matching import Group, Wanted, match
+from agents_ledger.store.text import in_batches
 
 _LETTERS = 400  # looked at, at each end of a text
 _CHUNKS = 3  # tried, at each end

@@ -11,12 +11,14 @@ from agents_ledger.ledger.documents import Document, documents, of_turn
 from agents_ledger.model.turns import Turn
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.matching import vector
+from agents_ledger.store.text import ids_of, in_batches
 
 NUMBERS = 4  # for turns that start within the same millisecond; more take those that follow
 SECOND = 4096  # numbers a second takes: a round one packs better than 4,000
 PIECE_WORDS = 16_000  # a tsvector knows no place beyond 16,383
+READ_AT_ONCE = 25
+LETTERS_AT_ONCE = 2_000_000  # of one commit: others wait to write meanwhile
 PIECE_LETTERS = 100_000  # and holds no more than a megabyte
-IDS_AT_ONCE = 250
 
 
 class _Indexed(msgspec.Struct):
@@ -43,12 +45,6 @@ def first_number(at_ms: int) -> int:
     return seconds * SECOND + ms * NUMBERS
 
 
-def in_batches(turn_ids: Sequence[str]) -> Iterator[str]:
-    """Ids as JSON arrays."""
-    for at in range(0, len(turn_ids), IDS_AT_ONCE):
-        yield msgspec.json.encode(turn_ids[at : at + IDS_AT_ONCE]).decode()
-
-
 def put(tx: Transaction, turn: Turn) -> None:
     """Put a new turn in."""
     _insert(tx, [of_turn(turn)])
@@ -56,20 +52,37 @@ def put(tx: Transaction, turn: Turn) -> None:
 
 def put_again(tx: Transaction, turn_ids: Sequence[str]) -> None:
     """Put turns in as they are now, in place of what the index knows of them."""
-    for ids in in_batches(turn_ids):
-        _forget(tx, ids)
-        _insert(tx, documents(tx, ids).values())
+    done = 0
+    while done < len(turn_ids):
+        done += put_some(tx, turn_ids[done:])
+
+
+def put_some(tx: Transaction, turn_ids: Sequence[str]) -> int:
+    """The same, with as many of them as are quickly put in; how many."""
+    found: list[Document] = []
+    taken = letters = 0
+    while taken < len(turn_ids) and letters < LETTERS_AT_ONCE:
+        some = documents(tx, ids_of(turn_ids[taken : taken + READ_AT_ONCE])).values()
+        found += some
+        letters += sum(document.letters for document in some)
+        taken += READ_AT_ONCE
+    forget(tx, turn_ids[:taken])
+    _insert(tx, found)
+    return min(taken, len(turn_ids))
 
 
 def forget(tx: Transaction, turn_ids: Sequence[str]) -> None:
     """Take turns out, for good."""
     for ids in in_batches(turn_ids):
-        _forget(tx, ids)
+        tx.run("forget_docs", ids=ids)
+        tx.run("delete_waiting", ids=ids)
 
 
-def _forget(tx: Transaction, ids: str) -> None:
-    tx.run("forget_docs", ids=ids)
-    tx.run("delete_waiting", ids=ids)
+def forget_all(tx: Transaction) -> None:
+    """Empty the index, and let every turn wait for it."""
+    tx.run("forget_words")
+    tx.run("forget_all_docs")
+    tx.run("await_index_all")
 
 
 def _insert(tx: Transaction, found: Iterable[Document]) -> None:

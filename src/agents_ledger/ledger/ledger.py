@@ -8,7 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack
 
-from agents_ledger.ledger import live, names, recording, sessions
+from agents_ledger.ledger import live, names, recording, sessions, waiting
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.live import NO_RESPONSE, LiveState
 from agents_ledger.ledger.reading import Reading
@@ -69,7 +69,7 @@ class Ledger(Reading):
         self._core.recover_once()
         result = self._core.db.write(work)
         if self._core.index_is_due():
-            self._core.index()
+            self._core.index(steps=waiting.STEPS)
         return result
 
     # -- turns --------------------------------------------------------------------------------
@@ -151,6 +151,10 @@ class Ledger(Reading):
 
         self._core.recover_once()
         return meaning.embed(self._core.db, embedder)
+
+    def rebuild_index(self) -> int:
+        """Empty the word index and fill it again from the turns; with how many. Vectors go too."""
+        return self._core.rebuild_index()
 
     def recover(self) -> tuple[str, ...]:
         """Fail the turns whose writer died; their ids. Done by itself before the first write."""

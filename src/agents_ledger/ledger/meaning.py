@@ -10,10 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agents_ledger.ledger import waiting
-from agents_ledger.ledger.documents import Document, documents, ids_of
+from agents_ledger.ledger.documents import Document, documents
 from agents_ledger.ledger.search import Candidate
 from agents_ledger.model.errors import Refused
 from agents_ledger.store.database import Database, Transaction
+from agents_ledger.store.text import ids_of
 
 if TYPE_CHECKING:
     from agents_ledger.model.embedding import Embedder

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
 from msgspec import structs
 
 from agents_ledger.ledger import recording, sessions, threads, waiting
@@ -14,10 +13,9 @@ from agents_ledger.model.sessions import Session
 from agents_ledger.model.sources import DerivedTurn
 from agents_ledger.model.turns import ToolCall, Turn, Usage
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.text import escape
+from agents_ledger.store.text import in_batches
 
 RETIRED = "its records belong to another turn now"
-IDS_AT_ONCE = 500
 
 
 class Known(NamedTuple):
@@ -57,13 +55,6 @@ def known_now(tx: Transaction, turn_ids: Sequence[str]) -> dict[str, Known]:
                 bytes(fingerprint or b""), parent_id, bool(projected), bool(frozen)
             )
     return known
-
-
-def in_batches(ids: Sequence[str]) -> Iterator[str]:
-    """Ids as JSON arrays of what is stored, so many at once."""
-    for at in range(0, len(ids), IDS_AT_ONCE):
-        stored = [escape(each) for each in ids[at : at + IDS_AT_ONCE]]
-        yield msgspec.json.encode(stored).decode()
 
 
 def is_due(turn: DerivedTurn, stored: Known | None) -> bool:

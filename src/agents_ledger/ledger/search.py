@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from agents_ledger.ledger import search_query, sessions, words
 from agents_ledger.ledger.documents import Document, documents, project_of
-from agents_ledger.ledger.indexing import NUMBERS, first_number, in_batches
+from agents_ledger.ledger.holders import Holder, holders
+from agents_ledger.ledger.indexing import NUMBERS, first_number
 from agents_ledger.ledger.search_query import Asked, Narrowed, Term
 from agents_ledger.ledger.snippets import Finder, snippets
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.search import Found, Hit, Ranking
-from agents_ledger.store.database import Row, Transaction
+from agents_ledger.store.database import Transaction
 from agents_ledger.store.matching import Group, Wanted, match
+from agents_ledger.store.text import ids_of, in_batches
 
 if TYPE_CHECKING:
     from agents_ledger.model.embedding import Embedder
@@ -28,7 +30,10 @@ LIMIT_MAX = 1000
 LOOK_MAX = 50_000  # turns of the index looked at for one page
 RANK_MAX = 5_000  # the newest turns with the words are ranked, no more
 QUERY_MAX = 200
-FEW_SESSIONS = 2_000
+WAITS_AT_ONCE = 50
+WAITS_MAX = 10_000  # turns that wait for the index looked at for one page
+WAITS_LETTERS = 20_000_000
+FIRST_LOOK = 64  # turns asked for at first, where some will not fit
 
 Mode = Literal["all", "any"]
 _MODES: dict[str, Mode] = {"all": "all", "any": "any"}
@@ -84,7 +89,7 @@ def search(
         return looking.found(page._replace(mode="any"), limit, order, embedder)
     looking = Looking(tx, search_query.parse(text, now_ms), page.mode)
     found = looking.found(page, limit, order)
-    if not found.hits and after is None and looking.has_choice:
+    if not found.hits and found.next is None and after is None and looking.has_choice:
         looking = Looking(tx, looking.asked, "any")
         found = looking.found(Page("any"), limit, order)
     return found
@@ -114,8 +119,9 @@ class Looking:
         self.has_choice = len(_plain(asked)) > 1
         self._match = match(tx.engine, _groups(asked, mode), words.fold)
         self._scopes = [self._scope(scope) for scope in asked.scopes]
-        self._waiting = self._load_waiting()
-        self._capped = False
+        self._is_narrowed = bool(self._scopes) or asked.fork is not None
+        self.capped = False
+        self._reached = -LAST
 
     def _scope(self, scope: Narrowed) -> tuple[Narrowed, Segments]:
         by: dict[str, str | None] = {"label": None, "origin": None, "persona_id": None}
@@ -127,15 +133,6 @@ class Looking:
             by["persona_id"] = scope.value
         return scope, dict(self._tx.run("search_scope", **by))
 
-    def _load_waiting(self) -> dict[str, Document]:
-        """Turns that the index does not know as they are now."""
-        ids = [row[0] for row in self._tx.run("unindexed")]
-        self._stale = frozenset(ids)
-        found: dict[str, Document] = {}
-        for batch in in_batches(ids):
-            found |= documents(self._tx, batch)
-        return {turn_id: found[turn_id] for turn_id in sorted(found, reverse=True)}
-
     # -- candidates ----------------------------------------------------------------------------
 
     def found(
@@ -145,51 +142,71 @@ class Looking:
         if embedder is not None:
             candidates = self._by_meaning(page, embedder)
         else:
-            candidates = self.newest(page) if order == "newest" else self.ranked(page)
+            first = FIRST_LOOK if self._is_narrowed else limit + 1
+            candidates = self.newest(page, first) if order == "newest" else self.ranked(page)
         hits: list[Candidate] = []
-        last: Candidate | None = None
         more = False
-        for last in candidates:
-            if not self._fits(last):
+        for each in candidates:
+            if not self._fits(each):
                 continue
             if len(hits) == limit:
                 more = True
                 break
-            hits.append(last)
-        goes_on: Candidate | None = hits[-1] if more else (last if self._capped else None)
-        if order != "newest" and not more:
-            goes_on = None
+            hits.append(each)
+        goes_on = None
+        if order == "newest":
+            goes_on = self.goes_on(hits[-1].number if more else None)
+        elif more:
+            goes_on = Page(self._mode, hits[-1].number, hits[-1].score)
         return Found(
             self._hits(hits, ranked=order != "newest"),
             self._mode,
-            None if goes_on is None else str(Page(self._mode, goes_on.number, goes_on.score)),
-            self._capped,
+            None if goes_on is None else str(goes_on),
+            self.capped,
         )
+
+    def goes_on(self, last: int | None) -> Page | None:
+        """Where the next page begins, newest first; `last`: the last number shown, if there are
+        more."""
+        if last is None and not self.capped:
+            return None
+        return Page(self._mode, self._reached if last is None else last)
 
     def _range(self) -> tuple[int, int]:
         asked = self.asked
-        low = 0 if asked.from_ms is None else first_number(asked.from_ms)
+        low = -LAST if asked.from_ms is None else first_number(asked.from_ms)
         high = LAST if asked.until_ms is None else first_number(asked.until_ms)
         return low, high
 
-    def newest(self, page: Page) -> Iterator[Candidate]:
-        """What the index has and what waits, as one row of numbers."""
+    def newest(self, page: Page, first: int) -> Iterator[Candidate]:
+        """What the index has and what waits, as one row of numbers; `first`: how many to ask the
+        index for, to begin with."""
         low, high = self._range()
-        waits = sorted(self._waiting_candidates(low, min(high, page.number)), reverse=True)
-        high, size, looked = min(high, page.number), 64, 0
+        high = min(high, page.number)
+        waits = self._waits(low, high)
+        wait = next(waits, None)
+        for indexed in self._indexed(low, high, first):
+            while wait is not None and wait.number > indexed.number:
+                yield wait
+                wait = next(waits, None)
+            if indexed.number < self._reached:
+                return
+            yield indexed
+        while wait is not None and not self.capped:
+            yield wait
+            wait = next(waits, None)
+
+    def _indexed(self, low: int, high: int, size: int) -> Iterator[Candidate]:
+        looked = 0
         while True:
             rows = self._tx.run("search_newest", match=self._match, low=low, high=high, limit=size)
             for row in rows:
-                while waits and waits[0].number > row[0]:
-                    yield waits.pop(0)
-                if row[1] not in self._stale:
-                    yield Candidate(*row)
+                yield Candidate(*row)
             looked += len(rows)
             if len(rows) < size:
-                yield from waits
                 return
             if looked >= LOOK_MAX:
-                self._capped = True
+                self._stop(rows[-1][0])
                 return
             high, size = rows[-1][0], min(size * 4, 4096)
 
@@ -199,10 +216,12 @@ class Looking:
         values = {"match": self._match, "high": high}
         cut = self._tx.run("search_cutoff", **values, low=low, count=RANK_MAX)
         if cut:
-            low, self._capped = cut[0][0] + 1, True
+            low = cut[0][0] + 1
+            self._stop(low)
+        waits = list(self._waits(low, high))
+        low = max(low, self._reached)
         rows = self._tx.run("search_ranked", **values, low=low, limit=RANK_MAX)
-        ranked = [Candidate(*row) for row in rows if row[1] not in self._stale]
-        waits = list(self._waiting_candidates(low, high))
+        ranked = [Candidate(*row) for row in rows]
         if waits:
             typical = ranked[len(ranked) // 2].score if ranked else 1.0
             ranked += [each._replace(score=typical * each.score) for each in waits]
@@ -222,33 +241,57 @@ class Looking:
 
     def _narrowed(self, near: Sequence[Candidate]) -> Iterator[Candidate]:
         """Those found by meaning alone that have what else was asked for."""
-        fresh = [each for each in near if each.turn_id not in self._stale]
         if not self.asked.facets and not any(term.negated for term in self.asked.terms):
-            yield from fresh
+            yield from near
             return
-        for ids in in_batches([each.turn_id for each in fresh]):
+        for ids in in_batches([each.turn_id for each in near]):
             found = documents(self._tx, ids)
             yield from (
                 each
-                for each in fresh
-                if each.turn_id in found and self._in_range(found[each.turn_id])
+                for each in near
+                if each.turn_id in found and self._is_meant(found[each.turn_id])
             )
 
-    def _waiting_candidates(self, low: int, high: int) -> Iterator[Candidate]:
-        taken: set[int] = set()
-        for document in self._waiting.values():
-            number = first_number(document.started_at) + NUMBERS - 1
-            while number in taken:
-                number -= 1
-            taken.add(number)
-            if low <= number < high and self._in_range(document):
-                share = self._finder.share(document)
-                if share and (self._mode == "any" or share == 1.0):
-                    yield Candidate(
-                        number, document.turn_id, document.segment_id, document.depth, share
-                    )
+    def _waits(self, low: int, high: int) -> Iterator[Candidate]:
+        """Turns that wait for the index and have the words, newest first. It stops after so many
+        that one page takes its time, and no more."""
+        waiting = list(self._numbered(low, high))
+        letters = 0
+        for at in range(0, len(waiting), WAITS_AT_ONCE):
+            batch = waiting[at : at + WAITS_AT_ONCE]
+            if at >= WAITS_MAX or letters > WAITS_LETTERS:
+                self._stop(batch[0].number + 1)
+                return
+            found = documents(self._tx, ids_of([each.turn_id for each in batch]))
+            letters += sum(document.letters for document in found.values())
+            for each in batch:
+                share = self._share(found[each.turn_id])
+                if share:
+                    yield each._replace(score=share)
 
-    def _in_range(self, document: Document) -> bool:
+    def _numbered(self, low: int, high: int) -> Iterator[Candidate]:
+        """What waits, each with a number as the index would give it, every one below the last."""
+        asked = self.asked
+        from_ms = -LAST if asked.from_ms is None else asked.from_ms
+        until_ms = LAST if asked.until_ms is None else asked.until_ms
+        number = LAST
+        for turn_id, started_at, segment_id, depth in self._tx.run("unindexed"):
+            number = min(number - 1, first_number(started_at) + NUMBERS - 1)
+            if low <= number < high and from_ms <= started_at < until_ms:
+                yield Candidate(number, turn_id, segment_id, depth)
+
+    def _share(self, document: Document) -> float:
+        """The part of the words that a turn has; 0: it has too few, or is not meant."""
+        if not self._is_meant(document):
+            return 0.0
+        share = self._finder.share(document)
+        return share if self._mode == "any" or share == 1.0 else 0.0
+
+    def _stop(self, number: int) -> None:
+        """Look no further on this page than down to a number."""
+        self.capped, self._reached = True, number
+
+    def _is_meant(self, document: Document) -> bool:
         return _has_facets(document, self.asked.facets) and not self._finder.has_unwanted(document)
 
     def _fits(self, candidate: Candidate) -> bool:
@@ -270,22 +313,23 @@ class Looking:
     # -- hits ----------------------------------------------------------------------------------
 
     def _hits(self, candidates: Sequence[Candidate], *, ranked: bool) -> tuple[Hit, ...]:
-        self._holders = Holders(self._tx)
+        turn_ids = [each.turn_id for each in candidates]
         found: dict[str, Document] = {}
-        for ids in in_batches([each.turn_id for each in candidates]):
+        for ids in in_batches(turn_ids):
             found |= documents(self._tx, ids)
+        held = holders(self._tx, turn_ids)
         return tuple(
-            self._hit(found[each.turn_id], each.score if ranked else None) for each in candidates
+            self._hit(each, found[each.turn_id], held[each.turn_id], ranked=ranked)
+            for each in candidates
         )
 
-    def _hit(self, document: Document, score: float | None) -> Hit:
-        label, title, also_in = self._holders.of(document.turn_id)
+    def _hit(
+        self, candidate: Candidate, document: Document, holder: Holder, *, ranked: bool
+    ) -> Hit:
         return Hit(
             document.turn_id,
-            label,
-            title,
-            also_in,
-            document.depth,
+            *holder,
+            candidate.depth,
             document.started_at,
             document.turn_type,
             document.status,
@@ -293,7 +337,7 @@ class Looking:
             document.workspace_path,
             first_words(document),
             snippets(document, self._finder),
-            score,
+            candidate.score if ranked else None,
         )
 
 
@@ -302,46 +346,6 @@ def first_words(document: Document) -> str | None:
     texts = (piece.text for piece in document.pieces if piece.part in ("user", "assistant"))
     text = next(texts, None)
     return None if text is None else " ".join(text[: 2 * QUERY_MAX].split())[:QUERY_MAX]
-
-
-class Holders:
-    """Which sessions hold a turn. Where there are few sessions they are read once for all turns;
-    else, for each turn, what stands below it."""
-
-    def __init__(self, tx: Transaction) -> None:
-        self._tx = tx
-        self._heads: dict[int, list[Row]] | None = None
-        if tx.run("session_count", limit=FEW_SESSIONS)[0][0] < FEW_SESSIONS:
-            self._heads = {}
-            for segment_id, *head in tx.run("heads"):
-                self._heads.setdefault(segment_id, []).append(tuple(head))
-
-    def of(self, turn_id: str) -> tuple[str | None, str | None, int]:
-        """The session a turn belongs to, its title, and how many others hold it too.
-
-        A turn beside the threads, because it failed or was left behind, belongs to the session that
-        wrote it, else to that of the turn it hangs on.
-        """
-        at: str | None = turn_id
-        while at is not None:
-            held = self._holding(at) or self._tx.run("session_that_held", turn_id=at)
-            if held:
-                return held[0][0], held[0][1], len(held) - 1 if at == turn_id else 0
-            at = self._tx.run("turn_parent", id=at)[0][0]
-        return None, None, 0
-
-    def _holding(self, turn_id: str) -> Sequence[Row]:
-        if self._heads is None:
-            return self._tx.run("sessions_holding", turn_id=turn_id)
-        below = self._tx.run("segments_below", turn_id=turn_id)
-        held = [
-            head
-            for segment_id, from_depth in below
-            for head in self._heads.get(segment_id, ())
-            if head[0] >= from_depth
-        ]
-        held.sort(key=lambda head: (head[1], head[2]))
-        return [head[2:] for head in held]
 
 
 # -- what to look for -------------------------------------------------------------------------

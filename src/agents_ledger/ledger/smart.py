@@ -14,14 +14,16 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from agents_ledger.ledger import contexts, words
-from agents_ledger.ledger.documents import Document, documents, ids_of
-from agents_ledger.ledger.search import Candidate, Holders, Looking, Page
+from agents_ledger.ledger.documents import Document, documents
+from agents_ledger.ledger.holders import holders
+from agents_ledger.ledger.search import Candidate, Looking, Page
 from agents_ledger.ledger.search_query import Asked, Term
 from agents_ledger.ledger.snippets import Finder
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.routing import Proposal, Reason
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.matching import Group, Wanted, match
+from agents_ledger.store.text import ids_of
 
 CONFIDENT = 0.5  # below this nothing is chosen, only proposed
 TERMS = 24  # the rarest words of a text are looked for
@@ -181,7 +183,7 @@ def _within(
 def _proposal(
     tx: Transaction, spot: Spot, tokens: int, text: str, terms: Sequence[Weighed]
 ) -> Proposal:
-    label, title, _ = Holders(tx).of(spot.turn_id)
+    label, title, _ = holders(tx, [spot.turn_id])[spot.turn_id]
     best = [each.turn_id for each in spot.matches[: 2 * REASONS]]
     found = documents(tx, ids_of(best)) if best else {}
     finder = Finder(Asked([Term(term.text) for term in terms], [], []))

@@ -17,6 +17,9 @@ ENOUGH = 2  # snippets, unless a third shows another word
 SNIPPETS = 3
 
 
+_SPACE = re.compile(r"\s")
+
+
 class _Sought(NamedTuple):
     pattern: re.Pattern[str]
     quick: str  # a text without this has no match
@@ -94,15 +97,13 @@ def snippets(document: Document, finder: Finder) -> tuple[Snippet, ...]:
 
 def _snippet(piece: Piece, spans: list[tuple[int, int]]) -> Snippet:
     """The stretch of a text that holds most marks, in one line."""
-    best = max(
-        range(len(spans)), key=lambda at: sum(_within(spans[at][0], s) for s in spans[at : at + 20])
-    )
-    start = max(0, spans[best][0] - BEFORE)
+    first, last = spans[0] if len(spans) == 1 else _densest(spans)
+    start = max(0, first - BEFORE)
     if start:
-        space = piece.text.find(" ", start, spans[best][0])
+        space = piece.text.find(" ", start, first)
         start = space + 1 if space >= 0 else start
-    end = min(len(piece.text), max(start + WIDTH, min(spans[best][1], start + 2 * WIDTH)))
-    text = re.sub(r"\s", " ", piece.text[start:end])
+    end = min(len(piece.text), max(start + WIDTH, min(last, start + 2 * WIDTH)))
+    text = _SPACE.sub(" ", piece.text[start:end])
     marks: list[tuple[int, int]] = []
     for span in spans:
         low, high = max(span[0], start) - start, min(span[1], end) - start
@@ -111,6 +112,14 @@ def _snippet(piece: Piece, spans: list[tuple[int, int]]) -> Snippet:
     before, after = "…" if start else "", "…" if end < len(piece.text) else ""
     shifted = tuple((low + len(before), high + len(before)) for low, high in marks)
     return Snippet(piece.part, f"{before}{text}{after}", shifted, piece.tool_name)
+
+
+def _densest(spans: list[tuple[int, int]]) -> tuple[int, int]:
+    """The mark that most others follow closely."""
+    best = max(
+        range(len(spans)), key=lambda at: sum(_within(spans[at][0], s) for s in spans[at : at + 20])
+    )
+    return spans[best]
 
 
 def _within(start: int, span: tuple[int, int]) -> bool:

@@ -13,7 +13,6 @@ from agents_ledger.ledger import recording, sessions, task_turns, waiting
 from agents_ledger.ledger.projected_turns import (
     Change,
     Known,
-    in_batches,
     is_due,
     known_now,
     retire,
@@ -26,6 +25,7 @@ from agents_ledger.model.errors import NotFound
 from agents_ledger.model.sources import DerivedSession, DerivedTurn
 from agents_ledger.model.tasks import TaskCall
 from agents_ledger.store.database import Transaction
+from agents_ledger.store.text import in_batches
 
 
 class Place(NamedTuple):

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from agents_ledger.ledger.documents import Document, TouchedFile, documents, ids_of
-from agents_ledger.ledger.search import Holders, Looking, Page, page_of
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from agents_ledger.ledger.documents import Document, TouchedFile, documents
+from agents_ledger.ledger.holders import holders
+from agents_ledger.ledger.search import Candidate, Looking, page_of
 from agents_ledger.ledger.search_query import Asked, Narrowed
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.search import Action, Touch, Touched
 from agents_ledger.store.database import Transaction
+from agents_ledger.store.text import in_batches
 
 LIMIT_MAX = 1000
 
@@ -23,36 +29,49 @@ def files(
     if not any(letter.isalnum() for letter in name):
         raise Refused(f"{path!r} names no file", "Give its name, or as much of its path as needed.")
     looking = Looking(tx, Asked([], [Narrowed("file", name)], []), "all")
-    holders = Holders(tx)
-    touches: list[Touch] = []
-    turns = last = 0
-    for candidate in looking.newest(page_of(after)):
-        document = documents(tx, ids_of([candidate.turn_id]))[candidate.turn_id]
-        found = [
+    candidates = looking.newest(page_of(after), limit + 1)
+    found: list[_Found] = []
+    while len(found) <= limit and (batch := list(islice(candidates, limit + 1))):
+        found += _meant(tx, batch, wanted, action)
+    held = holders(tx, [each.document.turn_id for each in found[:limit]])
+    touches = [
+        Touch(
+            document.turn_id,
+            file.path,
+            _action(file),
+            file.tool_name,
+            *held[document.turn_id],
+            document.started_at,
+        )
+        for _, document, touched in found[:limit]
+        for file in touched
+    ]
+    goes_on = looking.goes_on(None if len(found) <= limit else found[limit - 1].number)
+    return Touched(tuple(touches), None if goes_on is None else str(goes_on))
+
+
+class _Found(NamedTuple):
+    number: int
+    document: Document
+    files: list[TouchedFile]
+
+
+def _meant(
+    tx: Transaction, candidates: Sequence[Candidate], wanted: str, action: Action | None
+) -> Iterator[_Found]:
+    """Of turns that touched a file of that name, those that touched this one."""
+    found: dict[str, Document] = {}
+    for ids in in_batches([each.turn_id for each in candidates]):
+        found |= documents(tx, ids)
+    for candidate in candidates:
+        document = found[candidate.turn_id]
+        touched = [
             file
             for file in document.files
             if _is_meant(wanted, file, document) and action in (None, _action(file))
         ]
-        if not found:
-            continue
-        if turns == limit:
-            return Touched(tuple(touches), str(Page("all", last)))
-        turns, last = turns + 1, candidate.number
-        label, title, also_in = holders.of(document.turn_id)
-        touches += [
-            Touch(
-                document.turn_id,
-                file.path,
-                _action(file),
-                file.tool_name,
-                label,
-                title,
-                also_in,
-                document.started_at,
-            )
-            for file in found
-        ]
-    return Touched(tuple(touches))
+        if touched:
+            yield _Found(candidate.number, document, touched)
 
 
 def _action(file: TouchedFile) -> Action:

@@ -7,7 +7,7 @@ recording them. A server's index is filled in the turn's own transaction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from itertools import count
 
 from msgspec import Struct
 
@@ -15,6 +15,7 @@ from agents_ledger.model.turns import Turn
 from agents_ledger.store.database import Database, Transaction
 
 BATCH = 250  # turns put in at once
+STEPS = 2  # batches that a writer puts in by the way
 LOOK_EVERY = 50  # writes of a handle, after which it looks how many turns wait
 
 
@@ -55,25 +56,23 @@ def gone(tx: Transaction, turn_id: str) -> None:
     indexing.forget(tx, [turn_id])
 
 
-def await_all(tx: Transaction) -> None:
-    """Let every turn wait for the index: after a copy."""
-    tx.run("await_index_all")
-
-
-def put_in(tx: Transaction, least: int = 1) -> int:
-    """Put a batch of waiting turns into the index, if at least so many wait; how many it were."""
-    if tx.run("unindexed_count")[0][0] < least:
-        return 0
+def put_in(tx: Transaction, least: int = 1) -> bool:
+    """Put a batch of waiting turns into the index, if at least so many wait; whether more do."""
+    if tx.run("unindexed_count", limit=least)[0][0] < least:
+        return False
     due = [row[0] for row in tx.run("due_for_index", limit=BATCH)]
-    if due:
-        from agents_ledger.ledger import indexing
+    if not due:
+        return False
+    from agents_ledger.ledger import indexing
 
-        indexing.put_again(tx, due)
-    return len(due)
+    return indexing.put_some(tx, due) < len(due) or len(due) == BATCH
 
 
-def catch_up(db: Database, *, least: int = 1) -> None:
-    """Put in all that waits, if that is at least so many turns."""
-    if db.read(lambda tx: tx.run("unindexed_count"))[0][0] >= least:
-        while db.write(partial(put_in, least=1)) == BATCH:
-            pass
+def catch_up(db: Database, *, least: int = 1, steps: int | None = None) -> None:
+    """Put in what waits, if that is at least so many turns; at most so many batches of it. Each
+    is a commit, so that others can write in between."""
+    if db.read(lambda tx: tx.run("unindexed_count", limit=least))[0][0] < least:
+        return
+    for _ in count() if steps is None else range(steps):
+        if not db.write(put_in):
+            return

@@ -85,7 +85,9 @@ def pattern(text: str, *, prefix: bool = False) -> re.Pattern[str] | None:
         letters = word[0]
         glued = _RUN.fullmatch(letters) is not None
         ends = glued or (prefix and word.end() == len(folded.rstrip()))
-        before = "" if glued else rf"(?<!{_OTHER_LETTER})"
-        after = "" if ends else rf"(?!{_OTHER_LETTER})"
-        pieces.append(f"{before}{re.escape(letters)}{after}")
+        said = re.escape(letters)
+        # What may not stand before comes after: a pattern that begins with letters is found sooner.
+        before = "" if glued else f"(?<!{_OTHER_LETTER}{said})"
+        after = "" if ends else f"(?!{_OTHER_LETTER})"
+        pieces.append(f"{said}{before}{after}")
     return re.compile(r"[\W_]*".join(pieces)) if pieces else None

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 from calendar import monthrange
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 
 from agents_ledger.model.errors import Refused
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _AGO = re.compile(r"(\d{1,5}|an?) (minute|hour|day|week|month|year)s? ago")
+_SHORT = re.compile(r"(\d{1,5}) ?([hdw])")
+_HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 _CLOCK = re.compile(r"(.*\S) (\d{1,2})(?::(\d{2}))? ?(am|pm)?")
 HALF_DAY = 12
 _EXAMPLES = (
-    "Say it like 2026-11-01, 2026-11-01T14:30, today, yesterday, monday, last week, 3 days ago."
+    "Say it like 2026-11-01, 2026-11-01T14:30, yesterday, monday, last week, 3 days ago, 7d."
 )
 
 
@@ -57,6 +60,9 @@ def _relative(text: str, now: datetime) -> datetime | None:
     ago = _AGO.fullmatch(text)
     if ago:
         return _before(now, 1 if ago[1].startswith("a") else int(ago[1]), ago[2])
+    short = _SHORT.fullmatch(text)
+    if short:
+        return now - timedelta(hours=int(short[1]) * _HOURS[short[2]])
     clock = _CLOCK.fullmatch(text)
     on_day = _named_day(clock[1], day) if clock else None
     if clock and on_day is not None and (clock[3] or clock[4]):
@@ -113,3 +119,21 @@ def _hour(said: int, half: str | None) -> int:
     if not 1 <= said <= HALF_DAY:
         raise ValueError(said)
     return said % HALF_DAY + (HALF_DAY if half == "pm" else 0)
+
+
+def local_zone() -> tzinfo | None:
+    """The zone of this machine's clock, summer time and all; None: UTC."""
+    from zoneinfo import ZoneInfo
+
+    name = os.environ.get("TZ", "").lstrip(":") or _linked()
+    try:
+        return ZoneInfo(name) if name else datetime.now().astimezone().tzinfo
+    except (KeyError, ValueError, OSError):  # no such zone here: the offset of now is all we know
+        return datetime.now().astimezone().tzinfo
+
+
+def _linked() -> str:
+    try:
+        return os.readlink("/etc/localtime").rpartition("/zoneinfo/")[2]
+    except OSError:
+        return ""

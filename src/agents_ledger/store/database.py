@@ -21,6 +21,9 @@ class Transaction(Protocol):
     def run(self, name: str, /, **values: object) -> list[Row]:
         """Run one statement and return its rows, if it has any."""
 
+    def kept(self, read: Callable[[Transaction], T], /) -> T:
+        """What `read` reads; an engine may keep it until anything is committed."""
+
     def change(self, name: str, /, **values: object) -> int:
         """Run one statement that writes, and return how many rows it wrote."""
 

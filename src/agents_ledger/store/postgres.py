@@ -117,6 +117,9 @@ class _Transaction:
         )
         return [name for (name,) in rows]
 
+    def kept(self, read: Work[T], /) -> T:
+        return read(self)
+
     def stream(self, sql: str, /) -> Iterator[list[Row]]:
         with self.cursor.connection.cursor("agents_ledger_stream") as cursor:
             cursor.execute(sql)

@@ -43,6 +43,7 @@ APPLICATION_ID = 0x4147_4C47  # "AGLG", in the file's header
 WAIT_SECONDS = 30.0
 STREAM_ROWS = 1000
 UNSEEN_MS = 24 * 3600 * 1000  # a writer whose lock file is gone is dead after this
+READ_CACHE_KB = 8 * 1024  # filled as needed: SQLite's own 2 MB hold less than one search reads
 WAL_BYTES = 16 * 1024 * 1024  # a checkpoint is due above this
 
 WORDS = {
@@ -105,10 +106,29 @@ class _Transaction:
         rows = self.execute("SELECT name FROM pragma_table_info(?)", (table,))
         return [name for (name,) in rows]
 
+    def kept(self, read: Work[T], /) -> T:
+        return read(self)
+
     def stream(self, sql: str, /) -> Iterator[list[Row]]:
         cursor = self._execute(sql)
         while rows := cursor.fetchmany(STREAM_ROWS):
             yield rows
+
+
+class _Reading(_Transaction):
+    """The same on a connection that only reads."""
+
+    def __init__(self, connection: Any) -> None:
+        super().__init__(connection)
+        self._kept: dict[Work[Any], tuple[int, Any]] = {}
+
+    def kept(self, read: Work[T], /) -> T:
+        version: int = self._execute("PRAGMA data_version").fetchone()[0]
+        known = self._kept.get(read)
+        if known is None or known[0] != version:
+            self._kept[read] = known = (version, read(self))
+        value: T = known[1]
+        return value
 
 
 class _WriteSession:
@@ -237,7 +257,7 @@ class SqliteDatabase:
         self._wait_seconds = wait_seconds
         self._pid = os.getpid()
         self._queue = WriteQueue(self.path, wait_seconds)
-        self._readers: list[_Transaction] = []
+        self._readers: list[_Reading] = []
         self._checkpointer: Any = None
         self._writer: _SqliteWriter | None = None
         self._guard = threading.Lock()
@@ -364,6 +384,7 @@ class SqliteDatabase:
             execute("PRAGMA recursive_triggers=ON")  # else REPLACE slips past the guards
         else:
             execute("PRAGMA query_only=ON")
+            execute(f"PRAGMA cache_size=-{READ_CACHE_KB}")
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -425,12 +446,12 @@ class SqliteDatabase:
     # -- reading ------------------------------------------------------------------------------
 
     @contextmanager
-    def _reader(self) -> Iterator[_Transaction]:
+    def _reader(self) -> Iterator[_Reading]:
         """A reading connection of our own for a while."""
         try:
             transaction = self._readers.pop()
         except IndexError:
-            transaction = _Transaction(self._new_reader())
+            transaction = _Reading(self._new_reader())
         try:
             yield transaction
         finally:

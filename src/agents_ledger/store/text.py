@@ -7,11 +7,15 @@ character itself, are stored as U+001A and four hex digits, so that every text c
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
 
 _ESCAPE = "\x1a"
 _NUL_BYTE, _ESCAPE_BYTE = 0x00, 0x1A
 _UNSAFE = "[\x00\x1a\ud800-\udfff]"  # compiled where used: hardly any text needs it
 _ESCAPED = "\x1a([0-9a-f]{4})"
+IDS_AT_ONCE = 500
 
 
 def _is_safe(text: str) -> bool:
@@ -51,3 +55,14 @@ def unescape_rows(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
                 rows[index] = tuple(unescape(v) if isinstance(v, str) else v for v in row)
                 break
     return rows
+
+
+def ids_of(ids: Sequence[str]) -> str:
+    """Ids as a JSON array of what is stored: what <ids> in a statement takes."""
+    return msgspec.json.encode(escape_row(tuple(ids))).decode()
+
+
+def in_batches(ids: Sequence[str]) -> Iterator[str]:
+    """The same, so many at once."""
+    for at in range(0, len(ids), IDS_AT_ONCE):
+        yield ids_of(ids[at : at + IDS_AT_ONCE])

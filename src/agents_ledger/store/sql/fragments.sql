@@ -61,6 +61,22 @@ WITH RECURSIVE tail (segment_id, from_depth) AS (
     FROM tail JOIN segments s ON s.parent_id = tail.segment_id AND s.fork_depth >= tail.from_depth
 )
 
+-- tails --
+-- The same for some turns.
+WITH RECURSIVE tail (turn_id, segment_id, from_depth) AS (
+    SELECT p.turn_id, p.segment_id, p.depth FROM places p WHERE p.turn_id IN <ids>
+    UNION ALL
+    SELECT tail.turn_id, g.id, g.fork_depth + 1
+    FROM tail JOIN segments g ON g.parent_id = tail.segment_id AND g.fork_depth >= tail.from_depth
+)
+
+-- is_indexed --
+-- A turn that waits is not in the index as it is now.
+NOT EXISTS (SELECT 1 FROM search_waiting w WHERE w.turn_id = d.turn_id)
+
+-- holder_columns --
+tail.turn_id, s.created_at, s.label, COALESCE(a.title, s.source_title)
+
 -- source_file_columns --
 f.id, f.source, f.path, f.generation, f.family, f.kind, f.size, f.mtime_ns, f.kept_bytes, f.tail_hash,
     f.cursor_json, f.derived_bytes, f.derived_version

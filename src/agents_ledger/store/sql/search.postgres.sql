@@ -25,6 +25,9 @@ INSERT INTO search_words (doc_id, part, piece, words)
 SELECT :id, w.part, w.piece, CAST(w.words AS TSVECTOR)
 FROM json_to_recordset(CAST(:pieces AS JSON)) AS w (part TEXT, piece BIGINT, words TEXT)
 
+-- forget_words --
+DELETE FROM search_words
+
 -- forget_docs --
 DELETE FROM search_docs WHERE turn_id IN <ids>
 

@@ -29,6 +29,9 @@ INSERT INTO search_index (
     :file, :state
 )
 
+-- forget_words --
+INSERT INTO search_index (search_index) VALUES ('delete-all')
+
 -- forget_docs --
 -- The index cannot forget words without their text, so the number stays taken and leads nowhere.
 UPDATE search_docs SET turn_id = NULL WHERE turn_id IN <ids>

@@ -7,10 +7,17 @@ INSERT INTO search_waiting (turn_id) VALUES (:turn_id) ON CONFLICT DO NOTHING;
 INSERT INTO search_waiting (turn_id) SELECT t.id FROM turns t WHERE 1 = 1 ON CONFLICT DO NOTHING;
 
 -- unindexed_count --
-SELECT count(*) FROM search_waiting;
+-- Up to so many.
+SELECT count(*) FROM (SELECT 1 FROM search_waiting LIMIT :limit) AS counted;
 
 -- unindexed --
-SELECT turn_id FROM search_waiting;
+-- The turns that the index does not know as they are now, newest first.
+SELECT t.id, t.started_at, COALESCE(p.segment_id, 0), COALESCE(p.depth, 0)
+FROM search_waiting w
+CROSS JOIN turns t
+LEFT JOIN places p ON p.turn_id = t.id
+WHERE t.id = w.turn_id
+ORDER BY t.started_at DESC, t.id DESC;
 
 -- due_for_index --
 -- Turns being written wait until they are sealed.
@@ -27,15 +34,21 @@ DELETE FROM search_waiting WHERE turn_id IN <ids>;
 -- insert_words --
 <insert_words>;
 
+-- forget_words --
+-- All of them.
+<forget_words>;
+
+-- forget_all_docs --
+DELETE FROM search_docs;
+
 -- forget_docs --
 <forget_docs>;
 
 -- document_turns --
 SELECT
-    t.id, COALESCE(p.segment_id, 0), COALESCE(p.depth, 0), t.started_at, t.turn_type, t.status,
-    t.model, t.workspace_path, t.error
-FROM turns t LEFT JOIN places p ON p.turn_id = t.id
-WHERE t.id IN <ids>;
+    t.id, t.started_at, t.turn_type, t.status, t.model, t.workspace_path, t.error,
+    t.tool_call_count
+FROM turns t WHERE t.id IN <ids>;
 
 -- document_messages --
 SELECT m.turn_id, m.role, m.content, m.thinking, m.has_details
@@ -73,6 +86,7 @@ FROM matched m
 CROSS JOIN search_docs d
 CROSS JOIN places p
 WHERE d.id = m.id AND p.turn_id = d.turn_id
+AND <is_indexed>
 ORDER BY m.id DESC LIMIT :limit;
 
 -- search_cutoff --
@@ -87,6 +101,7 @@ FROM matched m
 CROSS JOIN search_docs d
 CROSS JOIN places p
 WHERE d.id = m.id AND p.turn_id = d.turn_id
+AND <is_indexed>
 ORDER BY m.score DESC, m.id DESC LIMIT :limit;
 
 -- search_scope --
@@ -113,19 +128,17 @@ SELECT CASE WHEN
     )
 THEN 1 ELSE 0 END;
 
--- sessions_holding --
--- The sessions whose thread holds a turn, oldest first.
-<below>
-SELECT s.label, COALESCE(a.title, s.source_title)
-FROM tail
-JOIN places p ON p.segment_id = tail.segment_id AND p.depth >= tail.from_depth
-JOIN sessions s ON s.thread_id = p.turn_id
-LEFT JOIN annotations a ON a.session_label = s.label
-ORDER BY s.created_at, s.label;
+-- turns_below --
+-- About how many turns stand at or below some turns.
+<tails>
+SELECT COALESCE(sum(1 + (
+    SELECT max(p.depth) FROM places p WHERE p.segment_id = tail.segment_id
+) - tail.from_depth), 0) FROM tail;
 
--- session_count --
--- Up to so many.
-SELECT count(*) FROM (SELECT 1 FROM sessions LIMIT :limit) AS counted;
+-- tails --
+-- The segments at or below some turns, each with the depth at which it begins to be below.
+<tails>
+SELECT turn_id, segment_id, from_depth FROM tail;
 
 -- heads --
 -- Where every session points.
@@ -134,9 +147,29 @@ FROM sessions s
 JOIN places p ON p.turn_id = s.thread_id
 LEFT JOIN annotations a ON a.session_label = s.label;
 
--- segments_below --
-<below>
-SELECT segment_id, from_depth FROM tail;
+-- holders_by_heads --
+-- The sessions whose thread holds a turn, for some turns.
+<tails>
+SELECT <holder_columns>
+FROM sessions s
+CROSS JOIN places p
+CROSS JOIN tail
+LEFT JOIN annotations a ON a.session_label = s.label
+WHERE p.turn_id = s.thread_id AND tail.segment_id = p.segment_id AND tail.from_depth <= p.depth;
+
+-- holders_by_turns --
+-- The same, found from the turns.
+<tails>
+SELECT <holder_columns>
+FROM tail
+CROSS JOIN places p
+CROSS JOIN sessions s
+LEFT JOIN annotations a ON a.session_label = s.label
+WHERE p.segment_id = tail.segment_id AND p.depth >= tail.from_depth AND s.thread_id = p.turn_id;
+
+-- session_count --
+-- Up to so many.
+SELECT count(*) FROM (SELECT 1 FROM sessions LIMIT :limit) AS counted;
 
 -- session_that_held --
 -- The session that reached a turn first, or that writes it now.
@@ -203,4 +236,5 @@ SELECT d.id, d.turn_id, p.segment_id, p.depth, v.vector
 FROM search_vectors v
 JOIN search_docs d ON d.id = v.doc_id
 JOIN places p ON p.turn_id = d.turn_id
-WHERE v.model = :model AND v.doc_id >= :low AND v.doc_id < :high;
+WHERE v.model = :model AND v.doc_id >= :low AND v.doc_id < :high
+AND <is_indexed>;

@@ -1,0 +1,169 @@
+"""The word index: filled in steps, asked together with what waits for it, made anew on request."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents_ledger import Found, Ledger
+from agents_ledger.ledger import holders, indexing, search, waiting
+from tests.builders import chain
+from tests.raw import Raw
+
+
+def ids(found: Found) -> list[str]:
+    return [hit.turn_id for hit in found.hits]
+
+
+def let_wait(raw: Raw, every: int = 1) -> None:
+    """As after a copy that was cut short: turns wait for the index."""
+    turns = [row[0] for row in raw.execute("SELECT id FROM turns ORDER BY id")]
+    for turn_id in turns[::every]:
+        raw.execute(
+            "INSERT INTO search_waiting (turn_id) VALUES (?) ON CONFLICT DO NOTHING", (turn_id,)
+        )
+
+
+def waits(raw: Raw) -> int:
+    return int(raw.one("SELECT count(*) FROM search_waiting"))
+
+
+def pages(ledger: Ledger, text: str, limit: int) -> list[Found]:
+    found = [ledger.search(text, limit=limit)]
+    while (after := found[-1].next) is not None:
+        found.append(ledger.search(text, limit=limit, after=after))
+        assert len(found) < 50
+    return found
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_many_that_wait_are_looked_through_page_by_page(
+    ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
+    monkeypatch.setattr(search, "WAITS_MAX", 6)
+    monkeypatch.setattr(search, "WAITS_AT_ONCE", 3)
+    first = ledger.record("main", "question zero rare", "r", started_at=1).id
+    turns = [first, *chain(ledger, "main", 20)]
+    ledger._core.index(least=1)
+    let_wait(raw, every)
+
+    found = pages(ledger, "question", limit=4)
+    rare = pages(ledger, "rare", limit=4)
+
+    assert [turn_id for page in found for turn_id in ids(page)] == turns[::-1]
+    assert [turn_id for page in rare for turn_id in ids(page)] == [first]
+    assert len(rare) > 1
+    assert rare[0].capped
+    assert not rare[-1].capped
+    assert ledger.search("question", order="relevance", limit=100).capped
+    assert {page.matched for page in pages(ledger, "rare question", limit=4)} == {"all"}
+
+
+def test_long_texts_that_wait_end_a_page_sooner(
+    ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "WAITS_LETTERS", 1000)
+    monkeypatch.setattr(search, "WAITS_AT_ONCE", 1)
+    turns = [ledger.record("main", "word " * 100, "r").id for _ in range(6)]
+    let_wait(raw)
+
+    found = pages(ledger, "word", limit=100)
+
+    assert [len(page.hits) for page in found] == [2, 2, 2]
+    assert [turn_id for page in found for turn_id in ids(page)] == turns[::-1]
+
+
+def test_many_turns_of_one_moment_are_found_while_they_wait(ledger: Ledger, raw: Raw) -> None:
+    turns = [ledger.record("main", "word", "r", started_at=5).id for _ in range(40)]
+    let_wait(raw)
+
+    found = pages(ledger, "word", limit=15)
+
+    assert sorted(turn_id for page in found for turn_id in ids(page)) == sorted(turns)
+
+
+def test_a_backlog_is_put_in_a_few_batches_at_a_time(
+    ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain(ledger, "main", 40)
+    ledger._core.index(least=1)
+    let_wait(raw)
+    monkeypatch.setattr(waiting, "BATCH", 5)
+
+    ledger._core.index(least=1, steps=waiting.STEPS)
+    assert waits(raw) == 40 - 5 * waiting.STEPS
+    ledger._core.index(least=1)
+    assert waits(raw) == 0
+
+
+def test_a_writer_is_not_kept_by_what_others_left_waiting(
+    ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain(ledger, "main", 40)
+    ledger._core.index(least=1)
+    let_wait(raw)
+    monkeypatch.setattr(waiting, "BATCH", 5)
+    monkeypatch.setattr(waiting, "LOOK_EVERY", 1)
+
+    ledger.record("main", "q", "r")
+
+    new = 1 if raw.engine == "sqlite" else 0
+    assert waits(raw) == 40 + new - 5 * waiting.STEPS
+
+
+def test_a_batch_ends_where_its_texts_are_long(
+    ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "LETTERS_AT_ONCE", 1000)
+    monkeypatch.setattr(indexing, "READ_AT_ONCE", 1)
+    for _ in range(6):
+        ledger.record("main", "word " * 100, "r")
+    let_wait(raw)
+
+    assert ledger._core.db.write(waiting.put_in)
+    assert waits(raw) == 4
+    ledger._core.index(least=1)
+    assert waits(raw) == 0
+    assert len(ledger.search("word").hits) == 6
+
+
+def test_the_index_is_made_anew(ledger: Ledger, raw: Raw) -> None:
+    turns = chain(ledger, "main", 5)
+    ledger._core.index(least=1)
+    let_wait(raw)
+    ledger._core.index(least=1)  # on SQLite what was there before stays, and leads nowhere
+    raw.execute("DELETE FROM search_docs WHERE turn_id = ?", (turns[2],))
+    assert len(ledger.search("question").hits) == 4
+
+    assert ledger.rebuild_index() == 5
+
+    assert ids(ledger.search("question")) == turns[::-1]
+    assert raw.one("SELECT count(*) FROM search_docs") == 5
+    assert ledger.audit() == ()
+
+
+@pytest.mark.parametrize("few", [{}, {"FEW_SESSIONS": 1}, {"FEW_SESSIONS": 1, "FEW_TURNS": 0}])
+def test_holders_are_the_same_in_whichever_way_they_are_found(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, few: dict[str, int]
+) -> None:
+    for name, value in few.items():
+        monkeypatch.setattr(holders, name, value)
+    first, second, third = chain(ledger, "main", 3)
+    ledger.fork(second, label="beside")
+    beside = ledger.record("beside", "question", "r").id
+    ledger.fork(beside, label="again")
+    ledger.fork(first, label="early")
+    ledger.annotate("beside", title="A title")
+
+    def held() -> dict[str, tuple[str | None, str | None, int]]:
+        found = ledger.search("question").hits
+        return {hit.turn_id: (hit.session_label, hit.session_title, hit.also_in) for hit in found}
+
+    assert held() == {
+        first: ("main", None, 3),
+        second: ("main", None, 2),
+        third: ("main", None, 0),
+        beside: ("beside", "A title", 1),
+    }
+    ledger.archive("again")
+    ledger.fork(third, label="late")
+    assert held()[third] == ("main", None, 1)  # seen at once
