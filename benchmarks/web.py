@@ -1,32 +1,67 @@
-"""The Command Center on a ledger of a million messages: how long the server takes for a page."""
+"""The Command Center on two ledgers of a million messages each: how long the server takes.
+
+One has a year of four thousand sessions, and a session of 26,000 records; the other one thread of
+100,000 turns with a session standing on every tenth.
+"""
 
 from __future__ import annotations
 
 import http.client
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agents_ledger import Ledger
 from agents_ledger.app import Server, Serving
+from benchmarks.busy import busy
 from benchmarks.growth import SIZES, grown
-from benchmarks.measure import Goal, Line, duration, middle, spread, timed
+from benchmarks.measure import Clock, Goal, Line, duration, middle, spread, timed
 
 ROUNDS = 7
+CLOCKS: tuple[Clock, ...] = ("wall", "cpu")
 GOAL_SECONDS = 0.1
 BYTES_MAX = 300_000
-PAGES = {
+YEAR = {
     "home": "/",
     "list of sessions": "/sessions",
-    "sessions by text": "/sessions?q=fork-9",
+    "sessions by text": "/sessions?q=subject+39",
     "sessions that nothing fits": "/sessions?model=none",
-    "thread at its head": "/s/main",
-    "thread in its middle": "/s/main?upto={middle}",
-    "whole tree": "/s/main/tree",
-    "history": "/s/main/history",
-    "search, rare word": "/search?q={middle}",
+    "sessions of a project": "/sessions?project=/home/user/project-3",
+    "session of 26,000 records": "/s/long",
+    "a turn in its middle": "/t/{middle}",
+    "its tree, unfolded": "/s/long/tree?unfold=true",
+    "what a turn did": "/t/{head}/inspect?tab=tools",
+    "history": "/s/long/history",
+    "search, rare word": "/search?q=word50000",
     "search, common word, newest": "/search?q=question",
-    "palette": "/palette?q=fork-99",
+    "search within a project": "/search?q=project:project-3+question",
+    "search by tool": "/search?q=tool:Bash",
+    "files": "/files",
+    "one file": "/files/module_7.py",
+    "tools": "/tools",
+    "one tool": "/tools/Bash",
+    "usage by day": "/usage",
+    "usage by session": "/usage?by=session",
+    "compare": "/compare?a=session-7&b=session-8",
+    "export, long": "/share/long",
+    "audit, unasked": "/audit",
+    "imports": "/imports",
+    "palette": "/palette?q=subject",
+    "API: sessions": "/api/v1/sessions",
+    "API: thread": "/api/v1/threads/long?limit=50",
+    "API: tree": "/api/v1/threads/long/tree",
+    "API: search": "/api/v1/search?q=question",
+    "API: usage": "/api/v1/usage",
+}
+DEEP = {
+    "100,000 turns: home": "/",
+    "100,000 turns: head": "/s/main",
+    "100,000 turns: middle": "/s/main?upto={middle_depth}",
+    "100,000 turns: tree": "/s/main/tree",
+    "100,000 turns: tree above": "/s/main/tree?upto={middle_depth}",
+    "100,000 turns: a turn by its id": "/t/{middle}",
+    "100,000 turns: a fork near the root": "/s/fork-10",
+    "100,000 turns: history": "/s/main/history",
 }
 
 
@@ -53,14 +88,22 @@ class Browsing:
         self._thread.join(20)
 
 
-def web(folder: Path, size: int = SIZES[-1]) -> Iterator[Line]:
+def web(folder: Path) -> Iterator[Line]:
     """Server times of the pages, the largest of which may hold 300 KB."""
-    with Ledger.open(str(grown(folder)[size])) as ledger:
+    yield from _pages(busy(folder), "long", YEAR)
+    yield from _pages(grown(folder)[SIZES[-1]], "main", DEEP)
+
+
+def _pages(path: Path, label: str, pages: Mapping[str, str]) -> Iterator[Line]:
+    with Ledger.open(str(path)) as ledger:
         ledger._core.index(least=1)  # searches are asked of a ledger at rest
+        depth = ledger.thread(label, last=0).depth
+        middle = ledger.ancestor_at(label, depth // 2)
+        known = {"head": ledger.head(label), "middle": middle, "middle_depth": depth // 2}
         browsing = Browsing(ledger)
         try:
-            for name, path in PAGES.items():
-                yield _page(browsing, name, path.format(middle=size // 2))
+            for name, page in pages.items():
+                yield _page(browsing, name, page.format(**known))
         finally:
             browsing.stop()
 
@@ -68,8 +111,9 @@ def web(folder: Path, size: int = SIZES[-1]) -> Iterator[Line]:
 def _page(browsing: Browsing, name: str, path: str) -> Line:
     body = browsing.get(path)
     assert len(body) <= BYTES_MAX, (path, len(body))
-    took = [timed(lambda: browsing.get(path), 1).wall for _ in range(ROUNDS)]
-    said = f"{duration(middle(took))}, {len(body) // 1024} KB"
-    shares = [seconds / GOAL_SECONDS for seconds in took]
+    took = [timed(lambda: browsing.get(path), 1) for _ in range(ROUNDS)]
+    wall, cpu = (duration(middle([one.by(clock) for one in took])) for clock in CLOCKS)
+    said = f"{wall}, cpu {cpu}, {len(body) // 1024} KB"
+    shares = [one.wall / GOAL_SECONDS for one in took]
     goal = duration(GOAL_SECONDS)
     return Line(name, said, goal, middle(shares), Goal("<=", 1), ROUNDS, spread(shares))

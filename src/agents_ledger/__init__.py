@@ -26,7 +26,14 @@ if TYPE_CHECKING:
         Strategy,
         VisibleTurn,
     )
-    from agents_ledger.model.comparison import Branch, Comparison, ToolCount, TouchedFile
+    from agents_ledger.model.comparison import (
+        Branch,
+        Comparison,
+        Replaced,
+        ToolCount,
+        TouchedFile,
+        WrittenFile,
+    )
     from agents_ledger.model.config import Config, Setting
     from agents_ledger.model.context import (
         CallItem,
@@ -172,6 +179,7 @@ __all__ = [
     "Reason",
     "Refused",
     "Repair",
+    "Replaced",
     "Request",
     "ResultItem",
     "Rollup",
@@ -208,6 +216,7 @@ __all__ = [
     "UsageReport",
     "Used",
     "VisibleTurn",
+    "WrittenFile",
     "add_strategy",
     "embedder",
     "estimate_tokens",
@@ -232,7 +241,14 @@ _MODULES = {
         "Strategy",
         "VisibleTurn",
     ),
-    "model.comparison": ("Branch", "Comparison", "ToolCount", "TouchedFile"),
+    "model.comparison": (
+        "Branch",
+        "Comparison",
+        "Replaced",
+        "ToolCount",
+        "TouchedFile",
+        "WrittenFile",
+    ),
     "model.config": ("Config", "Setting"),
     "model.context": (
         "CallItem",

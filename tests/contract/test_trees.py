@@ -7,6 +7,7 @@ import random
 import pytest
 
 from agents_ledger import Compaction, Ledger, NotFound, Refused, ToolCall
+from agents_ledger.ledger.pages import Pages
 from tests.builders import chain, grow
 
 
@@ -147,3 +148,39 @@ def test_live_turns_of_one_session(ledger: Ledger) -> None:
         second.respond("a")
     with pytest.raises(NotFound):
         ledger.live_turns("three")
+
+
+def test_a_tree_ends_at_the_depth_asked_for(ledger: Ledger) -> None:
+    ids = grow(ledger, "1-2-3-4-5-6, 2-a-b-c, 5-x")
+
+    tree = ledger.tree(ids["2"], to_depth=4)
+
+    assert {node.headline.text for node in tree.nodes} == {"2", "3", "4", "a", "b"}
+    assert tree.turn_count == 5
+    assert ledger.tree(ids["2"], to_depth=2).turn_count == 1
+    whole = ledger.tree(ids["1"], fold=False)
+    assert ledger.tree(ids["1"], fold=False, to_depth=99) == whole
+    with pytest.raises(Refused, match="above"):
+        ledger.tree(ids["3"], to_depth=2)
+
+
+def test_what_hangs_on_a_turn_comes_in_pages(ledger: Ledger) -> None:
+    ids = grow(ledger, "1-2, 1-3, 1-4, 1-5")
+    pages = Pages(ledger._core)
+
+    first = pages.branches(ids["1"], limit=3)
+    rest = pages.branches(ids["1"], limit=3, after=first[-1].turn.id)
+
+    assert [line.text for line in (*first, *rest)] == ["2", "3", "4", "5"]
+    assert pages.branches(ids["5"]) == ()
+
+
+def test_of_many_branches_a_window_shows_the_first_and_their_number(ledger: Ledger) -> None:
+    ids = grow(ledger, "1-2, " + ", ".join(f"1-b{number:02}" for number in range(20)) + ", 1-z")
+
+    window = Pages(ledger._core).window("z", from_depth=1, to_depth=2)
+
+    assert [line.text for line in window.branches] == ["2", *(f"b{n:02}" for n in range(11))]
+    assert window.numbers[ids["z"]] == (22, 22)
+    assert window.numbers[ids["2"]] == (1, 22)
+    assert Pages(ledger._core).session_holding(ids["1"]) is not None

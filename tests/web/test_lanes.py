@@ -111,14 +111,26 @@ def test_lanes_do_not_run_off_the_page() -> None:
     assert any(row.kind == "branch" for row in rows)
 
 
-def test_of_too_many_rows_the_top_and_the_last_are_shown() -> None:
-    nodes = [a_node("n0"), *(a_node(f"n{i}", f"n{i - 1}") for i in range(1, 30))]
+def test_of_too_many_rows_the_last_are_shown_and_how_many_turns_are_above() -> None:
+    nodes = [a_node("n1", depth=1)]
+    nodes += [a_node(f"n{i}", f"n{i - 1}", depth=i) for i in range(2, 31)]
 
-    rows = drawn(*nodes, head="n29", rows_max=10)
+    rows = drawn(*nodes, head="n30", rows_max=10)
 
-    assert shape(rows) == ["0tn0", "0m", *(f"0tn{number}" for number in range(22, 30))]
-    assert rows[1].turns == 21
+    assert shape(rows) == ["0a", *(f"0tn{number}" for number in range(21, 31))]
+    assert rows[0].turns == 20
     assert rows[-1].is_head
+
+
+def test_a_cut_is_made_at_the_path_never_within_a_branch() -> None:
+    nodes = [a_node("a", depth=7), a_node("b", "a", depth=8)]
+    nodes += [a_node(f"x{i}", "a", depth=8) for i in range(5)]
+    nodes += [a_node("c", "b", depth=9), a_node("d", "c", depth=10)]
+
+    rows = drawn(*nodes, head="d", rows_max=5)
+
+    assert shape(rows) == ["0a", "0tb", "0tc", "0td"]
+    assert rows[0].turns == 7
 
 
 def test_a_node_that_only_begins_a_run_is_folded_with_it() -> None:

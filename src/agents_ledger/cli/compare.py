@@ -8,7 +8,8 @@ from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import Output, Span, fit
 from agents_ledger.cli.usage import cost
 from agents_ledger.model import amounts
-from agents_ledger.model.comparison import Branch, Comparison
+from agents_ledger.model.comparison import Branch, Comparison, WrittenFile
+from agents_ledger.model.contents import difference
 from agents_ledger.model.trees import Headline
 
 TURNS = 10
@@ -27,12 +28,14 @@ FILES_MAX = 20
     show_default=True,
     help="So many turns of each branch.",
 )
-def compare(run: Invocation, *, a: str, b: str, limit: int) -> None:
+@click.option("--diff", is_flag=True, help="The files they wrote, from A's last content to B's.")
+def compare(run: Invocation, *, a: str, b: str, limit: int, diff: bool) -> None:
     """Compare what two sessions or turns did since they parted."""
     with run.reading() as ledger:
         found = ledger.compare(a, b, limit=limit)
+        written = ledger.compare_files(a, b) if diff else ()
     if run.as_json:
-        run.out.json(comparison=found)
+        run.out.json(comparison=found, **({"written": written} if diff else {}))
         return
     out = run.out
     if found.ancestor is None:
@@ -44,6 +47,21 @@ def compare(run: Invocation, *, a: str, b: str, limit: int) -> None:
         _branch(out, name, branch)
     out.line()
     _files(out, found)
+    for file in written:
+        out.line()
+        _written(out, file)
+
+
+def _written(out: Output, file: WrittenFile) -> None:
+    by = "both" if len(file.by) > 1 else file.by[0].upper()
+    out.line((file.file_path, "label"), "  ", (f"written by {by}", "dim"))
+    if file.diff is not None:
+        out.text(file.diff or "equal in the end", "  ")
+        return
+    for name, changes in (("A", file.a), ("B", file.b)):
+        for change in changes:
+            out.line("  ", (f"{name} changed", "dim"))
+            out.text(difference(change.old, change.new), "  ")
 
 
 def _headline(out: Output, headline: Headline, used: int) -> list[Span]:

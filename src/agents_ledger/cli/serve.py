@@ -57,7 +57,6 @@ def serve(
         insecure=insecure,
     )
     with run.writing() as ledger:
-        ledger.summarise()
         start(run, ledger, serving, browser=not no_browser)
 
 

@@ -23,18 +23,13 @@ from pygments.lexer import Lexer
 from pygments.lexers import TextLexer, get_lexer_by_name, get_lexer_for_filename
 from pygments.util import ClassNotFound
 
-from agents_ledger.exporters.lines import (
-    command_of,
-    decoded,
-    difference,
-    edits_of,
-    first_text,
-    path_of,
-    texts_of,
-)
+from agents_ledger.exporters.lines import command_of, texts_of
+from agents_ledger.model.contents import difference, edits_of, first_text
 from agents_ledger.model.harmless import visible_lines
+from agents_ledger.model.touching import decoded, path_of
 
 CODE_MAX = 50_000  # longer code is shown without colours
+REMEMBERED_MAX = 4_000  # longer messages are drawn anew each time
 SHOWN_MAX = 200_000  # of one text, unless said otherwise
 DEEPEST = 6
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
@@ -67,8 +62,23 @@ _markdown.add_render_rule("image", _image)
 _markdown.add_render_rule("fence", _fence)
 
 
+# A letter, then nothing that Markdown has a meaning for.
+_PLAIN = re.compile(r"[^\W\d_][\w ,.;:'\"()/?%=+-]*")
+
+
 def markdown(text: str) -> Markup:
     """A message as it was meant to be read."""
+    if "_" not in text and _PLAIN.fullmatch(text):
+        return Markup("<p>{}</p>\n").format(text.strip())
+    return _markdown_of(text) if len(text) <= REMEMBERED_MAX else _cleaned(text)
+
+
+@lru_cache(maxsize=2048)
+def _markdown_of(text: str) -> Markup:
+    return _cleaned(text)
+
+
+def _cleaned(text: str) -> Markup:
     made = _markdown.render(visible_lines(text))
     clean = nh3.clean(
         made,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import unified_diff
 from typing import Any
 
 import msgspec
 
 from agents_ledger.model import amounts
 from agents_ledger.model.harmless import one_line
+from agents_ledger.model.touching import decoded
 from agents_ledger.model.turns import OPEN_CALL, ToolCall, Turn
 
 # Of a tool's parameters the one worth a line, the most telling first.
@@ -17,19 +17,7 @@ TELLING = (
     "command", "cmd", "file_path", "path", "notebook_path", "target_file", "pattern", "query",
     "url", "description", "prompt", "name",
 )  # fmt: skip
-DIFF_LINES_MAX = 2000
 _DEEPEST = 6
-_decoder = msgspec.json.Decoder()
-
-
-def decoded(text: str | None) -> Any:
-    """The value of a JSON text; a text that is none is its own value."""
-    if text is None:
-        return None
-    try:
-        return _decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return text
 
 
 def argument(params_json: str) -> str:
@@ -86,42 +74,12 @@ def compacted(turn: Turn) -> str:
 # -- parts of a call --------------------------------------------------------------------------
 
 
-def first_text(params: dict[str, Any], *names: str) -> str | None:
-    """The first of these parameters that is a text."""
-    return next((params[name] for name in names if isinstance(params.get(name), str)), None)
-
-
-def path_of(params: dict[str, Any]) -> str:
-    """The file a call is about."""
-    return first_text(params, "file_path", "path", "filePath", "target_file", "notebook_path") or ""
-
-
 def command_of(params: dict[str, Any]) -> str | None:
     """The command that is to be run."""
     command = params.get("command", params.get("cmd"))
     if isinstance(command, list) and all(isinstance(word, str) for word in command):
         command = " ".join(command)
     return command if isinstance(command, str) else None
-
-
-def edits_of(params: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is to be replaced, and by what."""
-    edits = params.get("edits")
-    for pair in [params, *edits] if isinstance(edits, list) else [params]:
-        if isinstance(pair, dict):
-            old = first_text(pair, "old_string", "old", "oldText", "old_str", "oldString")
-            new = first_text(pair, "new_string", "new", "newText", "new_str", "newString")
-            if old is not None and new is not None:
-                yield old, new
-
-
-def difference(old: str, new: str) -> str:
-    """The lines taken away and put in their place, each with its sign."""
-    lines = list(unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=3))[2:]
-    if len(lines) > DIFF_LINES_MAX:
-        left = len(lines) - DIFF_LINES_MAX
-        lines = [*lines[:DIFF_LINES_MAX], f"@@ {left} more lines @@"]
-    return "\n".join(lines)
 
 
 _TEXT_KEYS = ("stdout", "stderr", "output", "text", "content", "result", "message")

@@ -10,7 +10,9 @@ from agents_ledger.exporters import lines
 from agents_ledger.exporters.material import Material
 from agents_ledger.exporters.secrets import review
 from agents_ledger.model import amounts
+from agents_ledger.model.contents import difference, edits_of
 from agents_ledger.model.harmless import one_line, visible, visible_lines
+from agents_ledger.model.touching import decoded
 from agents_ledger.model.turns import Message, ToolCall, Turn
 
 TITLE_MAX = 90
@@ -101,7 +103,7 @@ def _call(call: ToolCall, *, full: bool) -> Iterator[str]:
     told = line(lines.argument(call.params_json), TITLE_MAX)
     yield f"\n**{line(call.tool_name)}** {told} {line(lines.outcome(call), TITLE_MAX)}\n"
     yield f"\n{_parameters(call.params_json, full=full)}\n"
-    found = list(lines.texts_of(lines.decoded(call.result_json)))
+    found = list(lines.texts_of(decoded(call.result_json)))
     for text in ("\n".join(found) or lines.pretty(call.result_json or ""), call.error):
         if text:
             yield f"\n{fenced(_cut(text, full=full))}\n"
@@ -111,9 +113,9 @@ def _call(call: ToolCall, *, full: bool) -> Iterator[str]:
 
 def _parameters(params_json: str, *, full: bool) -> str:
     """What a tool was asked for: a diff as a diff, a command as a command."""
-    params = lines.decoded(params_json)
+    params = decoded(params_json)
     if isinstance(params, dict):
-        changes = "\n".join(lines.difference(old, new) for old, new in lines.edits_of(params))
+        changes = "\n".join(difference(old, new) for old, new in edits_of(params))
         if changes:
             return fenced(_cut(changes, full=full), "diff")
         command = lines.command_of(params)

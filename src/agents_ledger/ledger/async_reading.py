@@ -11,7 +11,7 @@ from agents_ledger.ledger.contexts import Context
 from agents_ledger.ledger.core import Core
 from agents_ledger.model import config as configs
 from agents_ledger.model.compaction import Compaction, CompactionPlan, Trigger
-from agents_ledger.model.comparison import Comparison
+from agents_ledger.model.comparison import Comparison, WrittenFile
 from agents_ledger.model.embedding import Embedder
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.events import Digest, Event
@@ -126,9 +126,13 @@ class AsyncReading:
             lambda tx: trees.latest_roots(tx, limit=limit, before=before, subagents=subagents)
         )
 
-    async def tree(self, target: str, *, fold: bool = True, limit: int = 2000) -> Tree:
-        """A turn and what stands below it, with long runs folded: at most `limit` nodes."""
-        return await self._read(lambda tx: trees.tree(tx, target, fold=fold, limit=limit))
+    async def tree(
+        self, target: str, *, fold: bool = True, limit: int = 2000, to_depth: int | None = None
+    ) -> Tree:
+        """A turn and what stands below it, down to a depth: runs folded, at most `limit` nodes."""
+        return await self._read(
+            lambda tx: trees.tree(tx, target, fold=fold, limit=limit, to_depth=to_depth)
+        )
 
     async def headlines(self, turn_ids: Iterable[str]) -> tuple[Headline, ...]:
         """Turns in one line each: a short id, and how the first message begins."""
@@ -195,6 +199,12 @@ class AsyncReading:
         from agents_ledger.ledger import comparing
 
         return await self._read(lambda tx: comparing.compare(tx, a, b, limit=limit))
+
+    async def compare_files(self, a: str, b: str, *, limit: int = 50) -> tuple[WrittenFile, ...]:
+        """The files that either thread wrote since they parted, each as a diff from A to B."""
+        from agents_ledger.ledger import written
+
+        return await self._read(lambda tx: written.compare_files(tx, a, b, limit=limit))
 
     # -- sessions ------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ def compare(tx: Transaction, a: str, b: str, *, limit: int) -> Comparison:
     """Two targets; of each branch at most `limit` turns are listed, the latest."""
     if limit < 0:
         raise Refused(f"limit is {limit}; it must not be negative")
-    first, second = _turn(tx, a), _turn(tx, b)
+    first, second = turn_of(tx, a), turn_of(tx, b)
     shared = threads.common_ancestor(tx, first, second)
     from_depth = threads.place_of(tx, shared).depth + 1
     left, right = (_branch(tx, head, from_depth, limit) for head in (first, second))
@@ -29,7 +29,8 @@ def compare(tx: Transaction, a: str, b: str, *, limit: int) -> Comparison:
     return Comparison(ancestor, left, right, tuple(sorted(both)))
 
 
-def _turn(tx: Transaction, target: str) -> str:
+def turn_of(tx: Transaction, target: str) -> str:
+    """The turn a target means, which there must be."""
     turn_id = threads.resolve(tx, target)
     if turn_id is None:
         raise Refused(f"session {target!r} is empty", "Record a turn on it first.")
@@ -46,7 +47,7 @@ def _branch(tx: Transaction, head: str, from_depth: int, limit: int) -> Branch:
     named = {tuple(row) for row in tx.run("range_files", **within)}
     named |= {
         (turn_id, kind, path)
-        for turn_id, tool, _, params in calls
+        for turn_id, tool, _, params, *_ in calls
         for kind, path in touched(tool, params)
     }
     said = tx.run("turn_answer", turn_id=head, text_max=ANSWER_MAX) if depth >= from_depth else []
@@ -56,7 +57,7 @@ def _branch(tx: Transaction, head: str, from_depth: int, limit: int) -> Branch:
         trees.headlines(tx, [turn_id for _, turn_id in sorted(rows)]),
         spent.spent,
         spent.models,
-        count_tools((tool, status) for _, tool, status, _ in calls),
+        count_tools((tool, status) for _, tool, status, *_ in calls),
         count_files(named),
         said[0][0] if said else None,
     )

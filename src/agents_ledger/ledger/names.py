@@ -41,8 +41,10 @@ def _check_reason(reason: str) -> None:
 
 def of(tx: Transaction, key: str | None) -> tuple[Alias, ...]:
     """The aliases of a session, or all of them."""
-    label = None if key is None else sessions.get(tx, key).label
-    return tuple(to_alias(row) for row in tx.run("aliases", label=label))
+    if key is None:
+        return tuple(to_alias(row) for row in tx.run("aliases"))
+    label = sessions.get(tx, key).label
+    return tuple(to_alias(row) for row in tx.run("aliases_of", label=label))
 
 
 def promote(tx: Transaction, channel: str, entity: str) -> Session:

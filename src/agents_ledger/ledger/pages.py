@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from agents_ledger.ledger import sessions, threads, trees
+from agents_ledger.ledger import sessions, threads, trees, usage
 from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.visible import boundary_at
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.pages import (
     CallLine,
@@ -29,7 +30,11 @@ LATEST = 1 << 62
 TEXT_MAX = 4000
 PROMPT_MAX = 240
 LATEST_SESSIONS = 2000
-LATEST_TOUCHES = 20_000
+LATEST_TOUCHES = 10_000
+LONG_TURNS = 100
+LONG_CALLS = 400
+BESIDE_MAX = 12  # branches at one turn
+NEAR = 1000
 LAST_ID = "\U0010ffff"
 CHOICES = ("origin", "persona", "model", "project")
 RAW = {
@@ -94,6 +99,26 @@ class Pages:
         """The turns of a thread between two depths, with long texts cut."""
         return self._db.read(lambda tx: _window(tx, target, from_depth, to_depth, text_max))
 
+    def is_long(self, target: str, *, visible: bool = False) -> bool:
+        """Whether to read a thread whole takes a while; `visible`: what a model is shown of it."""
+
+        def work(tx: Transaction) -> bool:
+            turn_id = threads.resolve(tx, target)
+            if turn_id is None:
+                return False
+            start = boundary_at(tx, turn_id).from_depth if visible else 1
+            if threads.place_of(tx, turn_id).depth - start >= LONG_TURNS:
+                return True
+            return usage.of_range(tx, turn_id, start).spent.tool_calls > LONG_CALLS
+
+        return self._db.read(work)
+
+    def branches(
+        self, target: str, *, limit: int = 50, after: str | None = None
+    ) -> tuple[Headline, ...]:
+        """What hangs on a turn, in a line each. The next page comes `after` the last id."""
+        return self._db.read(lambda tx: trees.branches(tx, target, limit=limit, after=after))
+
     def choices(self) -> dict[str, list[str]]:
         """Origins, personas, models and projects that sessions can be filtered by."""
         found: dict[str, list[str]] = {word: [] for word in CHOICES}
@@ -103,7 +128,12 @@ class Pages:
 
     def session_holding(self, turn_id: str) -> str | None:
         """The label of the latest session whose thread holds a turn."""
-        rows = self._db.read(lambda tx: tx.run("heads_below", turn_id=turn_id))
+
+        def work(tx: Transaction) -> list[Row]:
+            near = tx.run("heads_below", turn_id=turn_id, near=NEAR)
+            return near or tx.run("heads_below", turn_id=turn_id, near=threads.DEEPEST)
+
+        rows = self._db.read(work)
         return rows[0][0] if rows else None
 
     def raw(self, kind: str, key: str) -> tuple[dict[str, Any], ...]:
@@ -143,10 +173,11 @@ class Pages:
         return tuple(FileLine(path, int(touches), int(writes)) for path, touches, writes, _ in rows)
 
     def tool_examples(
-        self, tool_name: str, *, limit: int = 20, before: str | None = None
+        self, tool_name: str, *, limit: int = 20, before: tuple[str, int] | None = None
     ) -> tuple[CallLine, ...]:
-        """The latest calls of a tool. The next page comes `before` the last turn."""
-        values = {"tool_name": tool_name, "limit": limit, "before": before or LAST_ID}
+        """The latest calls of a tool. The next page comes `before` the last turn and sequence."""
+        turn_id, sequence = before or (LAST_ID, 0)
+        values = {"tool_name": tool_name, "limit": limit, "turn_id": turn_id, "sequence": sequence}
         rows = self._db.read(lambda tx: tx.run("tool_examples", **values))
         return tuple(CallLine(*row) for row in rows)
 
@@ -233,7 +264,7 @@ def _window(tx: Transaction, target: str, from_depth: int, to_depth: int, text_m
         if result is not None:
             sizes[call.turn_id, call.id, "result_json"] = result
     turns = tuple(_turn(tx, row, messages[row[0]], calls[row[0]]) for row in rows)
-    return Window(turns, sizes, _beside(tx, within, turns))
+    return Window(turns, sizes, *_beside(tx, within, turns))
 
 
 def _turn(tx: Transaction, row: Row, messages: list[Message], calls: list[ToolCall]) -> Turn:
@@ -247,11 +278,17 @@ def _note(sizes: Sizes, key: tuple[str, str], most: int, **lengths: int | None) 
             sizes[*key, field] = length
 
 
-def _beside(tx: Transaction, within: dict[str, Any], turns: Iterable[Turn]) -> tuple[Headline, ...]:
-    """What hangs on these turns, and on the one above them, beside their thread."""
+def _beside(
+    tx: Transaction, within: dict[str, Any], turns: Iterable[Turn]
+) -> tuple[tuple[Headline, ...], dict[str, tuple[int, int]]]:
+    """What hangs on these turns and the one above them, beside their thread; and all numbers."""
     next_depth = within["to_depth"] + 1
     after = tx.run("ancestor_at", turn_id=within["turn_id"], depth=next_depth)
     on_thread = {turn.id for turn in turns} | {row[0] for row in after}
-    values = {**within, "from_depth": max(1, within["from_depth"] - 1)}
-    rows = tx.run("window_branches", **values, text_max=trees.TEXT_MAX)
-    return tuple(trees.headline_of(tx, row) for row in rows if row[0] not in on_thread)
+    values = {**within, "from_depth": max(1, within["from_depth"] - 1), "most": BESIDE_MAX}
+    found, numbers = [], {}
+    for number, total, *row in tx.run("window_branches", **values, text_max=trees.TEXT_MAX):
+        numbers[str(row[0])] = (int(number), int(total))
+        if row[0] not in on_thread:
+            found.append(trees.headline_of(tx, tuple(row)))
+    return tuple(found), numbers

@@ -62,16 +62,30 @@ def latest_roots(
     return tuple(row[0] for row in rows)
 
 
-def tree(tx: Transaction, target: str, *, fold: bool, limit: int) -> Tree:
-    """A turn with what stands below it."""
+def branches(
+    tx: Transaction, target: str, *, limit: int, after: str | None
+) -> tuple[Headline, ...]:
+    """The turns that hang on one, in a line each, a page at a time."""
+    turn_id = threads.resolve(tx, target)
+    values = {"turn_id": turn_id, "after": after or "", "limit": limit, "text_max": TEXT_MAX}
+    return tuple(headline_of(tx, row) for row in tx.run("branches", **values))
+
+
+def tree(
+    tx: Transaction, target: str, *, fold: bool, limit: int, to_depth: int | None = None
+) -> Tree:
+    """A turn with what stands below it, down to a depth."""
     top = threads.resolve(tx, target)
     if top is None:
         raise Refused(f"session {target!r} is empty", "Name a turn, or record one on it.")
     if limit < 1:
         raise Refused(f"limit is {limit}; it must be positive")
-    segments = {row[0]: row[1:] for row in tx.run("tree_segments", turn_id=top)}
-    rows = tx.run("tree_nodes", turn_id=top, text_max=TEXT_MAX, fold=int(fold), limit=limit)
-    heads, subagents = _hanging(tx, top)
+    within = {"turn_id": top, "to_depth": threads.DEEPEST if to_depth is None else to_depth}
+    segments = {row[0]: row[1:] for row in tx.run("tree_segments", **within)}
+    if not any(count > 0 for *_, count in segments.values()):
+        raise Refused(f"depth {to_depth} is above turn {top}")
+    rows = tx.run("tree_nodes", **within, text_max=TEXT_MAX, fold=int(fold), limit=limit)
+    heads, subagents = _hanging(tx, within)
     nodes: list[Node] = []
     runs: dict[int, list[Turn]] = defaultdict(list)
     for _, segment_id, *row in rows:
@@ -108,15 +122,15 @@ def _above(
 
 
 def _hanging(
-    tx: Transaction, top: str
+    tx: Transaction, within: dict[str, object]
 ) -> tuple[dict[str, list[Session]], dict[str, list[Subagent]]]:
     """Sessions by the turn they point to, and subagents by the turn that spawned them."""
     heads: dict[str, list[Session]] = defaultdict(list)
-    for row in tx.run("tree_heads", turn_id=top):
+    for row in tx.run("tree_heads", **within):
         session = to_session(row)
         heads[str(session.thread_id)].append(session)
     subagents: dict[str, list[Subagent]] = defaultdict(list)
-    for depth, total_tokens, *columns in tx.run("tree_subagents", turn_id=top):
+    for depth, total_tokens, *columns in tx.run("tree_subagents", **within):
         session = to_session(tuple(columns))
         subagents[str(session.parent_turn_id)].append(Subagent(session, depth, total_tokens))
     return heads, subagents

@@ -212,5 +212,5 @@ def _claim(
         if taken:
             tokens = tx.run("tokens_at", segment_id=at, depth=taken)
             return taken, int(tokens[0][0]) if tokens else 0
-        at, depth = segments[at]
+        at, depth = segments.get(at, (None, 0))
     return 0, 0

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
 from agents_ledger.model.trees import Headline
 from agents_ledger.model.turns import FileKind
 from agents_ledger.model.usage import ModelUsage, Spent
+
+Side = Literal["a", "b"]
 
 
 class TouchedFile(Struct, frozen=True):
@@ -45,3 +49,20 @@ class Comparison(Struct, frozen=True):
     a: Branch
     b: Branch
     files_in_both: tuple[str, ...]
+
+
+class Replaced(Struct, frozen=True):
+    """What stood in a file, and what stands there now."""
+
+    old: str
+    new: str
+
+
+class WrittenFile(Struct, frozen=True):
+    """A file that one of two branches wrote, or both."""
+
+    file_path: str
+    by: tuple[Side, ...]
+    diff: str | None  # from A's last content to B's, "" if they are equal; None: one is not known
+    a: tuple[Replaced, ...] = ()  # without a diff: the changes themselves, oldest first
+    b: tuple[Replaced, ...] = ()

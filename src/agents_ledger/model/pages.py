@@ -30,12 +30,14 @@ class Window(Struct, frozen=True):
     """Some turns of a thread, root first, with long texts cut.
 
     `sizes` has the whole length of each text that was cut, by (turn id, message or call id, field).
-    `branches` are the turns that hang on these beside the thread.
+    `branches` are the turns that hang on these beside the thread, of each turn the first few;
+    `numbers` tells which of how many turns there each is, those of the thread among them.
     """
 
     turns: tuple[Turn, ...]
     sizes: Mapping[tuple[str, str, str], int]
     branches: tuple[Headline, ...] = ()
+    numbers: Mapping[str, tuple[int, int]] = {}
 
 
 class ImportRun(Struct, frozen=True):
@@ -93,3 +95,4 @@ class CallLine(Struct, frozen=True):
     status: str
     started_at: int
     error: str | None
+    sequence: int

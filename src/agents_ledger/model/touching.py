@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -28,31 +29,45 @@ _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE
 _decoder = msgspec.json.Decoder()
 
 
+@lru_cache(maxsize=1024)
+def _plain(tool_name: str) -> str:
+    return _NOT_A_LETTER.sub("", tool_name.lower())
+
+
 def touched(tool_name: str, params_json: str) -> tuple[tuple[FileKind, str], ...]:
     """Kind and path of every file that a call read or wrote, as far as its parameters say."""
-    name = _NOT_A_LETTER.sub("", tool_name.lower())
+    name = _plain(tool_name)
     if "patch" in name:
         return tuple(("written", path.strip()) for path in _PATCHED.findall(_text(params_json)))
     kind = _KINDS.get(name)
     if kind is None:
         return ()
-    params = _decoded(params_json)
+    params = decoded(params_json)
     if not isinstance(params, dict):
         return ()
+    path = path_of(params)
+    return ((kind, path),) if path else ()
+
+
+def path_of(params: dict[str, Any]) -> str:
+    """The file a call is about."""
     paths = (params.get(key) for key in _PATHS)
-    return next((((kind, path),) for path in paths if isinstance(path, str) and path), ())
+    return next((path for path in paths if isinstance(path, str) and path), "")
 
 
-def _decoded(params_json: str) -> Any:
-    try:
-        return _decoder.decode(params_json)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+def decoded(text: str | None) -> Any:
+    """The value of a JSON text; a text that is none is its own value."""
+    if text is None:
         return None
+    try:
+        return _decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return text
 
 
 def _text(params_json: str) -> str:
     """All that the parameters say, one below the other."""
-    value = _decoded(params_json)
+    value = decoded(params_json)
     if isinstance(value, str):
         return value
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from litestar import Response
@@ -18,7 +20,7 @@ from agents_ledger.model.sessions import (
     SessionStatus,
     Thread,
 )
-from agents_ledger.model.trees import Tree
+from agents_ledger.model.trees import Headline, Tree
 from agents_ledger.model.turns import Message, ToolCall, Turn
 from agents_ledger.web.answers import (
     PER_PAGE,
@@ -27,14 +29,18 @@ from agents_ledger.web.answers import (
     Page,
     Text,
     answer,
+    as_json,
     changes,
     makes,
     reads,
 )
-from agents_ledger.web.site import Asked, Here, named
+from agents_ledger.web.site import Asked, Here, Site, named
 
 TURNS_MAX = 50
-NODES_MAX = 2000
+BYTES_MAX = 250_000  # of several turns
+READ_AT_ONCE = 10
+NODES_MAX = 150
+REACH = 1000
 
 Key = Annotated[str, Meta(min_length=1, max_length=512)]
 
@@ -275,9 +281,19 @@ def get_turn(request: Asked, site: Here, turn: FromPath[str]) -> Response[Turn]:
 
 
 @reads("/turns/{turn:str}/children")
-def get_children(request: Asked, site: Here, turn: FromPath[str]) -> Response[list[Turn]]:
-    """The turns that hang on a turn, without their messages."""
-    return answer(list(site.ledger.children(named(turn))), request)
+def get_children(
+    request: Asked,
+    site: Here,
+    *,
+    turn: FromPath[str],
+    limit: Limit = PER_PAGE,
+    after: FromQuery[str] = "",
+) -> Response[Page[Headline]]:
+    """The turns that hang on a turn, in a line each, by id."""
+    wanted = site.ledger.get_turn(named(turn)).id
+    lines = site.pages.branches(wanted, limit=limit + 1, after=after or None)
+    cursor = lines[limit - 1].turn.id if len(lines) > limit else None
+    return answer(Page(list(lines[:limit]), cursor), request)
 
 
 @reads("/turns/{turn:str}/messages")
@@ -301,16 +317,30 @@ def get_thread(
     to_depth: Annotated[int | None, QueryParameter(ge=0, le=2**53)] = None,
     limit: Annotated[int, QueryParameter(ge=0, le=TURNS_MAX)] = 20,
 ) -> Response[Thread]:
-    """A thread's metrics, and its last turns, or those that end at a depth; root first."""
+    """A thread's metrics, and its last turns, or those that end at a depth; root first.
+
+    If they are long, fewer than `limit`, but one at least; ask for those above by their depth.
+    """
     wanted = named(target)
     thread = site.ledger.thread(wanted, last=0)
     last = thread.depth if to_depth is None else min(to_depth, thread.depth)
-    if thread.turn_id is None or limit == 0:
-        return answer(thread, request)
-    return answer(
-        site.ledger.thread(thread.turn_id, from_depth=max(1, last - limit + 1), to_depth=last),
-        request,
-    )
+    turns: list[Turn] = []
+    room = BYTES_MAX
+    for turn in itertools.islice(_upwards(site, thread, last), limit):
+        room -= len(as_json(turn))
+        if turns and room < 0:
+            break
+        turns.append(turn)
+    return answer(structs.replace(thread, turns=tuple(turns[::-1])), request)
+
+
+def _upwards(site: Site, thread: Thread, depth: int) -> Iterator[Turn]:
+    """The turns of a thread from a depth up, a few at a time."""
+    while thread.turn_id is not None and depth > 0:
+        first = max(1, depth - READ_AT_ONCE + 1)
+        found = site.ledger.thread(thread.turn_id, from_depth=first, to_depth=depth)
+        yield from reversed(found.turns)
+        depth = first - 1
 
 
 @reads("/threads/{target:str}/tree")
@@ -318,14 +348,18 @@ def get_tree(
     request: Asked,
     site: Here,
     target: FromPath[str],
-    limit: Annotated[int, QueryParameter(ge=1, le=NODES_MAX)] = 500,
+    limit: Annotated[int, QueryParameter(ge=1, le=NODES_MAX)] = NODES_MAX,
+    upto: Annotated[int | None, QueryParameter(ge=1, le=2**53)] = None,
 ) -> Response[Tree]:
-    """The tree that a turn stands in, long runs folded."""
-    turn_id = site.ledger.thread(named(target), last=0).turn_id
-    if turn_id is None:
+    """The tree that a turn stands in, long runs folded, from a thousand turns above it on; `upto`:
+    instead, of the thread down to this depth."""
+    thread = site.ledger.thread(named(target), last=0)
+    if thread.turn_id is None:
         raise Refused(f"session {named(target)!r} is empty")
-    top = site.ledger.ancestor_at(turn_id, 1) or turn_id
-    return answer(site.ledger.tree(top, limit=limit), request)
+    last = min(upto or thread.depth, thread.depth)
+    top = site.ledger.ancestor_at(thread.turn_id, max(1, last - REACH + 1))
+    below = last if upto else last + REACH
+    return answer(site.ledger.tree(top or thread.turn_id, limit=limit, to_depth=below), request)
 
 
 ROUTES = (

@@ -14,7 +14,7 @@ from agents_ledger.importers.requests import import_sessions
 from agents_ledger.ledger.access import Tokens
 from agents_ledger.ledger.queue import Queue
 from agents_ledger.model.access import Scope, Token
-from agents_ledger.model.comparison import Comparison
+from agents_ledger.model.comparison import Comparison, WrittenFile
 from agents_ledger.model.pages import ImportRun
 from agents_ledger.model.queue import QueueEntry
 from agents_ledger.model.search import Found, Order, Touched
@@ -25,6 +25,7 @@ from agents_ledger.web.site import Asked, Here, named
 
 IMPORT_MAX = 64 << 20
 LINES_MAX = 1000
+LINES = 100
 
 ContextForm = Literal["anthropic", "openai", "openai-responses"]
 Since = Annotated[int | None, QueryParameter(ge=0, le=2**53)]
@@ -64,7 +65,7 @@ def get_usage(
     until: Since = None,
     project: FromQuery[str | None] = None,
     model: FromQuery[str | None] = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=LINES_MAX)] = LINES_MAX,
+    limit: Annotated[int, QueryParameter(ge=1, le=LINES_MAX)] = LINES,
 ) -> Response[UsageReport]:
     """Turns, tokens and costs by day, week, month, model, project or session."""
     report = site.ledger.usage(
@@ -97,6 +98,19 @@ def get_comparison(
 ) -> Response[Comparison]:
     """Where two threads part, and what each did since."""
     return answer(site.ledger.compare(a, b, limit=limit), request)
+
+
+@reads("/compare/files")
+def get_written_files(
+    request: Asked,
+    site: Here,
+    *,
+    a: FromQuery[str],
+    b: FromQuery[str],
+    limit: Annotated[int, QueryParameter(ge=1, le=PER_PAGE)] = 20,
+) -> Response[list[WrittenFile]]:
+    """The files that two threads wrote since they parted, as diffs of what they hold in the end."""
+    return answer(list(site.ledger.compare_files(a, b, limit=limit)), request)
 
 
 @reads("/audit")
@@ -232,6 +246,7 @@ ROUTES = (
     get_usage,
     get_tools,
     get_comparison,
+    get_written_files,
     get_audit,
     get_hits,
     get_touches,

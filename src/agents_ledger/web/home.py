@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from litestar import Response, get
 
+from agents_ledger.ledger.usage import add_up
 from agents_ledger.model.periods import period_of
+from agents_ledger.model.usage import Spent
 from agents_ledger.web.site import Asked, Here, Site
 
 RECENT = 6
@@ -22,8 +24,9 @@ def home(request: Asked, site: Here) -> Response[str]:
         request,
         title="Home",
         lines=lines,
-        spans=site.kept("spans", lambda: _spans(site)),
+        spans=_spans(site),
         heat=site.heat_map(),
+        counting=site.days() is None,
         failed=site.pages.failed_turns(limit=FAILED),
         faults=site.pages.source_faults(limit=1),
         audited=site.audited,
@@ -33,21 +36,16 @@ def home(request: Asked, site: Here) -> Response[str]:
     )
 
 
-def _spans(site: Site) -> list[tuple[str, object]]:
+def _spans(site: Site) -> list[tuple[str, Spent]]:
     """What was used today and this week; of the last day there was, if these are empty."""
-    latest = site.pages.latest_turn_at()
-    if latest is None:
-        return []
+    days = site.days() or ()
     now = site.now()
-    report = site.ledger.usage("day", since=now - 7 * DAY_MS)
-    today = period_of(now, "day")
-    spans: list[tuple[str, object]] = [
-        ("Today", line.spent) for line in report.lines if line.key == today
-    ]
-    if report.total.turns:
-        return [*spans, ("Last 7 days", report.total)]
-    day = site.ledger.usage("day", since=latest - DAY_MS)
-    return [(f"Last active {line.key}", line.spent) for line in day.lines[-1:]]
+    today, first = period_of(now, "day"), period_of(now - 6 * DAY_MS, "day")
+    spans: list[tuple[str, Spent]] = [("Today", day.spent) for day in days if day.key == today]
+    week = [day.spent for day in days if first <= (day.key or "") <= today]
+    if week:
+        return [*spans, ("Last 7 days", add_up(week))]
+    return [(f"Last active {day.key}", day.spent) for day in days[-1:]]
 
 
 ROUTES = (home,)

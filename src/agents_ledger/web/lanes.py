@@ -16,9 +16,10 @@ from msgspec import structs
 from agents_ledger.model.trees import Node, Subagent, Tree
 
 LANES_MAX = 8
-BRANCHES_MAX = 12  # at one turn, unless everything is asked for
+BRANCHES_MAX = 12  # at one turn
+UNFOLDED_MAX = 50  # at one turn, if everything is asked for
 
-Kind = Literal["turn", "run", "branch", "subagent", "more"]
+Kind = Literal["turn", "run", "branch", "subagent", "more", "above", "below"]
 Mark = Literal["turn", "fork", "compaction", "failed", "live", "subagent", "run"]
 
 
@@ -42,7 +43,7 @@ class Row(NamedTuple):
         """What its shape says."""
         if self.kind == "subagent":
             return "subagent"
-        if self.node is None or self.kind in ("run", "more"):
+        if self.node is None or self.kind in ("run", "more", "above", "below"):
             return "run"
         turn = self.node.headline.turn
         if turn.turn_type == "compaction":
@@ -62,6 +63,7 @@ class Lanes:
         tree: Tree,
         *,
         head_id: str | None,
+        path_id: str | None = None,  # where the path ends in this tree
         opened: Collection[str] = (),
         unfold: bool = False,
         rows_max: int = 2000,
@@ -75,7 +77,7 @@ class Lanes:
         self._below: dict[str | None, list[Node]] = defaultdict(list)
         for node in tree.nodes:
             self._below[node.above_id].append(node)
-        self._path = self._path_to(head_id)
+        self._path = self._path_to(path_id or head_id)
         self._turns: dict[str, int] = {}
         self._rank: dict[str, tuple[int, int, int]] = {}
         self._pointed: set[str] = set()
@@ -105,13 +107,19 @@ class Lanes:
             self._pointed.add(turn.id)
 
     def rows(self) -> list[Row]:
-        """Every row, top first; of too many the top and the last ones, where the head is."""
+        """The rows, top first; of too many the last ones, from a turn of the path on. If there are
+        turns above them, the first row says how many."""
         rows = list(self._all())
-        hidden = len(rows) - self._rows_max
-        if hidden <= 0:
+        at = max(0, len(rows) - self._rows_max)
+        while 0 < at < len(rows) and not (rows[at].kind == "turn" and rows[at].on_path):
+            at += 1
+        if at == len(rows):  # what hangs on one turn fills it all
+            at = len(rows) - self._rows_max
+        first = next(row.node for row in rows[at:] if row.node is not None)
+        above = first.headline.turn.depth - 1
+        if above <= 0:
             return rows
-        left_out = Row("more", 0, below=True, turns=hidden + 1, on_path=True)
-        return [rows[0], left_out, *rows[hidden + 2 :]]
+        return [Row("above", 0, above=False, below=True, turns=above, on_path=True), *rows[at:]]
 
     def _all(self) -> Iterator[Row]:
         # What is still to be drawn, next last.
@@ -164,8 +172,9 @@ class Lanes:
 
     def _branches(self, branches: list[Node], lane: int) -> list[tuple[Node, int, bool] | Row]:
         drawn: list[tuple[Node, int, bool] | Row] = []
-        if len(branches) > BRANCHES_MAX and not self._unfold:
-            hidden = len(branches) - BRANCHES_MAX
+        most = UNFOLDED_MAX if self._unfold else BRANCHES_MAX
+        if len(branches) > most:
+            hidden = len(branches) - most
             drawn.append(Row("more", lane, True, False, turns=hidden, node=branches[0]))
             branches = branches[hidden:]
         for branch in branches:

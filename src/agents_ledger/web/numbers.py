@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from litestar import Response, get
 from litestar.params import FromPath, FromQuery
+from markupsafe import Markup
 
+from agents_ledger.exporters import bodies
+from agents_ledger.model.comparison import WrittenFile
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.usage import UsageBy
 from agents_ledger.web import charts
 from agents_ledger.web.site import Asked, Here, named
 
 DAY_MS = 86_400_000
-LINES_MAX = 400
+LINES_MAX = 100
+TOOLS_MAX = 400
 PER_PAGE = 50
 BARS_MAX = 120
 
@@ -27,27 +31,32 @@ def usage_page(
     days: FromQuery[int] = 0,
     project: FromQuery[str] = "",
     model: FromQuery[str] = "",
+    before: FromQuery[str] = "",
 ) -> Response[str]:
-    """What was used, line by line, and when."""
+    """What was used, line by line, and when. The next page of days comes `before` the last."""
     if by not in get_args(UsageBy):
         raise Refused(f"usage is told by {', '.join(get_args(UsageBy))}, not {by!r}")
     latest = site.pages.latest_turn_at() or 0
     since = latest - days * DAY_MS if days > 0 else None
+    in_time = by in ("day", "week", "month")
     report = site.ledger.usage(
         by,  # type: ignore[arg-type]
         since=since,
         project=project or None,
         model=model or None,
-        limit=LINES_MAX,
+        limit=None if in_time else PER_PAGE,
     )
-    in_time = by in ("day", "week", "month")
-    drawn = [(line.key or "", line.spent.total_tokens) for line in report.lines][-BARS_MAX:]
+    lines = report.lines
+    if in_time:
+        lines = tuple(line for line in lines[::-1] if not before or (line.key or "") < before)
+    drawn = [(line.key or "", line.spent.total_tokens) for line in lines[BARS_MAX - 1 :: -1]]
     return site.page(
         "usage.html",
         request,
         title="Usage",
         report=report,
-        lines=report.lines[::-1] if in_time else report.lines,
+        lines=lines[:LINES_MAX],
+        older=lines[LINES_MAX - 1].key if len(lines) > LINES_MAX else None,
         by=by,
         ways=get_args(UsageBy),
         asked={"days": days or "", "project": project, "model": model},
@@ -59,7 +68,7 @@ def usage_page(
 @get("/tools", sync_to_thread=True)
 def tools_page(request: Asked, site: Here) -> Response[str]:
     """Every tool: uses, failures, durations."""
-    return site.page("tools.html", request, title="Tools", tools=site.ledger.tools(limit=LINES_MAX))
+    return site.page("tools.html", request, title="Tools", tools=site.ledger.tools(limit=TOOLS_MAX))
 
 
 @get("/tools/{name:str}", sync_to_thread=True)
@@ -68,9 +77,10 @@ def tool_page(
 ) -> Response[str]:
     """One tool, and its latest calls."""
     wanted = named(name)
-    calls = site.pages.tool_examples(wanted, limit=PER_PAGE + 1, before=before or None)
+    calls = site.pages.tool_examples(wanted, limit=PER_PAGE + 1, before=_before(before))
     if not calls and not before:
         raise NotFound(f"no tool {wanted!r} was called", "The page Tools lists those that were.")
+    older = calls[PER_PAGE - 1] if len(calls) > PER_PAGE else None
     usage = next((tool for tool in site.ledger.tools() if tool.tool_name == wanted), None)
     return site.page(
         "tool.html",
@@ -79,8 +89,16 @@ def tool_page(
         tool_name=wanted,
         usage=usage,
         calls=calls[:PER_PAGE],
-        older=calls[PER_PAGE - 1].turn_id if len(calls) > PER_PAGE else None,
+        older=f"{older.sequence}:{older.turn_id}" if older else None,
     )
+
+
+def _before(text: str) -> tuple[str, int] | None:
+    """The call a page comes before, from `sequence:turn`."""
+    sequence, _, turn_id = text.partition(":")
+    if not sequence.isdecimal() or len(sequence) > 15:  # noqa: PLR2004
+        return None
+    return turn_id, int(sequence)
 
 
 @get("/compare", sync_to_thread=True)
@@ -104,12 +122,32 @@ def compare_page(
         request,
         title="Compare",
         compared=comparison,
+        written=[_Written(file, *_drawn(file)) for file in site.ledger.compare_files(a, b)],
         sides=((a, comparison.a), (b, comparison.b)),
         both=sorted(both),
         only=tuple(
             [file for file in side.files if file.file_path not in both]
             for side in (comparison.a, comparison.b)
         ),
+    )
+
+
+class _Written(NamedTuple):
+    """A file that a branch wrote, with what is to be seen of it."""
+
+    file: WrittenFile
+    diff: Markup | None
+    sides: tuple[tuple[str, list[Markup]], ...]
+
+
+def _drawn(file: WrittenFile) -> tuple[Markup | None, tuple[tuple[str, list[Markup]], ...]]:
+    """The difference of what two branches left behind; if that is not known, what each changed."""
+    if file.diff is not None:
+        return bodies.patch(file.diff) if file.diff else None, ()
+    sides = (("A", file.a), ("B", file.b))
+    return None, tuple(
+        (name, [bodies.diff(change.old, change.new) for change in changes])
+        for name, changes in sides
     )
 
 

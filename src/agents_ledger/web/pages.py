@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from litestar import Response, get
 from litestar.exceptions import NotFoundException
-from litestar.params import FromPath, FromQuery, QueryParameter
+from litestar.params import FromPath, FromQuery
 
-from agents_ledger.exporters import bodies, lines
+from agents_ledger.exporters import bodies
 from agents_ledger.ledger import audit
+from agents_ledger.ledger.contexts import Context
 from agents_ledger.model.errors import LedgerError, NotFound
 from agents_ledger.model.resuming import command_here, command_there
 from agents_ledger.model.sessions import Session
+from agents_ledger.model.touching import decoded
 from agents_ledger.model.turns import SEALED, ToolCall, Turn
-from agents_ledger.web.lanes import Lanes, Row, without_short_runs
 from agents_ledger.web.site import Asked, Here, Site, named
 from agents_ledger.web.threads import Card, Cards, card_of, cards_upto
+from agents_ledger.web.trees import rail
 
 PER_PAGE = 50
 BELOW = 10  # turns shown below the one asked for
-RAIL_ROWS = 120
-TREE_ROWS = 400
 STATUSES = ("active", "archived", "deleted")
 TABS = ("overview", "tools", "files", "context", "raw")
-
-Opened = Annotated[str, QueryParameter(name="open")]
-
 
 # -- sessions ---------------------------------------------------------------------------------
 
@@ -123,16 +120,19 @@ def session_page(
 def turn_page(
     request: Asked,
     site: Here,
+    *,
     turn: FromPath[str],
     tab: FromQuery[str] = "overview",
     alone: FromQuery[bool] = False,
+    whole: FromQuery[bool] = False,
 ) -> Response[str]:
     """A turn within the thread of a session that holds it, or at the end of its own."""
     found = site.ledger.get_turn(named(turn))
     session = None if alone else site.session_of(found)
+    shown = Shown(chosen=found.id, tab=tab, whole=whole)
     if session is None:
-        return _thread_page(request, site, None, found.id, Shown(chosen=found.id, tab=tab))
-    shown = Shown(upto=found.depth + BELOW, chosen=found.id, tab=tab)
+        return _thread_page(request, site, None, found.id, shown)
+    shown = shown._replace(upto=found.depth + BELOW)
     return _thread_page(request, site, session, session.label, shown)
 
 
@@ -144,6 +144,7 @@ class Shown(NamedTuple):
     tab: str = "overview"
     at: str = ""
     forked: bool = False
+    whole: bool = False
 
 
 def _thread_page(
@@ -162,9 +163,9 @@ def _thread_page(
         thread=thread,
         window=cards,
         live=live,
-        rows=rail(site, thread.turn_id),
+        rows=rail(site, thread),
         chosen=inspected,
-        inspector=inspect(site, inspected, shown.tab) if inspected else None,
+        inspector=inspect(site, inspected, shown.tab, whole=shown.whole) if inspected else None,
         imported=site.pages.imported_as(session.label) if session else (),
         aliases=site.ledger.aliases(session.label) if session else (),
         at=shown.at,
@@ -238,97 +239,11 @@ def news_fragment(
     )
 
 
-# -- trees ------------------------------------------------------------------------------------
-
-
-def rail(site: Site, head_id: str | None, rows_max: int = RAIL_ROWS) -> list[Row]:
-    """The tree a turn stands in, as rows."""
-    return tree_rows(site, head_id, rows_max=rows_max)
-
-
-def tree_rows(
-    site: Site,
-    head_id: str | None,
-    *,
-    opened: tuple[str, ...] = (),
-    unfold: bool = False,
-    rows_max: int,
-) -> list[Row]:
-    """The rows of the tree that a head stands in."""
-    if head_id is None:
-        return []
-    key = (head_id, opened, unfold, rows_max)
-    return site.rows_kept(
-        key, lambda: _rows(site, head_id, opened=opened, unfold=unfold, rows_max=rows_max)
-    )
-
-
-def _rows(
-    site: Site, head_id: str, *, opened: tuple[str, ...], unfold: bool, rows_max: int
-) -> list[Row]:
-    top = site.ledger.ancestor_at(head_id, 1)
-    tree = site.ledger.tree(top or head_id, fold=not unfold, limit=2 * rows_max)
-    if not unfold:
-        tree = without_short_runs(tree, keep=head_id)
-    lanes = Lanes(tree, head_id=head_id, opened=opened, unfold=unfold, rows_max=rows_max)
-    return lanes.rows()
-
-
-@get("/s/{label:str}/tree", sync_to_thread=True)
-def session_tree_page(
-    request: Asked,
-    site: Here,
-    *,
-    label: FromPath[str],
-    opened: Opened = "",
-    unfold: FromQuery[bool] = False,
-) -> Response[str]:
-    """The whole tree of a session, with its forks, compactions, subagents and labels."""
-    session = site.ledger.session(named(label))
-    return _tree_page(request, site, session, session.thread_id, opened=opened, unfold=unfold)
-
-
-@get("/t/{turn:str}/tree", sync_to_thread=True)
-def turn_tree_page(
-    request: Asked,
-    site: Here,
-    *,
-    turn: FromPath[str],
-    opened: Opened = "",
-    unfold: FromQuery[bool] = False,
-) -> Response[str]:
-    """The whole tree of a turn."""
-    head_id = site.ledger.get_turn(named(turn)).id
-    return _tree_page(request, site, None, head_id, opened=opened, unfold=unfold)
-
-
-def _tree_page(
-    request: Asked,
-    site: Site,
-    session: Session | None,
-    head_id: str | None,
-    *,
-    opened: str,
-    unfold: bool,
-) -> Response[str]:
-    chosen = tuple(part for part in opened.split(",") if part)[:PER_PAGE]
-    return site.page(
-        "tree.html",
-        request,
-        title=f"Tree of {session.title or session.label}" if session else f"Tree of {head_id}",
-        session=session,
-        head_id=head_id,
-        rows=tree_rows(site, head_id, opened=chosen, unfold=unfold, rows_max=TREE_ROWS),
-        opened=chosen,
-        unfold=unfold,
-    )
-
-
 # -- one turn ---------------------------------------------------------------------------------
 
 
-def inspect(site: Site, turn: Turn, tab: str) -> dict[str, Any]:
-    """What the inspector says of a turn."""
+def inspect(site: Site, turn: Turn, tab: str, *, whole: bool = False) -> dict[str, Any]:
+    """What the inspector says of a turn; `whole`: its context too, however large."""
     tab = tab if tab in TABS else "overview"
     known: dict[str, Any] = {"tab": tab, "tabs": TABS, "turn": turn}
     if tab in ("tools", "files"):
@@ -339,10 +254,17 @@ def inspect(site: Site, turn: Turn, tab: str) -> dict[str, Any]:
         known["config"] = site.ledger.effective_config(turn.id)
         known["system_prompt"] = site.ledger.system_prompt(turn.id)
         known["place"] = site.ledger.thread(turn.id, last=0)
-        known["context"] = site.ledger.context(turn.id)
+        known["context"] = _context(site, turn, whole=whole)
     if tab == "raw":
         known["sources"] = site.pages.files_of_turn(turn.id)
     return known
+
+
+def _context(site: Site, turn: Turn, *, whole: bool) -> Context | None:
+    """What a model sees at a turn; None if that is more than is read unasked."""
+    if not whole and site.pages.is_long(turn.id, visible=True):
+        return None
+    return site.ledger.context(turn.id)
 
 
 def _files(turn: Turn) -> list[tuple[str, str]]:
@@ -399,7 +321,7 @@ def image(
     import binascii
 
     wanted = _call(site.ledger.get_turn(named(turn)), named(call))
-    found = list(bodies.images(lines.decoded(wanted.result_json)))
+    found = list(bodies.images(decoded(wanted.result_json)))
     if not 0 <= number < len(found):
         raise NotFoundException("there is no such image")
     kind, data = found[number]
@@ -540,8 +462,6 @@ ROUTES = (
     turn_page,
     cards_fragment,
     news_fragment,
-    session_tree_page,
-    turn_tree_page,
     inspector_fragment,
     call_page,
     image,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -32,6 +33,7 @@ from agents_ledger.web import (
     pages,
     sharing,
     static_files,
+    trees,
 )
 from agents_ledger.web.errors import SERVER_FAULT, problem_of
 from agents_ledger.web.safety import SAFE, Door, Guard, Policy
@@ -42,6 +44,7 @@ API = (*api.ROUTES, *api_more.ROUTES, *changes.ROUTES, *chat.ROUTES)
 HTML = (
     *pages.ROUTES,
     *home.ROUTES,
+    *trees.ROUTES,
     *numbers.ROUTES,
     *finding.ROUTES,
     *sharing.ROUTES,
@@ -63,6 +66,12 @@ def make(ledger: Ledger, door: Door, policy: Policy, *, with_broker: bool = Fals
             site.broker = opened
             yield
 
+    @asynccontextmanager
+    async def keeping(_: Litestar) -> AsyncIterator[None]:
+        site.start()
+        yield
+        await asyncio.to_thread(site.keeper.stop)
+
     site.warm_up()
     app = Litestar(
         route_handlers=[
@@ -79,7 +88,7 @@ def make(ledger: Ledger, door: Door, policy: Policy, *, with_broker: bool = Fals
             path="/api/openapi",
             render_plugins=[JsonRenderPlugin(path="/v1.json")],
         ),
-        lifespan=[broker] if with_broker else [],
+        lifespan=[keeping, broker] if with_broker else [keeping],
         logging_config=None,
         state=State({"site": site}),
     )

@@ -23,14 +23,21 @@ LISTED_MAX = 300
 
 @get("/share/{target:str}", sync_to_thread=True)
 def export_review(
-    request: Asked, site: Here, target: FromPath[str], subagents: FromQuery[bool] = True
+    request: Asked,
+    site: Here,
+    *,
+    target: FromPath[str],
+    subagents: FromQuery[bool] = True,
+    whole: FromQuery[bool] = False,
+    part: FromQuery[bool] = False,
 ) -> Response[str]:
-    """What an export would mask, before it is made."""
+    """What an export would mask, before it is made; of a long thread, when that is asked for."""
     wanted = named(target)
+    is_read = whole or not site.pages.is_long(wanted)
     export = Export(site.ledger, wanted, "json", subagents=subagents)
-    size = sum(len(piece) for piece in export)
+    size = sum(len(piece) for piece in export) if is_read else None
     return site.page(
-        "export.html",
+        "export_part.html" if part else "export.html",
         request,
         title="Export",
         target=wanted,

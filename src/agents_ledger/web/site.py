@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -23,21 +24,21 @@ from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.pages import Pages
 from agents_ledger.ledger.sources import Sources
 from agents_ledger.model import settings
-from agents_ledger.model.errors import NotFound
+from agents_ledger.model.errors import NotFound, ReadOnly
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Finding, Session, Thread
 from agents_ledger.model.sources import SourceFile
 from agents_ledger.model.turns import Turn
+from agents_ledger.model.usage import UsageLine
 from agents_ledger.web import charts, formats
+from agents_ledger.web.keeping import Keeper
 from agents_ledger.web.lanes import Row
 
 HERE = Path(__file__).parent
 THEMES = ("light", "dark")
 
-T = TypeVar("T")
 DAY_MS = 86_400_000
-HEAT_DAYS = 380
-KEPT_MS = 60_000
+YEAR_DAYS = 380
 ROWS_KEPT = 32
 QUICK_TURNS = 200  # so many are audited whenever the page is opened
 RAW_BYTES = 64 * 1024
@@ -73,7 +74,7 @@ class Site:
         self.pages = Pages(ledger._core)
         self.broker: Broker | None = None
         self._audited: AuditReport | None = None
-        self._cache: dict[str, tuple[int, object]] = {}
+        self.keeper = Keeper()
         self._rows: dict[tuple[object, ...], tuple[object, list[Row]]] = {}
         self._rows_lock = threading.Lock()
         self._import: threading.Thread | None = None
@@ -99,6 +100,16 @@ class Site:
         for name in self.templates.list_templates():
             self.templates.get_template(name)
 
+    def start(self) -> None:
+        """Sum up the days that are over, beside everything else: what a year used is then told
+        quickly. A ledger that is only read is left as it is."""
+        self.keeper.start("days", self._sum_up)
+
+    def _sum_up(self) -> tuple[UsageLine, ...]:
+        with suppress(ReadOnly):
+            self.ledger.summarise()
+        return self._days()
+
     def now(self) -> int:
         """Unix milliseconds."""
         return now_ms()
@@ -108,29 +119,24 @@ class Site:
         """What the last audit of this run found."""
         return self._audited
 
-    def heat_map(self) -> charts.HeatMap | None:
-        """The days of the last year that has any; not older than a minute."""
+    def days(self) -> tuple[UsageLine, ...] | None:
+        """What was used on the days of the last year that has any; None while it is counted."""
+        return self.keeper.get("days", self._days)
+
+    def _days(self) -> tuple[UsageLine, ...]:
         latest = self.pages.latest_turn_at()
         if latest is None:
-            return None
-        since = latest - HEAT_DAYS * DAY_MS
-        return self.kept("heat", lambda: charts.heat_map(self._turns_by_day(since)))
+            return ()
+        return self.ledger.usage("day", since=latest - YEAR_DAYS * DAY_MS).lines
 
-    def _turns_by_day(self, since: int) -> dict[str, int]:
-        lines = self.ledger.usage("day", since=since).lines
-        return {line.key: line.spent.turns for line in lines if line.key}
+    def heat_map(self) -> charts.HeatMap | None:
+        """How many turns there were on each of these days."""
+        days = self.days() or ()
+        return charts.heat_map({line.key: line.spent.turns for line in days if line.key})
 
-    def sources(self) -> list[Source]:
-        """The agents' histories on this machine; not older than a minute."""
-        return self.kept("sources", lambda: survey(this_home(), self.ledger))
-
-    def kept(self, name: str, make: Callable[[], T]) -> T:
-        """What was made less than a minute ago, else made now."""
-        made_at, value = self._cache.get(name, (0, None))
-        if now_ms() - made_at > KEPT_MS:
-            value = make()
-            self._cache[name] = (now_ms(), value)
-        return cast(T, value)
+    def sources(self) -> list[Source] | None:
+        """The agents' histories on this machine; None while they are looked for."""
+        return self.keeper.get("sources", lambda: survey(this_home(), self.ledger))
 
     def start_import(self) -> None:
         """Import whatever is found on this machine, in a thread of its own, once at a time."""
@@ -150,7 +156,7 @@ class Site:
         found = [each for each in find(this_home()) if wanted.takes(each)]
         Importer(self.ledger).run(found)
         self.ledger.summarise()
-        self._cache.clear()
+        self.keeper.forget()
 
     def choices(self) -> dict[str, list[str]]:
         """What sessions can be filtered by."""

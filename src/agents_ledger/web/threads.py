@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -32,20 +32,29 @@ class Step(NamedTuple):
     part: str = ""  # query, response or step
     left_out: int = 0  # instead: so many steps are not shown
 
+    @property
+    def size(self) -> int:
+        """About how much of a page it takes."""
+        said = self.message.content if self.message else None
+        thought = self.message.thinking if self.message else None
+        return 400 + max(len(self.body), len(said or "")) + len(thought or "")
+
 
 class Card(NamedTuple):
     """A turn on a page."""
 
     turn: Turn
     steps: tuple[Step, ...]
-    siblings: tuple[Headline, ...] = ()  # the other turns that hang where this one does
-    place: int = 1  # among them
-    continues: tuple[Headline, ...] = ()  # of the last one: what hangs on it
+    siblings: tuple[Headline, ...] = ()  # other turns that hang where this one does, the first few
+    number: int = 1  # of this one there
+    among: int = 1  # how many there are
+    continues: tuple[Headline, ...] = ()  # of the last one: what hangs on it, the first few
+    branches: int = 0  # of the last one: how many hang on it
 
     @property
     def size(self) -> int:
         """About how much of a page it takes."""
-        return 1500 + sum(400 + len(step.body) for step in self.steps) + 250 * len(self.siblings)
+        return 1500 + sum(step.size for step in self.steps) + 250 * len(self.siblings)
 
 
 class Cards(NamedTuple):
@@ -90,27 +99,30 @@ def _cards(window: Window, *, is_end: bool) -> list[Card]:
     made = []
     for turn in window.turns:
         siblings = tuple(beside.get(turn.parent_turn_id, ()) if turn.parent_turn_id else ())
-        place = 1 + sum(other.turn.id < turn.id for other in siblings)
+        number, among = window.numbers.get(turn.id, (1, 1))
         last = is_end and turn is window.turns[-1]
         continues = tuple(beside.get(turn.id, ())) if last else ()
-        made.append(Card(turn, _steps(turn, window.sizes), siblings, place, continues))
+        branches = window.numbers[continues[0].turn.id][1] if continues else 0
+        steps = _steps(turn, window.sizes)
+        made.append(Card(turn, steps, siblings, number, among, continues, branches))
     return made
 
 
 def _steps(turn: Turn, sizes: Mapping[tuple[str, str, str], int]) -> tuple[Step, ...]:
     asked = {message.id for message in turn.query}
-    steps = [_step(turn, step, asked, sizes) for step in turn.steps if not _is_result(step, turn)]
-    if len(steps) > STEPS_FIRST + STEPS_LAST + 1:
-        hidden = len(steps) - STEPS_FIRST - STEPS_LAST
-        steps = [*steps[:STEPS_FIRST], Step(left_out=hidden), *steps[-STEPS_LAST:]]
-    return tuple(steps)
+    calls = {call.id for call in turn.tool_calls}
+    steps = [step for step in turn.steps if not _is_result(step, calls)]
+    hidden = len(steps) - STEPS_FIRST - STEPS_LAST
+    if hidden <= 1:
+        return tuple(_step(turn, step, asked, sizes) for step in steps)
+    first = [_step(turn, step, asked, sizes) for step in steps[:STEPS_FIRST]]
+    last = [_step(turn, step, asked, sizes) for step in steps[-STEPS_LAST:]]
+    return (*first, Step(left_out=hidden), *last)
 
 
-def _is_result(step: Message | ToolCall, turn: Turn) -> bool:
+def _is_result(step: Message | ToolCall, calls: Collection[str]) -> bool:
     """A tool's message repeats the result of its call."""
-    if not isinstance(step, Message) or step.role != "tool":
-        return False
-    return any(call.id == step.tool_call_id for call in turn.tool_calls)
+    return isinstance(step, Message) and step.role == "tool" and step.tool_call_id in calls
 
 
 def _step(
@@ -124,7 +136,7 @@ def _step(
     part = "query" if step.id in asked else "step"
     if step.id == turn.response_message_id:
         part = "response"
-    body = bodies.markdown(step.content) if step.content else Markup("")
+    body = bodies.markdown(step.content or "") if step.role == "assistant" else Markup("")
     return Step(
         message=step,
         body=body,

@@ -77,6 +77,23 @@ NOT EXISTS (SELECT 1 FROM search_waiting w WHERE w.turn_id = d.turn_id)
 -- holder_columns --
 tail.turn_id, s.created_at, s.label, COALESCE(a.title, s.source_title)
 
+-- within --
+-- The segments at or below a turn down to a depth, each with the first and last depth it has there.
+WITH RECURSIVE chain (segment_id, from_depth) AS (
+    SELECT segment_id, depth FROM places WHERE turn_id = :turn_id
+    UNION ALL
+    SELECT s.id, s.fork_depth + 1
+    FROM chain
+    JOIN segments s ON s.parent_id = chain.segment_id
+        AND s.fork_depth >= chain.from_depth AND s.fork_depth < :to_depth
+), tail (segment_id, from_depth, last_depth) AS (
+    SELECT chain.segment_id, chain.from_depth, (
+        SELECT max(p.depth) FROM places p
+        WHERE p.segment_id = chain.segment_id AND p.depth <= :to_depth
+    )
+    FROM chain
+)
+
 -- source_file_columns --
 f.id, f.source, f.path, f.generation, f.family, f.kind, f.size, f.mtime_ns, f.kept_bytes, f.tail_hash,
     f.cursor_json, f.derived_bytes, f.derived_version

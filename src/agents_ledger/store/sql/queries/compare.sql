@@ -4,19 +4,20 @@
 -- The files their messages name.
 <range>
 SELECT DISTINCT m.turn_id, f.kind, f.file_path
-FROM range
-JOIN places p ON p.segment_id = range.segment_id
-    AND p.depth BETWEEN :from_depth AND range.upto
-JOIN messages m ON m.turn_id = p.turn_id AND m.has_details = 1
-JOIN message_files f ON f.message_id = m.id;
+FROM range CROSS JOIN places p CROSS JOIN messages m CROSS JOIN message_files f
+WHERE p.segment_id = range.segment_id AND p.depth BETWEEN :from_depth AND range.upto
+AND m.turn_id = p.turn_id AND m.has_details = 1 AND f.message_id = m.id;
 
 -- range_calls --
 <range>
-SELECT c.turn_id, c.tool_name, c.status, c.params_json
+SELECT c.turn_id, c.tool_name, c.status, c.params_json, c.id, p.depth, c.sequence
 FROM range
 JOIN places p ON p.segment_id = range.segment_id
     AND p.depth BETWEEN :from_depth AND range.upto
 JOIN tool_calls c ON c.turn_id = p.turn_id;
+
+-- call_result --
+SELECT result_json FROM tool_calls WHERE turn_id = :turn_id AND id = :id;
 
 -- turn_answer --
 -- How a turn's response begins.

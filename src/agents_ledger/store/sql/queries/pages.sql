@@ -73,14 +73,22 @@ JOIN tool_calls c ON c.turn_id = p.turn_id
 ORDER BY c.turn_id, c.sequence;
 
 -- window_branches --
--- What hangs on the turns between two depths of a thread: the thread itself, and what is beside it.
-<range>
-SELECT <turn_columns>, c.depth, <headline_columns>
-FROM range
-JOIN places p ON p.segment_id = range.segment_id
-    AND p.depth BETWEEN :from_depth AND range.upto
-JOIN turns t ON t.parent_turn_id = p.turn_id
+-- What hangs on the turns between two depths of a thread: the thread itself, and beside it the first
+-- :most of each turn. With the number of each, and of how many.
+<range>, child (id, number, total) AS (
+    SELECT t.id, row_number() OVER (PARTITION BY t.parent_turn_id ORDER BY t.id),
+        count(*) OVER (PARTITION BY t.parent_turn_id)
+    FROM range CROSS JOIN places p CROSS JOIN turns t
+    WHERE p.segment_id = range.segment_id
+    AND p.depth BETWEEN :from_depth AND range.upto AND t.parent_turn_id = p.turn_id
+)
+SELECT child.number, child.total, <turn_columns>, c.depth, <headline_columns>
+FROM child
+JOIN turns t ON t.id = child.id
 JOIN places c ON c.turn_id = t.id
+WHERE child.number <= :most OR EXISTS (
+    SELECT 1 FROM range WHERE range.segment_id = c.segment_id AND c.depth <= range.upto + 1
+)
 ORDER BY c.depth, t.id;
 
 -- import_runs --
@@ -143,13 +151,21 @@ WHERE t.workspace_path IS NOT NULL
 ORDER BY 1, 2;
 
 -- heads_below --
--- The active sessions whose head stands on a turn or below it, latest first.
-<below>
+-- The active session whose head stands on a turn or below it, the latest; of each segment only the
+-- last :near turns are looked at, where heads usually are.
+<below>, near (segment_id, from_depth) AS (
+    SELECT tail.segment_id, CASE WHEN ends.depth > tail.from_depth THEN ends.depth
+        ELSE tail.from_depth END
+    FROM tail JOIN (
+        SELECT segment_id, (
+            SELECT max(q.depth) FROM places q WHERE q.segment_id = tail.segment_id
+        ) - :near AS depth FROM tail
+    ) AS ends ON ends.segment_id = tail.segment_id
+)
 SELECT s.label
-FROM tail
-JOIN places p ON p.segment_id = tail.segment_id AND p.depth >= tail.from_depth
-JOIN sessions s ON s.thread_id = p.turn_id
-WHERE s.status = 'active'
+FROM near CROSS JOIN places p CROSS JOIN sessions s
+WHERE p.segment_id = near.segment_id AND p.depth >= near.from_depth
+AND s.thread_id = p.turn_id AND s.status = 'active'
 ORDER BY s.updated_at DESC, s.label LIMIT 1;
 
 -- raw_turn --
@@ -190,8 +206,10 @@ GROUP BY f.file_path ORDER BY max(f.id) DESC LIMIT :limit;
 -- tool_examples --
 -- The latest calls of a tool.
 SELECT c.turn_id, c.id, substr(c.params_json, 1, 2000), c.status, c.started_at,
-    substr(c.error, 1, 400)
-FROM tool_calls c WHERE c.tool_name = :tool_name AND c.turn_id < :before
+    substr(c.error, 1, 400), c.sequence
+FROM tool_calls c
+WHERE c.tool_name = :tool_name AND c.turn_id <= :turn_id
+AND (c.turn_id < :turn_id OR c.sequence < :sequence)
 ORDER BY c.turn_id DESC, c.sequence DESC LIMIT :limit;
 
 -- live_progress --

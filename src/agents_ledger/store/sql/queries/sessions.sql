@@ -97,9 +97,11 @@ JOIN session_history h ON h.thread_id = p.turn_id
 ORDER BY h.session_label;
 
 -- aliases --
+SELECT alias, session_label, created_at, reason FROM session_aliases ORDER BY alias;
+
+-- aliases_of --
 SELECT alias, session_label, created_at, reason FROM session_aliases
-WHERE CAST(:label AS TEXT) IS NULL OR session_label = :label
-ORDER BY alias;
+WHERE session_label = :label ORDER BY alias;
 
 -- history_length --
 SELECT

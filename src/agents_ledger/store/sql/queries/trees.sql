@@ -18,40 +18,36 @@ ORDER BY t.id DESC LIMIT :limit;
 
 -- tree_segments --
 -- The segments at or below a turn: where each hangs, and how many of its turns are below.
-<below>
-SELECT s.id, s.parent_id, s.fork_depth,
-    (SELECT max(p.depth) FROM places p WHERE p.segment_id = s.id) - tail.from_depth + 1
+<within>
+SELECT s.id, s.parent_id, s.fork_depth, tail.last_depth - tail.from_depth + 1
 FROM tail JOIN segments s ON s.id = tail.segment_id;
 
 -- tree_nodes --
 -- The turns that stand out at or below a turn: the first and last of every segment, those where
 -- one forks off and those right behind them, heads, compactions, those that spawned subagents; with
 -- :fold = 0 all. The latest, if there are too many; the top itself is always the first row.
-<below>, node (segment_id, depth) AS (
+<within>, node (segment_id, depth) AS (
     SELECT segment_id, from_depth FROM tail
     UNION
-    SELECT tail.segment_id,
-        (SELECT max(p.depth) FROM places p WHERE p.segment_id = tail.segment_id)
-    FROM tail
+    SELECT segment_id, last_depth FROM tail
     UNION
     SELECT s.parent_id, s.fork_depth + step.below
     FROM tail
     JOIN segments s ON s.id = tail.segment_id
     JOIN tail up ON up.segment_id = s.parent_id AND up.from_depth <= s.fork_depth
     CROSS JOIN (SELECT 0 AS below UNION ALL SELECT 1) AS step
+    WHERE s.fork_depth + step.below <= up.last_depth
     UNION
     SELECT p.segment_id, p.depth
-    FROM sessions s JOIN places p ON p.turn_id = s.thread_id
-    UNION
-    SELECT p.segment_id, p.depth
-    FROM sessions s JOIN places p ON p.turn_id = s.parent_turn_id
-    UNION
-    SELECT p.segment_id, p.depth
-    FROM compactions c JOIN places p ON p.turn_id = c.turn_id
-    UNION
-    SELECT p.segment_id, p.depth
-    FROM tail JOIN places p ON p.segment_id = tail.segment_id
-    WHERE CAST(:fold AS BIGINT) = 0
+    FROM tail CROSS JOIN places p
+    WHERE p.segment_id = tail.segment_id
+    AND p.depth BETWEEN tail.from_depth AND tail.last_depth
+    AND (
+        CAST(:fold AS BIGINT) = 0
+        OR EXISTS (SELECT 1 FROM sessions s WHERE s.thread_id = p.turn_id)
+        OR EXISTS (SELECT 1 FROM sessions s WHERE s.parent_turn_id = p.turn_id)
+        OR EXISTS (SELECT 1 FROM compactions c WHERE c.turn_id = p.turn_id)
+    )
 ), latest (turn_id, node_count) AS (
     SELECT p.turn_id, count(*) OVER ()
     FROM node
@@ -68,22 +64,36 @@ ORDER BY p.depth, t.id;
 
 -- tree_heads --
 -- The sessions whose head is at or below a turn.
-<below>
+<within>
 SELECT <session_columns>
-FROM sessions s
-JOIN places p ON p.turn_id = s.thread_id
-JOIN tail ON tail.segment_id = p.segment_id AND tail.from_depth <= p.depth
+FROM tail CROSS JOIN places p CROSS JOIN sessions s
 LEFT JOIN annotations a ON a.session_label = s.label
-WHERE s.status <> 'deleted'
+WHERE p.segment_id = tail.segment_id
+AND p.depth BETWEEN tail.from_depth AND tail.last_depth
+AND s.thread_id = p.turn_id AND s.status <> 'deleted'
 ORDER BY s.created_at, s.label;
 
 -- tree_subagents --
 -- The sessions that were spawned at or below a turn, with the size of their threads.
-<below>
+<within>
 SELECT COALESCE(h.depth, 0), COALESCE(h.total_tokens, 0), <session_columns>
-FROM sessions s
-JOIN places p ON p.turn_id = s.parent_turn_id
-JOIN tail ON tail.segment_id = p.segment_id AND tail.from_depth <= p.depth
+FROM tail CROSS JOIN places p CROSS JOIN sessions s
 LEFT JOIN places h ON h.turn_id = s.thread_id
 LEFT JOIN annotations a ON a.session_label = s.label
+WHERE p.segment_id = tail.segment_id
+AND p.depth BETWEEN tail.from_depth AND tail.last_depth
+AND s.parent_turn_id = p.turn_id
 ORDER BY s.created_at, s.label;
+
+-- branches --
+-- What hangs on a turn, a page at a time.
+WITH page (id) AS (
+    SELECT t.id FROM turns t
+    WHERE t.parent_turn_id = :turn_id AND t.id > :after
+    ORDER BY t.id LIMIT :limit
+)
+SELECT <turn_columns>, p.depth, <headline_columns>
+FROM page
+JOIN turns t ON t.id = page.id
+JOIN places p ON p.turn_id = t.id
+ORDER BY t.id;

@@ -33,13 +33,8 @@ WHERE s.status <> 'deleted'
 ORDER BY s.created_at, s.label;
 
 -- head_segments --
--- The segments on the way to any session's head.
-WITH RECURSIVE up (id) AS (
-    SELECT p.segment_id FROM sessions s JOIN places p ON p.turn_id = s.thread_id
-    UNION
-    SELECT g.parent_id FROM up JOIN segments g ON g.id = up.id WHERE g.parent_id IS NOT NULL
-)
-SELECT g.id, g.parent_id, g.fork_depth FROM up JOIN segments g ON g.id = up.id;
+-- Where every segment hangs that hangs on another.
+SELECT id, parent_id, fork_depth FROM segments WHERE parent_id IS NOT NULL;
 
 -- tokens_at --
 -- The tokens of a thread down to a place.
