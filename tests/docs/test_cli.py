@@ -69,7 +69,7 @@ def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
         "search": "search tests",
         "files": "files durations.py",
         "replay": "replay demo",
-        "compare": "compare demo demo-strict",
+        "compare": "compare demo demo-strict --diff",
         "usage": "usage",
         "tools": "tools",
         "context": "context demo --as openai",
