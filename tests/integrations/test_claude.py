@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +13,15 @@ from claude_agent_sdk import list_sessions_from_store
 from claude_agent_sdk.testing import run_session_store_conformance
 
 from agents_ledger import Ledger
-from agents_ledger.importers.importing import rederive
+from agents_ledger.importers.importing import Importer, rederive
+from agents_ledger.integrations import claude
 from agents_ledger.integrations.claude import LedgerSessionStore
+from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.sources import Sources
+from agents_ledger.store.database import Database
 from tests.importers.claude_log import SESSION, Log, text
+from tests.importers.helping import import_paths
+from tests.statements import Watched
 
 KEY: Any = {"project_key": "-home-me-shop", "session_id": SESSION}
 
@@ -81,6 +88,116 @@ def test_another_process_goes_on_where_one_stopped(
     asyncio.run(mirror())
 
     assert asyncio.run(second.load(KEY)) == entries
+
+
+def a_talk(turns: int, folder: Any) -> list[dict[str, Any]]:
+    """Entries of a session of so many turns, two each."""
+    log = Log(folder)
+    for number in range(turns):
+        log.user(f"{number}q", "How many apples are there?")
+        log.assistant(f"{number}a", text("Seven."))
+    return [json.loads(line) for line in log.save().read_text(encoding="utf-8").splitlines()]
+
+
+class Counted(Watched):
+    """A database that notes what every read ran, also the earlier ones."""
+
+    def read(self, work: Any) -> Any:
+        before = self.ran
+        found = super().read(work)
+        self.ran = before + self.ran
+        return found
+
+
+def test_an_append_costs_the_same_however_long_the_session_is(
+    db: Database, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claude, "SMALL_BYTES", 2_000)
+    monkeypatch.setattr(claude, "QUIET_SECONDS", 600)
+    derived: list[int] = []
+    derive = Importer.derive_safely
+
+    def counted(self: Any, reader: Any, family: str) -> Any:
+        derived.append(sum(file.kept_bytes for file in self.sources.files_of_family(family)))
+        return derive(self, reader, family)
+
+    monkeypatch.setattr(Importer, "derive_safely", counted)
+    watched, database = Counted.over(db)
+    work: list[list[tuple[str, int]]] = []
+    with Ledger(Core(database)) as ledger:
+        store = LedgerSessionStore(ledger)
+        for entry in a_talk(100, tmp_path):
+            watched.ran = []
+            before = len(derived)
+            asyncio.run(store.append(KEY, [entry]))  # type: ignore[list-item]
+            if len(derived) == before:
+                work.append(watched.ran)
+        kept = max(derived)
+        assert len(work) > 100
+        assert all(each == work[0] for each in work)
+        small = [size for size in derived if size <= 2_000]
+        assert sum(derived) - sum(small) < 10 * kept  # not once per append
+        store.flush()
+        assert ledger.thread(f"claude-code:{SESSION}").depth == 100
+        assert ledger.audit() == ()
+
+
+def test_what_waits_is_derived_when_nothing_more_comes(
+    ledger: Ledger, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claude, "SMALL_BYTES", 0)
+    monkeypatch.setattr(claude, "QUIET_SECONDS", 0.1)
+    monkeypatch.setattr(claude, "PAUSE", 0)
+    entries = a_talk(20, tmp_path)
+    store = LedgerSessionStore(ledger)
+    label = f"claude-code:{SESSION}"
+
+    asyncio.run(store.append(KEY, entries[:38]))  # type: ignore[arg-type]
+    asyncio.run(store.append(KEY, entries[38:]))  # type: ignore[arg-type]
+    seen = [ledger.thread(label).depth]
+    end = time.monotonic() + 20
+    while seen[-1] < 20 and time.monotonic() < end:
+        time.sleep(0.02)
+        seen.append(ledger.thread(label).depth)
+
+    assert seen[0] == 19
+    assert seen[-1] == 20
+
+
+def test_what_a_program_left_waiting_is_derived_by_the_next_import(
+    address: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claude, "SMALL_BYTES", 0)
+    entries = a_talk(20, tmp_path)
+    with Ledger.open(address) as ledger:
+        store = LedgerSessionStore(ledger)
+        asyncio.run(store.append(KEY, entries[:38]))  # type: ignore[arg-type]
+        asyncio.run(store.append(KEY, entries[38:]))  # type: ignore[arg-type]
+
+    with Ledger.open(address) as ledger:
+        assert ledger.thread(f"claude-code:{SESSION}").depth == 19
+        import_paths(ledger)
+        assert ledger.thread(f"claude-code:{SESSION}").depth == 20
+
+
+def test_two_who_keep_one_file_in_turns_read_what_the_other_kept(
+    ledger: Ledger, open_ledger: Callable[[], Ledger]
+) -> None:
+    both = Sources(ledger._core), Sources(open_ledger()._core)
+    whole = b""
+    for number in range(6):
+        mine = both[number % 2]
+        file = mine.file("f") or mine.begin(
+            source="claude-code", path="f", family="f", kind="lines", previous=None
+        )
+        data = f"line {number}\n".encode()
+        grown = mine.append(file, data, size=len(whole + data), mtime_ns=1)
+        whole += data
+        for sources in both:
+            assert sources.read(grown.id, 0, len(whole)) == whole
+            assert sources.read(grown.id, len(whole) - 3, 3) == whole[-3:]
+            assert sources.read(grown.id, 2, 1 << 20) == whole[2:]
+            assert b"".join(sources.stream(grown.id)) == whole
 
 
 def test_many_writers_of_one_transcript_lose_nothing(

@@ -1,16 +1,20 @@
 """A SessionStore of the Claude Agent SDK: transcripts kept as source records, and read as turns.
 
 What the SDK mirrors is kept word for word, as an imported file is, and derived by the reader of
-Claude Code: the session is in the ledger while it runs. Nothing is deleted: a deleted transcript is
-one whose latest generation is empty.
+Claude Code: the session is in the ledger while it runs. To derive reads a whole session, so that of
+a long one waits until it has grown enough, or until nothing was appended for a while: appending to
+it costs the same however long it is. Nothing is deleted: a deleted transcript is one whose latest
+generation is empty.
 """
 
 from __future__ import annotations
 
 import json
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, unquote
 
 from claude_agent_sdk import fold_session_summary
@@ -28,7 +32,7 @@ from agents_ledger.importers.importing import Importer
 from agents_ledger.integrations.threads import in_thread
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.sources import TAIL_BYTES, Sources, tail_hash
-from agents_ledger.model.errors import Conflict, NotFound
+from agents_ledger.model.errors import Conflict, LedgerError, NotFound
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sources import SourceFile
 
@@ -36,14 +40,46 @@ ROOT = "claude-agent-sdk:"
 READER = ClaudeCode()
 TRIES = 20
 SUFFIX = ".jsonl"
+SMALL_BYTES = 256 << 10  # a session up to this is derived with every append
+GROWN_PART = 8  # a longer one when it has grown by this part of itself,
+QUIET_SECONDS = 1.0  # or when nothing came for so long,
+PAUSE = 20  # and so many times as long as deriving it took the last time
 
 
-class _Seen(NamedTuple):
-    """The ids of a transcript's entries, as far as it was read."""
+class _Seen:
+    """What an append needs to know of a transcript, as far as it was read."""
 
-    file_id: int
-    upto: int
-    uuids: frozenset[str]
+    def __init__(self, file_id: int) -> None:
+        self.file_id = file_id
+        self.upto = 0
+        self.uuids: set[str] = set()
+        self.first = self.last = b""
+
+    def more(self, data: bytes, uuids: set[str]) -> None:
+        """Take in what follows."""
+        self.first = (self.first + data[:TAIL_BYTES])[:TAIL_BYTES]
+        self.last = (self.last + data[-TAIL_BYTES:])[-TAIL_BYTES:]
+        self.upto += len(data)
+        self.uuids |= uuids
+
+
+class _Family:
+    """A session with its subagents: how much of it is derived, and what that took."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.waiting = 0  # bytes that are kept and not derived
+        self.seconds = 0.0
+        self.appended_at = 0.0
+
+    def is_due(self) -> bool:
+        """Whether it is to be derived with this append."""
+        return self.size <= SMALL_BYTES or self.waiting * GROWN_PART >= self.size
+
+    def quiet_in(self) -> float:
+        """Seconds until it has been quiet for long enough."""
+        pause = max(QUIET_SECONDS, self.seconds * PAUSE)
+        return self.appended_at + pause - time.monotonic()
 
 
 class LedgerSessionStore(SessionStore):
@@ -53,6 +89,8 @@ class LedgerSessionStore(SessionStore):
         self._ledger = ledger
         self._guard = threading.Lock()
         self._seen: dict[str, _Seen] = {}
+        self._families: dict[str, _Family] = {}
+        self._timers: dict[str, threading.Timer] = {}
 
     @property
     def _sources(self) -> Sources:
@@ -91,6 +129,14 @@ class LedgerSessionStore(SessionStore):
         files = await in_thread(self._latest, prefix)
         return [_decoded(file.path.removeprefix(prefix)) for file in files]
 
+    def flush(self) -> None:
+        """Derive what waits for that now. What a program leaves waiting is derived by the next
+        import."""
+        with self._guard:
+            for family, known in self._families.items():
+                if known.waiting:
+                    self._derive(family)
+
     # -- in a thread --------------------------------------------------------------------------
 
     def _append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
@@ -105,10 +151,47 @@ class LedgerSessionStore(SessionStore):
             else:
                 raise Conflict(f"{path} is written by too many others", "Append again.")
             if kept:
-                Importer(self._ledger).derive_safely(READER, READER.family(Path(path)))
+                self._derive_in_time(READER.family(Path(path)), kept)
                 self._set_status(path, "deleted", "active")
 
-    def _keep(self, key: SessionKey, path: str, entries: list[SessionStoreEntry]) -> bool:
+    def _derive_in_time(self, family: str, kept: int) -> None:
+        """Derive a session, or let it wait."""
+        known = self._families.get(family)
+        if known is None:
+            files = self._sources.files_of_family(family)
+            known = self._families[family] = _Family(sum(file.kept_bytes for file in files) - kept)
+        known.size += kept
+        known.waiting += kept
+        known.appended_at = time.monotonic()
+        if known.is_due():
+            self._derive(family)
+        elif family not in self._timers:
+            self._derive_later(family)
+
+    def _derive(self, family: str) -> None:
+        known = self._families[family]
+        begun = time.monotonic()
+        Importer(self._ledger).derive_safely(READER, family)
+        known.waiting, known.seconds = 0, time.monotonic() - begun
+
+    def _derive_later(self, family: str) -> None:
+        timer = threading.Timer(self._families[family].quiet_in(), self._quiet, (family,))
+        timer.daemon = True
+        self._timers[family] = timer
+        timer.start()
+
+    def _quiet(self, family: str) -> None:
+        with self._guard:
+            del self._timers[family]
+            known = self._families[family]
+            if known.waiting and known.quiet_in() > 0:
+                self._derive_later(family)
+            elif known.waiting:
+                with suppress(LedgerError):  # closed, or out of reach: the next import derives it
+                    self._derive(family)
+
+    def _keep(self, key: SessionKey, path: str, entries: list[SessionStoreEntry]) -> int:
+        """Keep what is new; how many bytes that was."""
         file = self._sources.file(path) or self._begin(path, None)
         seen = self._seen_of(file)
         fresh: dict[str, SessionStoreEntry] = {}
@@ -119,21 +202,20 @@ class LedgerSessionStore(SessionStore):
             elif uuid not in seen.uuids:
                 fresh.setdefault(uuid, entry)
         if not fresh:
-            return False
+            return 0
         data = b"".join(json.dumps(entry).encode() + b"\n" for entry in fresh.values())
-        first = self._sources.read(file.id, 0, TAIL_BYTES) if file.kept_bytes else b""
-        last = self._sources.read(file.id, max(0, file.kept_bytes - TAIL_BYTES), TAIL_BYTES)
         grown = self._sources.append(
             file,
             data,
             size=file.kept_bytes + len(data),
             mtime_ns=now_ms() * 1_000_000,
-            tail=tail_hash((first + data)[:TAIL_BYTES], (last + data)[-TAIL_BYTES:]),
+            tail=tail_hash(seen.first + data[:TAIL_BYTES], seen.last + data[-TAIL_BYTES:]),
             cursor=self._folded(key, file, list(fresh.values())),
         )
-        known = seen.uuids | {uuid for uuid in fresh if not uuid.startswith("\0")}
-        self._seen[path] = _Seen(grown.id, grown.kept_bytes, known)
-        return True
+        seen.file_id = grown.id
+        seen.more(data, {uuid for uuid in fresh if not uuid.startswith("\0")})
+        self._seen[path] = seen
+        return len(data)
 
     def _begin(self, path: str, previous: SourceFile | None) -> SourceFile:
         return self._sources.begin(
@@ -160,21 +242,23 @@ class LedgerSessionStore(SessionStore):
         """The ids of a transcript's entries; only what came since the last look is read."""
         seen = self._seen.get(file.path)
         if seen is None or seen.file_id != file.id or seen.upto > file.kept_bytes:
-            seen = _Seen(file.id, 0, frozenset())
+            seen = _Seen(file.id)
         if seen.upto < file.kept_bytes:
-            entries = self._entries(file, seen.upto)
-            uuids = {e["uuid"] for e in entries if isinstance(e.get("uuid"), str)}
-            seen = _Seen(file.id, file.kept_bytes, seen.uuids | uuids)
+            data = self._bytes(file, seen.upto)
+            uuids = {e["uuid"] for e in _entries(data) if isinstance(e.get("uuid"), str)}
+            seen.more(data, uuids)
             self._seen[file.path] = seen
         return seen
 
-    def _entries(self, file: SourceFile, start: int = 0) -> list[SessionStoreEntry]:
-        data = self._sources.read(file.id, start, file.kept_bytes - start)
-        return [json.loads(line) for line in data.splitlines()]
+    def _bytes(self, file: SourceFile, start: int) -> bytes:
+        """What is kept of a transcript from there on."""
+        if start:
+            return self._sources.read(file.id, start, file.kept_bytes - start)
+        return b"".join(self._sources.stream(file.id))[: file.kept_bytes]
 
     def _load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         file = self._sources.file(_path(key))
-        return self._entries(file) if file and file.kept_bytes else None
+        return _entries(self._bytes(file, 0)) if file and file.kept_bytes else None
 
     def _latest(self, prefix: str) -> list[SourceFile]:
         """The transcripts below a folder that are not deleted, each in its latest generation."""
@@ -206,6 +290,10 @@ class LedgerSessionStore(SessionStore):
                     self._ledger.archive(label, after)
             except NotFound:  # merged away
                 continue
+
+
+def _entries(data: bytes) -> list[SessionStoreEntry]:
+    return [json.loads(line) for line in data.splitlines()]
 
 
 def _encoded(part: str) -> str:

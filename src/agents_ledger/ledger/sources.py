@@ -31,6 +31,7 @@ BASE_MAX = 8 << 20  # a generation longer than this does not serve as a base for
 CHAIN_MAX = 16  # so many generations lean on each other; then one stands alone
 TAIL_BYTES = 4096
 CACHED_BLOCKS = 8
+BLOCKS_AT_ONCE = 16
 PATHS_AT_ONCE = 500
 NOT_KEPT = 0  # the number of a file of which nothing is kept yet
 
@@ -235,11 +236,22 @@ class Sources:
 
     def stream(self, file_id: int) -> Iterator[bytes]:
         """A file's bytes, a block at a time."""
-        for start in self._block_starts(file_id):
-            yield self._block(file_id, start)
+        start = 0
+        while rows := self._core.db.read(partial(_blocks_from, file_id, start)):
+            for row in rows:
+                block = Block(file_id, *row)
+                start = block.start + block.length
+                yield self._unpacked(block)
 
     def read(self, file_id: int, start: int, length: int) -> bytes:
         """Some bytes of a file."""
+        found = self._read(file_id, start, length)
+        if len(found) < length:  # perhaps others kept more since we looked
+            self._starts.pop(file_id, None)
+            found = self._read(file_id, start, length)
+        return found
+
+    def _read(self, file_id: int, start: int, length: int) -> bytes:
         starts = self._block_starts(file_id)
         pieces = []
         for at in starts[max(0, bisect_right(starts, start) - 1) :]:
@@ -261,16 +273,21 @@ class Sources:
             self._cache.move_to_end(key)
             return self._cache[key]
         rows = self._core.db.read(lambda tx: tx.run("block_at", file_id=file_id, start=start))
-        block = Block(file_id, *rows[0])
+        self._cache[key] = data = self._unpacked(Block(file_id, *rows[0]))
+        while len(self._cache) > CACHED_BLOCKS:
+            self._cache.popitem(last=False)
+        return data
+
+    def _unpacked(self, block: Block) -> bytes:
         base = None
         if block.base_file_id is not None:
             base_file = self.file_by_id(block.base_file_id)
             base = self.read(base_file.id, 0, base_file.kept_bytes)
-        data = unpack(bytes(block.data), block.length, base)
-        self._cache[key] = data
-        while len(self._cache) > CACHED_BLOCKS:
-            self._cache.popitem(last=False)
-        return data
+        return unpack(bytes(block.data), block.length, base)
+
+
+def _blocks_from(file_id: int, start: int, tx: Transaction) -> list[Row]:
+    return tx.run("blocks_from", file_id=file_id, start=start, limit=BLOCKS_AT_ONCE)
 
 
 def _run(statement: str, ids: str, tx: Transaction) -> list[Row]:

@@ -90,6 +90,11 @@ VALUES (:file_id, :start, :length, :base_file_id, :data);
 -- block_starts --
 SELECT start FROM source_blocks WHERE file_id = :file_id ORDER BY start;
 
+-- blocks_from --
+-- The next blocks of a file.
+SELECT start, length, base_file_id, data FROM source_blocks
+WHERE file_id = :file_id AND start >= :start ORDER BY start LIMIT :limit;
+
 -- block_at --
 SELECT start, length, base_file_id, data FROM source_blocks
 WHERE file_id = :file_id AND start = :start;
