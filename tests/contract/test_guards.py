@@ -69,6 +69,39 @@ def test_no_recorded_row_can_be_deleted(recorded: Ledger, raw: Raw, table: str) 
     assert raw.dump() == before
 
 
+ADDED = {
+    "messages": "INSERT INTO messages (id, turn_id, role, content, sequence, created_at)"
+    " VALUES ('new', '{turn}', 'user', 'forged', 99, 1)",
+    "tool_calls": "INSERT INTO tool_calls (id, turn_id, tool_name, params_json, status, started_at,"
+    " sequence) VALUES ('new', '{turn}', 'Forged', '{{}}', 'completed', 1, 99)",
+    "message_files": "INSERT INTO message_files (message_id, kind, file_path)"
+    " VALUES ('{message}', 'read', 'forged')",
+    "message_lints": "INSERT INTO message_lints (message_id, message) VALUES ('{message}', 'no')",
+    "message_codeblocks": "INSERT INTO message_codeblocks (message_id, idx, content)"
+    " VALUES ('{message}', 99, 'forged')",
+}
+
+
+@pytest.mark.parametrize("end", ["recorded", "failed", "responded"])
+@pytest.mark.parametrize("table", ADDED)
+def test_nothing_is_added_to_a_sealed_turn(ledger: Ledger, raw: Raw, table: str, end: str) -> None:
+    if end == "responded":
+        live = ledger.turn("main", "q")
+        raw.execute(ADDED["messages"].format(turn=live.id))  # it is open as long as it is written
+        live.respond("r")
+        turn = ledger.get_turn(live.id)
+    else:
+        status: Any = "failed" if end == "failed" else "completed"
+        error = "no" if end == "failed" else None
+        turn = ledger.record("main", "q", status=status, error=error)
+    before = raw.dump()
+
+    with pytest.raises(DATABASE_ERRORS, match="guard: nothing is added to a sealed turn"):
+        raw.execute(ADDED[table].format(turn=turn.id, message=turn.messages[0].id))
+
+    assert raw.dump() == before
+
+
 def test_a_turn_only_learns_that_it_has_children(recorded: Ledger, raw: Raw) -> None:
     parent = recorded.thread("main").turns[0].id
 

@@ -12,6 +12,27 @@ SELECT EXISTS (
     )
 ) $$;
 
+-- Whether a turn of ours is sealed. One that is being recorded has no place yet.
+CREATE FUNCTION guard_closed(turn TEXT) RETURNS boolean LANGUAGE sql STABLE AS $$
+SELECT EXISTS (SELECT 1 FROM places p WHERE p.turn_id = turn) AND EXISTS (
+    SELECT 1 FROM turns t
+    WHERE t.id = turn AND t.projected = 0 AND t.status IN ('completed', 'failed')
+) $$;
+
+CREATE FUNCTION guard_added() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF guard_closed(NEW.turn_id) THEN RAISE EXCEPTION 'guard: nothing is added to a sealed turn'; END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION guard_detailed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF guard_closed((SELECT m.turn_id FROM messages m WHERE m.id = NEW.message_id)) THEN
+        RAISE EXCEPTION 'guard: nothing is added to a sealed turn';
+    END IF;
+    RETURN NEW;
+END $$;
+
 CREATE FUNCTION guard_turns() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.id) THEN
@@ -111,6 +132,21 @@ EXECUTE FUNCTION guard_refuse('a turn does not change its type');
 
 CREATE TRIGGER compactions_insert BEFORE INSERT ON compactions
 FOR EACH ROW EXECUTE FUNCTION guard_compaction_row();
+
+CREATE TRIGGER messages_insert BEFORE INSERT ON messages
+FOR EACH ROW EXECUTE FUNCTION guard_added();
+
+CREATE TRIGGER tool_calls_insert BEFORE INSERT ON tool_calls
+FOR EACH ROW EXECUTE FUNCTION guard_added();
+
+CREATE TRIGGER message_files_insert BEFORE INSERT ON message_files
+FOR EACH ROW EXECUTE FUNCTION guard_detailed();
+
+CREATE TRIGGER message_lints_insert BEFORE INSERT ON message_lints
+FOR EACH ROW EXECUTE FUNCTION guard_detailed();
+
+CREATE TRIGGER message_codeblocks_insert BEFORE INSERT ON message_codeblocks
+FOR EACH ROW EXECUTE FUNCTION guard_detailed();
 
 CREATE TRIGGER messages_update BEFORE UPDATE ON messages
 FOR EACH ROW EXECUTE FUNCTION guard_of_turn('messages do not change');

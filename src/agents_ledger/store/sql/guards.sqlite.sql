@@ -34,6 +34,44 @@ CREATE TRIGGER compactions_insert BEFORE INSERT ON compactions
 WHEN EXISTS (SELECT 1 FROM turns t WHERE t.id = NEW.turn_id AND t.turn_type <> 'compaction')
 BEGIN SELECT RAISE(ABORT, 'guard: only a compaction turn has a compactions row'); END;
 
+-- Nothing is added to a sealed turn of ours. One that is being recorded has no place yet.
+CREATE TRIGGER messages_insert BEFORE INSERT ON messages
+WHEN EXISTS (SELECT 1 FROM places p WHERE p.turn_id = NEW.turn_id)
+    AND EXISTS (
+        SELECT 1 FROM turns t
+        WHERE t.id = NEW.turn_id AND t.projected = 0 AND t.status IN ('completed', 'failed')
+    )
+BEGIN SELECT RAISE(ABORT, 'guard: nothing is added to a sealed turn'); END;
+
+CREATE TRIGGER tool_calls_insert BEFORE INSERT ON tool_calls
+WHEN EXISTS (SELECT 1 FROM places p WHERE p.turn_id = NEW.turn_id)
+    AND EXISTS (
+        SELECT 1 FROM turns t
+        WHERE t.id = NEW.turn_id AND t.projected = 0 AND t.status IN ('completed', 'failed')
+    )
+BEGIN SELECT RAISE(ABORT, 'guard: nothing is added to a sealed turn'); END;
+
+CREATE TRIGGER message_files_insert BEFORE INSERT ON message_files
+WHEN EXISTS (
+    SELECT 1 FROM messages m JOIN places p ON p.turn_id = m.turn_id JOIN turns t ON t.id = m.turn_id
+    WHERE m.id = NEW.message_id AND t.projected = 0 AND t.status IN ('completed', 'failed')
+)
+BEGIN SELECT RAISE(ABORT, 'guard: nothing is added to a sealed turn'); END;
+
+CREATE TRIGGER message_lints_insert BEFORE INSERT ON message_lints
+WHEN EXISTS (
+    SELECT 1 FROM messages m JOIN places p ON p.turn_id = m.turn_id JOIN turns t ON t.id = m.turn_id
+    WHERE m.id = NEW.message_id AND t.projected = 0 AND t.status IN ('completed', 'failed')
+)
+BEGIN SELECT RAISE(ABORT, 'guard: nothing is added to a sealed turn'); END;
+
+CREATE TRIGGER message_codeblocks_insert BEFORE INSERT ON message_codeblocks
+WHEN EXISTS (
+    SELECT 1 FROM messages m JOIN places p ON p.turn_id = m.turn_id JOIN turns t ON t.id = m.turn_id
+    WHERE m.id = NEW.message_id AND t.projected = 0 AND t.status IN ('completed', 'failed')
+)
+BEGIN SELECT RAISE(ABORT, 'guard: nothing is added to a sealed turn'); END;
+
 CREATE TRIGGER messages_update BEFORE UPDATE ON messages
 WHEN EXISTS (
     SELECT 1 FROM turns t WHERE t.id = OLD.turn_id AND (

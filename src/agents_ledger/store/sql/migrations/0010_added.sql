@@ -1,0 +1,1 @@
+-- Guards against adding to sealed turns: guards are made anew after every migration.
