@@ -167,3 +167,41 @@ def test_a_file_without_a_record_is_no_failure(
 
     assert report.counts.failed == failed
     assert str(path) in report.without_reader
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "+20000-01-01T00:00:00Z",
+        "9999-12-31T23:59:59.999Z",
+        "1950-01-01T00:00:00Z",
+        999_999_999_999_999,
+        -5_000_000_000_000,
+        1e300,
+        {"$date": 1},
+        True,
+    ],
+)
+def test_a_time_nobody_can_have_been_at_is_reported_and_harms_no_reader(
+    tmp_path: Path, said: object
+) -> None:
+    log = Log(tmp_path / "logs", SESSION)
+    log.user("a1", WORDS, timestamp=said)
+    log.assistant("a2", text("an answer"), timestamp=said)
+    paths = good_and(tmp_path / "logs", log.save())
+    ledger = Ledger.open(str(tmp_path / "ledger.db"))
+
+    with ledger:
+        report = imported(ledger, *paths)
+
+        assert [(f.what[:11], f.line) for f in report.faults] == [
+            ("not a time:", 1),
+            ("not a time:", 2),
+        ]
+        ledger.summarise()
+        for by in ("day", "week", "month", "session"):
+            assert sum(line.spent.turns for line in ledger.usage(by).lines) == 2  # type: ignore[arg-type]
+        assert len(ledger.search("question after:2026-02-01 before:2026-04-01").hits) == 1
+        assert len(ledger.search("question").hits) == 2
+        assert len(ledger.digest(since=0, until=2**45).sessions) == 2
+        ledger.tools()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from agents_ledger import Config, Message, Setting, ToolCall, Turn, Usage
 from agents_ledger.model import config, settings
+from agents_ledger.model.periods import period_of
 from agents_ledger.model.turns import to_json
 
 
@@ -100,3 +102,12 @@ def test_the_ledgers_address_is_given_or_in_the_environment_or_the_users_own(
     assert settings.address(None, {"AGENTS_LEDGER": "set.db"}) == "set.db"
     assert Path(settings.address(None, {})).name == "ledger.db"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("hours", [-12, 0, 14])
+def test_a_time_that_no_calendar_has_falls_in_the_first_or_last_day_of_it(hours: int) -> None:
+    zone = timezone(timedelta(hours=hours))
+
+    assert period_of(10**15, "month", zone) == period_of(9 * 10**18, "month", zone) == "9999-12"
+    assert period_of(-(10**15), "month", zone) == "0001-01"
+    assert period_of(1_769_616_537_000, "day") == "2026-01-28"

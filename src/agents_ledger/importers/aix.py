@@ -251,7 +251,7 @@ class _Outline:
     def _derived(self, session: _Session, head: str | None) -> DerivedSession:
         said, parent = session.said, self._parent(session)
         times = [
-            milliseconds(self.material.values_of(message.row).get("timestamp"))
+            self.material.moment(self.material.values_of(message.row).get("timestamp"), message.row)
             for message in session.messages
         ]
         metadata = {name: said.get(name) for name in SAID}

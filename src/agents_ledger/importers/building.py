@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 
 import msgspec
 from msgspec import structs
@@ -26,21 +27,28 @@ from agents_ledger.model.turns import (
 )
 
 SECONDS_BELOW = 1e11  # a larger number counts milliseconds
-LATEST_MS = 1e15
+LATEST_MS = 253_370_764_800_000  # of the year 9999: nobody's calendar goes on for long after it
 NO_RESULT = "no result recorded"
 
 
 def milliseconds(moment: object) -> int:
-    """Unix milliseconds of an ISO time, or of a number of seconds or milliseconds; 0 if none."""
+    """Unix milliseconds of an ISO time, or of a number of seconds or milliseconds; 0 if none, or if
+    no agent can have been there."""
+    if isinstance(moment, str):
+        return _of_text(moment)
     if isinstance(moment, (int, float)) and not isinstance(moment, bool):
         scaled = moment * 1000 if abs(moment) < SECONDS_BELOW else moment
-        return int(scaled) if abs(scaled) < LATEST_MS else 0
-    if isinstance(moment, str):
-        try:
-            return int(datetime.fromisoformat(moment).timestamp() * 1000)
-        except (ValueError, OverflowError):
-            return 0
+        return int(scaled) if 0 < scaled < LATEST_MS else 0
     return 0
+
+
+@lru_cache(maxsize=4096)  # the same record is read for its place and for its content
+def _of_text(moment: str) -> int:
+    try:
+        found = int(datetime.fromisoformat(moment).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return 0
+    return found if 0 < found < LATEST_MS else 0
 
 
 def json_or_none(value: object) -> str | None:

@@ -176,7 +176,7 @@ class Outline:
         uuid = str(record.uuid)
         kind = self._kind(record)
         self.material.count(str(record.type), "unmapped" if kind == "other" else "derived")
-        at = milliseconds(record.timestamp)
+        at = self.material.moment(record.timestamp, line)
         session.first_at = session.first_at or at
         session.last_at = max(session.last_at, at)
         self._describe(record, session)

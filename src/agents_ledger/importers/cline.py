@@ -18,7 +18,6 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.branches import Kind, Node, Plan, PlannedTurn, Planner
-from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.cline_turns import Call, api_calls, build_api, build_timeline, is_input
 from agents_ledger.importers.outlines import BROKEN, States, as_dict, as_text, parsed
 from agents_ledger.importers.reader import RECORD_MAX, Home, Material, fingerprint
@@ -197,7 +196,7 @@ class _Outline:
         self.material.count(name, "derived" if kind is not None else "unmapped")
         if kind is None:
             return
-        at = milliseconds(entry.ts)
+        at = self.material.moment(entry.ts, file)
         task.first_at = task.first_at or at
         task.last_at = max(task.last_at, at)
         if name == "api_req_started" and task.workspace is None:
@@ -238,7 +237,7 @@ class _Outline:
             mapped = role in ("user", "assistant")
             self.material.count(f"history: {role}", "derived" if mapped else "unmapped")
             if mapped and not task.has_timeline:
-                at = milliseconds(said.get("ts"))
+                at = self.material.moment(said.get("ts"), file)
                 task.first_at = task.first_at or at
                 task.last_at = max(task.last_at, at)
                 kind: Kind = "prompt" if index == 0 or is_input(said) else "reply"

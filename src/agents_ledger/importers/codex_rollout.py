@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.codex_turns import (
     AGENT_ITEMS,
     CARRIED_EVENTS,
@@ -154,7 +153,7 @@ class Rollout:
                 self._read(line, again)
             return
         self.first_line = self.first_line or data
-        at = milliseconds(record.timestamp)
+        at = self.material.moment(record.timestamp, line)
         self.first_at = self.first_at or at
         self.last_at = max(self.last_at, at)
         self._take(line, kind, payload, bytes(inner), at)

@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.copilot_turns import NAME, VERSION, Part, build_turn
 from agents_ledger.importers.outlines import (
     BROKEN,
@@ -210,7 +209,7 @@ class _Log:
             said = as_text(data.session_id) if event.type == "session.start" else None
             self.session_id = said or self._named_after(raw)
         kind = event.type if isinstance(event.type, str) else "(none)"
-        at = milliseconds(event.timestamp)
+        at = self.material.moment(event.timestamp, line)
         self.first_at = self.first_at or at
         self.last_at = max(self.last_at, at)
         self.material.count(kind, "derived" if kind in USED else "unmapped")

@@ -243,7 +243,7 @@ class _Outline:
         kind = KINDS.get(type_, "notice")
         known = kind != "notice" or type_ in NOTICES
         self.material.count(type_, "derived" if known else "unmapped")
-        at = milliseconds(brief.timestamp or brief.ts)
+        at = self.material.moment(brief.timestamp or brief.ts, file)
         session.first_at = session.first_at or at
         session.last_at = max(session.last_at, at)
         node_id = self._scoped(session, str(brief.id if brief.id is not None else number))

@@ -165,7 +165,7 @@ class Transcript:
         self.material.count(name, "derived" if used else "unmapped")
 
     def _take(self, line: Line, data: bytes, entry: Entry) -> bool:
-        self.last_at = max(self.last_at, milliseconds(entry.timestamp))
+        self.last_at = max(self.last_at, self.material.moment(entry.timestamp, line))
         if entry.type == "session":
             if as_text(self.header.id) is None:
                 self.header = entry

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from agents_ledger.importers.building import milliseconds
 from agents_ledger.model.records import digest, records, unframe
 from agents_ledger.model.sources import Derivation, Fate, Fault, SourceFile, SourceKind
 
+SHOWN = 80  # letters of a value in a fault
 RECORD_MAX = 64 << 20  # a longer record is kept and reported, but not parsed
 NO_TEXT = "not UTF-8: bytes that are no text are shown as \ufffd"
 HOLD_MAX = 48 << 20  # a larger family is read again for its content, to spare memory
@@ -203,6 +205,18 @@ class Material:
         """Report what could not be understood."""
         number = at.number if isinstance(at, Line) else None
         self.faults.append(Fault(at.file.path, what, at.offset, number))
+
+    def moment(self, said: object, at: Line | Row | SourceFile) -> int:
+        """When something was, in Unix milliseconds; 0 if it does not say. What is no time is
+        reported."""
+        found = milliseconds(said)
+        if not found and said not in (None, "", 0):
+            what = f"not a time: {str(said)[:SHOWN]}"
+            if isinstance(at, SourceFile):
+                self.faults.append(Fault(at.path, what))
+            else:
+                self.fault(at, what)
+        return found
 
     def count(self, kind: str, fate: Fate, number: int = 1) -> None:
         """Account for records."""

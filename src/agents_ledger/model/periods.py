@@ -10,11 +10,17 @@ Period = Literal["day", "week", "month"]
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
+# A day within the calendar's ends, so that every place's clock has it.
+FIRST_MS = -62_135_510_400_000  # 0001-01-02
+LAST_MS = 253_402_128_000_000  # 9999-12-30
 
 
 def period_of(at_ms: int, period: Period, zone: Zone | None = None) -> str:
-    """The day, week or month a time falls in, in UTC unless said: 2026-11-15, 2026-W46, 2026-11."""
-    local = datetime.fromtimestamp(at_ms / 1000, zone or UTC)
+    """The day, week or month a time falls in, in UTC unless said: 2026-11-15, 2026-W46, 2026-11.
+
+    A time that no calendar has falls in the first or the last day of it.
+    """
+    local = datetime.fromtimestamp(min(max(at_ms, FIRST_MS), LAST_MS) / 1000, zone or UTC)
     if period == "week":
         year, week, _ = local.isocalendar()
         return f"{year:04}-W{week:02}"
