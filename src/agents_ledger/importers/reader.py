@@ -115,6 +115,7 @@ class Material:
         self.files = tuple(files)
         self.faults: list[Fault] = []
         self.counts: Counter[tuple[str, Fate]] = Counter()
+        self._timeless: set[int] = set()  # files with something else for a time
         self._holds = sum(file.kept_bytes for file in files) <= HOLD_MAX
 
     def lines(self, file: SourceFile) -> Iterator[Line]:
@@ -208,14 +209,17 @@ class Material:
 
     def moment(self, said: object, at: Line | Row | SourceFile) -> int:
         """When something was, in Unix milliseconds; 0 if it does not say. What is no time is
-        reported."""
+        reported, once a file."""
         found = milliseconds(said)
         if not found and said not in (None, "", 0):
-            what = f"not a time: {str(said)[:SHOWN]}"
-            if isinstance(at, SourceFile):
-                self.faults.append(Fault(at.path, what))
-            else:
-                self.fault(at, what)
+            file = at if isinstance(at, SourceFile) else at.file
+            if file.id not in self._timeless:
+                self._timeless.add(file.id)
+                what = f"not a time: {str(said)[:SHOWN]}"
+                if isinstance(at, SourceFile):
+                    self.faults.append(Fault(file.path, what))
+                else:
+                    self.fault(at, what)
         return found
 
     def count(self, kind: str, fate: Fate, number: int = 1) -> None:

@@ -26,12 +26,12 @@ from agents_ledger.store.locks import is_open_here
 
 T = TypeVar("T")
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 4 << 20  # of logs, blocks of 1 MB take a tenth more
 BASE_MAX = 8 << 20  # a generation longer than this does not serve as a base for the next
 CHAIN_MAX = 16  # so many generations lean on each other; then one stands alone
 TAIL_BYTES = 4096
-CACHED_BLOCKS = 8
-BLOCKS_AT_ONCE = 16
+CACHED_BLOCKS = 3
+BLOCKS_AT_ONCE = 8
 PATHS_AT_ONCE = 500
 NOT_KEPT = 0  # the number of a file of which nothing is kept yet
 
