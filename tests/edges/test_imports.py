@@ -352,6 +352,27 @@ def test_a_service_is_written_for_systemd(
     assert "start it with: systemctl --user enable --now agents-ledger-watch" in answer.out
 
 
+def test_a_service_watches_what_was_chosen(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("PATH", str(tmp_path))  # no systemctl here
+    server = "postgresql://dev:secret@db/ledgers"
+
+    run("--ledger", server, "watch", "codex", "--exclude", "/work/own", "--install")
+
+    unit = tmp_path / "config" / "systemd" / "user" / "agents-ledger-watch.service"
+    assert f"--ledger {server} watch codex --exclude=/work/own\n" in unit.read_text()
+    assert unit.stat().st_mode & 0o077 == 0
+
+
+def test_a_source_to_watch_that_is_not_there_is_named(run: Run) -> None:
+    answer = run("watch", "claud-code")
+
+    assert answer.code == 3
+    assert "there is no source 'claud-code'" in answer.err
+
+
 def test_a_service_is_written_for_launchd_whatever_the_paths(tmp_path: Path) -> None:
     command = ["/usr/bin/python3", "-m", "x", "--ledger", "/Users/dev/My & <Own>.db", "watch"]
 

@@ -197,7 +197,7 @@ def test_a_time_nobody_can_have_been_at_is_reported_and_harms_no_reader(
         assert [(f.what[:11], f.line) for f in report.faults] == [("not a time:", 1)]
         ledger.summarise()
         for by in ("day", "week", "month", "session"):
-            assert sum(line.spent.turns for line in ledger.usage(by).lines) == 2  # type: ignore[arg-type]
+            assert sum(line.spent.turns for line in ledger.usage(by).lines) == 2
         assert len(ledger.search("question after:2026-02-01 before:2026-04-01").hits) == 1
         assert len(ledger.search("question").hits) == 2
         assert len(ledger.digest(since=0, until=2**45).sessions) == 2

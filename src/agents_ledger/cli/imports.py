@@ -243,10 +243,15 @@ def watch(
     """Import what agents write, as they write it, until interrupted."""
     from agents_ledger.importers import discovery, watching
     from agents_ledger.importers.importing import Importer
+    from agents_ledger.importers.readers import READERS
 
+    unknown = [name for name in what if name not in READERS]
+    if unknown:
+        raise NotFound(f"there is no source {unknown[0]!r}", f"Sources are {', '.join(READERS)}.")
     home = discovery.this_home()
     if install_:
-        file, start = watching.install(home, watching.this_command(run.address))
+        command_ = watching.this_command(run.address, what, exclude)
+        file, start = watching.install(home, command_)
         run.out.line("wrote ", str(file))
         try:
             subprocess.run(start, check=True, capture_output=True)

@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -134,6 +134,7 @@ def install(home: Home, command: list[str]) -> tuple[Path, list[str]]:
         file = home.config("systemd") / "user" / f"{SERVICE}.service"
         text, start = _unit(command), ["systemctl", "--user", "enable", "--now", SERVICE]
     file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch(0o600)  # an address may hold a password
     file.write_text(text, encoding="utf-8")
     return file, start
 
@@ -176,13 +177,15 @@ def _plist(command: list[str]) -> str:
 """
 
 
-def this_command(address: str) -> list[str]:
-    """How to call this program's watch again, for the same ledger."""
+def this_command(address: str, sources: Sequence[str], exclude: Sequence[str]) -> list[str]:
+    """How to call this program's watch again, for the same ledger and with the same choice."""
     return [
         sys.executable,
         "-m",
         "agents_ledger.cli.main",
         "--ledger",
-        os.path.abspath(address),
+        address if "://" in address else os.path.abspath(address),
         "watch",
+        *sources,
+        *(f"--exclude={pattern}" for pattern in exclude),
     ]
