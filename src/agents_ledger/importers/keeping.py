@@ -54,7 +54,7 @@ class Keeper:
         kept = self._sources.keep([growth for _, growth in waiting])
         for (found, growth), file in zip(waiting, kept, strict=True):
             if file is not None:
-                self.families[file.family] = found.reader
+                self._unless_derived(file, found.reader)
                 continue
             self.read_bytes -= growth.file.kept_bytes - growth.kept_before
             self.add(found)  # another import was quicker: go on from what it kept
@@ -70,6 +70,15 @@ class Keeper:
             status = os.fstat(opened.fileno())
             if known and (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns):
                 self._unless_derived(known, reader)
+            elif known and self._is_same(known, path, opened, status.st_size):
+                same = self._sources.growth(
+                    known,
+                    b"",
+                    size=status.st_size,
+                    mtime_ns=status.st_mtime_ns,
+                    tail=known.tail_hash,
+                )
+                self._waiting.append((found, same))
             elif known and self._continues(known, path, opened, reader):
                 self._grow(known, found, opened, None)
             else:
@@ -106,6 +115,17 @@ class Keeper:
         self.read_bytes += kept.file.kept_bytes - file.kept_bytes
         self.faults += [Fault(str(path), what) for what in kept.faults]
         self._unless_derived(kept.file, reader)
+
+    def _is_same(self, known: SourceFile, path: Path, opened: BinaryIO, size: int) -> bool:
+        """Whether all of a file is what is kept of it: it was written anew, or only touched."""
+        if known.size < 0 or (path.suffix != ".zst" and size != known.kept_bytes):
+            return False
+        at = 0
+        for data in files.chunks(path, opened, 0):
+            if data != self._sources.read(known.id, at, len(data)):
+                return False
+            at += len(data)
+        return at == known.kept_bytes
 
     def _continues(self, known: SourceFile, path: Path, opened: BinaryIO, reader: Reader) -> bool:
         """Whether the file still begins with what is kept of it."""
