@@ -15,13 +15,15 @@ from collections.abc import Callable
 from configparser import ConfigParser
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import watching
-from agents_ledger.importers.importing import Importer, Report
-from agents_ledger.importers.reader import Home
+from agents_ledger.importers import importing, watching
+from agents_ledger.importers.importing import Report
+from agents_ledger.importers.reader import Home, Material
+from agents_ledger.ledger import projection
 from agents_ledger.model import settings
 from tests.edges.conftest import Run
 from tests.importers.claude_log import SESSION, Log, text
@@ -203,18 +205,19 @@ def test_an_import_that_was_killed_goes_on_where_it_was(
 ) -> None:
     for number in range(12):
         a_log(projects, f"{number:08}-0000-4000-8000-000000000000")
-    derive = Importer.derive_safely
     calls = []
 
-    def interrupted(self: Importer, *what: object) -> set[str]:
-        calls.append(what)
-        if len(calls) > 5:
-            raise KeyboardInterrupt
-        return derive(self, *what)  # type: ignore[arg-type]
+    class Interrupted(Material):
+        def __init__(self, *what: Any) -> None:
+            calls.append(what)
+            if len(calls) > 7:
+                raise KeyboardInterrupt
+            super().__init__(*what)
 
-    monkeypatch.setattr(Importer, "derive_safely", interrupted)
-    run("import")
-    monkeypatch.setattr(Importer, "derive_safely", derive)
+    with monkeypatch.context() as patched:
+        patched.setattr(projection, "BATCH", 5)  # derivations a commit
+        patched.setattr(importing, "Material", Interrupted)
+        run("import")
     for path in projects.iterdir():
         path.unlink()  # what was kept is derived all the same
 

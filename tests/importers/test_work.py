@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
+from agents_ledger.ledger import projection
 from agents_ledger.ledger.core import Core
-from agents_ledger.store.database import Database, Work
+from agents_ledger.model.sources import DerivedSession
+from agents_ledger.store.database import Database, Transaction, Work
 from tests.importers.claude_log import Log, text
 from tests.importers.helping import import_paths
 
@@ -25,7 +27,7 @@ def sessions(folder: Path, number: int) -> list[Log]:
     return logs
 
 
-def test_small_files_are_kept_together_and_each_is_derived_in_one_commit(
+def test_small_files_are_kept_in_one_commit_and_derived_in_one(
     db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sessions(tmp_path / "logs", 20)
@@ -43,7 +45,32 @@ def test_small_files_are_kept_together_and_each_is_derived_in_one_commit(
         report = import_paths(ledger, tmp_path / "logs")
 
         assert report.counts.imported == 20
-        assert len(commits) == 1 + 20 + 1  # kept, derived, the run noted
+        assert len(commits) == 1 + 1 + 1  # kept, derived, the run noted
+
+
+def test_one_that_cannot_be_written_does_not_take_the_others_with_it(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions(tmp_path / "logs", 5)
+    describe = projection._describe
+
+    def broken(tx: Transaction, session: DerivedSession, origin: str) -> None:
+        if session.session_id.startswith("00000002"):
+            raise ZeroDivisionError
+        describe(tx, session, origin)
+
+    monkeypatch.setattr(projection, "_describe", broken)
+    report = import_paths(ledger, tmp_path / "logs")
+
+    assert (report.counts.imported, report.counts.failed) == (4, 1)
+    assert [(Path(f.path).stem[:8], f.what) for f in report.faults] == [
+        ("00000002", "claude-code could not be derived: ZeroDivisionError: ")
+    ]
+    assert sum(report.records.values()) == 8
+
+    monkeypatch.undo()
+    assert import_paths(ledger, tmp_path / "logs").counts.imported == 1
+    assert ledger.audit() == ()
 
 
 def test_a_session_is_counted_once_however_often_it_is_derived(

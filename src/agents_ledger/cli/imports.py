@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from agents_ledger.ledger.ledger import Ledger
 
 SHOWN = 10
-HELPERS_MAX = 2
 EXCLUDE = click.option(
     "--exclude", multiple=True, metavar="PATTERN", help="Leave out paths, or a project's folder."
 )
@@ -58,7 +56,7 @@ def import_(
     if dry_run:
         return _dry_run(run, found)
     with run.writing(create=True) as ledger:
-        importer = Importer(ledger, report, helpers=_helpers())
+        importer = Importer(ledger, report)
         with _Progress(run, found) as tick:
             importer.run(found, tick)
         ledger.summarise()
@@ -74,17 +72,12 @@ def import_all(run: Invocation, ledger: Ledger) -> Report:
     wanted = _wanted(None, ())
     found = [each for each in find(this_home()) if wanted.takes(each)]
     with _Progress(run, found) as tick:
-        report = Importer(ledger, helpers=_helpers()).run(found, tick)
+        report = Importer(ledger).run(found, tick)
     ledger.summarise()
     if found and not run.as_json:
         names = sorted({each.reader.name for each in found})
         note(("found ", "dim"), f"{', '.join(names)}: {_summary(report)}")
     return report
-
-
-def _helpers() -> int:
-    """How many other processes may derive: this one writes, and memory is to stay small."""
-    return min(HELPERS_MAX, (os.cpu_count() or 1) - 1)
 
 
 def _summary(report: Report) -> str:

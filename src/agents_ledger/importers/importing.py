@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,13 @@ from agents_ledger.importers.keeping import Keeper
 from agents_ledger.importers.reader import Material, Reader
 from agents_ledger.importers.readers import READERS
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.projection import Outcome, files_of_kin, files_sharing, project
+from agents_ledger.ledger.projection import (
+    Outcome,
+    Projector,
+    Written,
+    files_of_kin,
+    files_sharing,
+)
 from agents_ledger.ledger.sources import Sources
 from agents_ledger.model.errors import StoreUnavailable
 from agents_ledger.model.ids import now_ms
@@ -49,7 +56,6 @@ def import_paths(ledger: Ledger, paths: Iterable[Path]) -> Report:
     return Importer(ledger, report).run(found)
 
 
-WORTH = 12 << 20  # bytes; to start a helper for less takes longer than it saves
 DERIVING = 0.8  # of the work on a file; keeping is the rest
 RANK: dict[Outcome, int] = {"skipped": 0, "upserted": 1, "imported": 2}
 
@@ -62,22 +68,14 @@ class _Told(NamedTuple):
     faults: tuple[Fault, ...]
 
 
-class Ahead(NamedTuple):
-    """What a helper made of these files."""
-
-    files: list[SourceFile]
-    derivation: Derivation
-
-
 class Importer:
     """Imports files into one ledger."""
 
-    def __init__(self, ledger: Ledger, report: Report | None = None, *, helpers: int = 0) -> None:
-        """`helpers`: other processes that derive ahead, where there is enough to derive."""
+    def __init__(self, ledger: Ledger, report: Report | None = None) -> None:
         self._core = ledger._core
         self.sources = Sources(ledger._core)
         self.report = report or Report()
-        self._helpers = helpers
+        self._projector = Projector(ledger._core)
         self._told: dict[str, _Told] = {}  # by family
         self._outcomes: dict[str, Outcome] = {}  # by label
 
@@ -121,77 +119,75 @@ class Importer:
 
     def _derive_all(self, families: dict[str, Reader], told: Callable[[str], None]) -> None:
         done: set[str] = set()
-        for family, ahead in self._ahead(families):
+        for family, reader in families.items():
             if family not in done:
-                done |= self.derive_safely(families[family], family, ahead)
+                done |= self._derive_one(reader, family)
             told(family)
+        self._projector.flush()
 
-    def _ahead(self, families: dict[str, Reader]) -> Iterator[tuple[str, Ahead | None]]:
-        """Every family, with what a helper made of it, if one did."""
-        files = {family: self._files(families[family], family, False) for family in families}
-        sizes = {family: sum(f.kept_bytes for f in files[family]) for family in families}
-        if not self._helpers or sum(sizes.values()) < WORTH:
-            yield from ((family, None) for family in families)
-            return
-        from agents_ledger.importers import ahead
-
-        def job(family: str) -> ahead.Job:
-            data = [b"".join(self.sources.stream(file.id)) for file in files[family]]
-            return ahead.Job(families[family].name, files[family], data)
-
-        for family, derivation in ahead.derived(sizes, job, self._helpers):
-            yield family, Ahead(files[family], derivation) if derivation else None
-
-    def derive_safely(self, reader: Reader, family: str, ahead: Ahead | None = None) -> set[str]:
+    def derive_safely(self, reader: Reader, family: str) -> None:
         """derive(), with a failure of the reader reported instead of raised."""
+        self._derive_one(reader, family)
+        self._projector.flush()
+
+    def _derive_one(self, reader: Reader, family: str) -> set[str]:
+        failed = partial(self._failed, reader, family)
         try:
-            return self._derive(reader, [family], ahead=ahead)
+            return self._derive(reader, [family], failed)
         except StoreUnavailable:
             raise
         except Exception as error:
-            # A reader must not fail on any input. If one does, its file is kept and reported, and
-            # the others go on.
-            what = f"{reader.name} could not be derived: {type(error).__name__}: {error}"
-            self.report.faults.append(Fault(family, what))
-            self.report.counts.failed += 1
+            failed(error)
             return {family}
+
+    def _failed(self, reader: Reader, family: str, error: Exception) -> None:
+        """A reader must not fail on any input. If one does, its file is kept and reported, and the
+        others go on."""
+        what = f"{reader.name} could not be derived: {type(error).__name__}: {error}"
+        self.report.faults.append(Fault(family, what))
+        self.report.counts.failed += 1
 
     def derive(self, reader: Reader, *families: str, again: bool = False) -> set[str]:
         """Derive families and all that share turns with them; the families that were. `again`: also
         states of files that later ones say all of."""
-        return self._derive(reader, families, again=again)
+        together = self._derive(reader, families, _raise, again=again)
+        self._projector.flush()
+        return together
 
     def _derive(
         self,
         reader: Reader,
         families: Sequence[str],
+        failed: Callable[[Exception], None],
         *,
         again: bool = False,
-        ahead: Ahead | None = None,
     ) -> set[str]:
         kept = {file.id: file for family in families for file in self._files(reader, family, again)}
-        if ahead is not None:
-            kept = {file.id: file for file in ahead.files}
         before = 0
         while len(kept) > before:  # until no further file shares a turn
             before = len(kept)
             files = sorted(kept.values(), key=lambda f: (f.path, f.generation))
-            if ahead is not None and before == len(ahead.files):
-                derivation = ahead.derivation
-            else:
-                derivation = reader.derive(Material(self.sources, files))
+            derivation = reader.derive(Material(self.sources, files))
+            if self._projector.concerns(derivation):
+                self._projector.flush()
             shared = files_sharing(self._core, derivation.turns)
             if derivation.with_kin:
                 shared |= files_of_kin(self._core, derivation.sessions)
             for file_id in shared - set(kept):  # it may be a state that is not read again
                 family = self.sources.file_by_id(file_id).family
                 kept |= {file.id: file for file in self._files(reader, family, again)}
-        written = project(self._core, reader.name, reader.version, tuple(kept.values()), derivation)
-        self.report.written_turns += written.turns
-        for label, outcome in written.outcomes.items():
-            self._note(label, outcome)
         together = {file.family for file in kept.values()}
-        self._tell(reader, together, derivation)
+
+        def done(written: Written | Exception) -> None:
+            if isinstance(written, Exception):
+                failed(written)
+                return
+            self.report.written_turns += written.turns
+            for label, outcome in written.outcomes.items():
+                self._note(label, outcome)
+            self._tell(reader, together, derivation)
+
+        self._projector.add(reader.name, reader.version, tuple(kept.values()), derivation, done)
         return together
 
     def _files(self, reader: Reader, family: str, again: bool) -> list[SourceFile]:
@@ -225,6 +221,10 @@ class Importer:
         self._told |= dict.fromkeys(families, told)
         self.report.records += told.records
         self.report.faults += told.faults
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def rederive(ledger: Ledger) -> Report:

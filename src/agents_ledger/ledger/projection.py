@@ -7,7 +7,7 @@ stands on is frozen; what its source adds later is kept beside it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -25,6 +25,7 @@ from agents_ledger.ledger.projected_turns import (
     retire,
     write_batch,
 )
+from agents_ledger.model.errors import StoreUnavailable
 from agents_ledger.model.ids import as_id, is_id, now_ms
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.sources import (
@@ -42,6 +43,7 @@ from agents_ledger.store.text import in_batches
 Outcome = Literal["imported", "upserted", "skipped"]
 BATCH_BYTES = 2 << 20  # of content a transaction: others wait no longer than that takes
 BATCH_TURNS = 200
+BATCH = 50  # derivations
 
 
 class Written(NamedTuple):
@@ -51,45 +53,137 @@ class Written(NamedTuple):
     turns: int  # new or rewritten
 
 
-def project(
-    core: Core, source: str, version: int, files: Sequence[SourceFile], derivation: Derivation
-) -> Written:
-    """Bring the ledger's rows to what `derivation` says of `files`."""
-    core.recover_once()
-    derivation = _with_ids(derivation)
-    known = _known(core, [turn.id for turn in derivation.turns])
-    before = {s.label: _fingerprint(core, source, s) for s in derivation.sessions}
-    owners = _owners(derivation)
-    written, stale = 0, set[str]()
-    works: list[Work[None]] = [
-        partial(_ensure_sessions, source=source, derived=derivation.sessions)
-    ]
-    for batch in _batches(_changes(derivation.turns, known, stale)):
-        if written:  # what is small is one commit with all that is said of it
-            core.db.write(partial(_together, works=works))
-            core.index()
-            works = []
-        works.append(partial(write_batch, changes=batch, owners=owners))
-        written += len(batch)
-    fingerprints = _session_fingerprints(derivation)
-    works.append(
-        partial(
-            _finish,
-            source=source,
-            version=version,
-            files=files,
-            derivation=derivation,
-            fingerprints=fingerprints,
-            stale=stale,
-            owners=owners,
+class _Asked(NamedTuple):
+    """What is still to be committed of one derivation."""
+
+    works: list[Work[None]]
+    written: Written
+    done: Callable[[Written | Exception], None]
+
+
+class Projector:
+    """Brings the ledger's rows to what derivations say. Small ones share a commit."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._clear()
+
+    def _clear(self) -> None:
+        self._asked: list[_Asked] = []
+        self._turns = self._bytes = 0
+        self._records: set[str] = set()  # of turns that wait for the commit
+        self._names: set[str] = set()  # of their sessions, and of these sessions' kin
+
+    def add(
+        self,
+        source: str,
+        version: int,
+        files: Sequence[SourceFile],
+        derivation: Derivation,
+        done: Callable[[Written | Exception], None],
+    ) -> None:
+        """Write what `derivation` says of `files`, now or with the next. `done` is told what came
+        of it."""
+        self._core.recover_once()
+        derivation = _with_ids(derivation)
+        known = _known(self._core, [turn.id for turn in derivation.turns])
+        before = {s.label: _fingerprint(self._core, source, s) for s in derivation.sessions}
+        owners = _owners(derivation)
+        written, stale = 0, set[str]()
+        batch: list[Change] = []
+        works: list[Work[None]] = [
+            partial(_ensure_sessions, source=source, derived=derivation.sessions)
+        ]
+        for batch in _batches(_changes(derivation.turns, known, stale)):
+            if written:  # what is small is one commit with all that is said of it
+                self.flush()
+                self._commit(works)
+                works = []
+            works.append(partial(write_batch, changes=batch, owners=owners))
+            written += len(batch)
+        fingerprints = _session_fingerprints(derivation)
+        works.append(
+            partial(
+                _finish,
+                source=source,
+                version=version,
+                files=files,
+                derivation=derivation,
+                fingerprints=fingerprints,
+                stale=stale,
+                owners=owners,
+            )
         )
-    )
-    core.db.write(partial(_together, works=works))
-    core.index()
-    return Written(
-        {s.label: _outcome(before[s.label], fingerprints[s.label]) for s in derivation.sessions},
-        written,
-    )
+        outcomes = {label: _outcome(before[label], fingerprints[label]) for label in before}
+        self._asked.append(_Asked(works, Written(outcomes, written), done))
+        self._note(derivation, batch)
+        self._turns += len(batch)
+        self._bytes += sum(file.kept_bytes for file in files)
+        if self._turns >= BATCH_TURNS or self._bytes > BATCH_BYTES or len(self._asked) >= BATCH:
+            self.flush()
+
+    def _note(self, derivation: Derivation, batch: Sequence[Change]) -> None:
+        self._records.update(_records(derivation.turns))
+        self._names.update(_own_names(derivation.sessions), _parents(derivation.sessions))
+        for change in batch:
+            self._records.update(message.id for message in change.turn.messages)
+            for call in change.turn.tool_calls:
+                self._names.add(call.spawned_session_label or "")
+
+    def concerns(self, derivation: Derivation) -> bool:
+        """Whether what waits may be of the same trees, or of their kin: it has to be committed
+        before anybody can tell."""
+        names = _own_names(derivation.sessions)
+        if derivation.with_kin:
+            names += _parents(derivation.sessions)
+        return not (
+            self._names.isdisjoint(names) and self._records.isdisjoint(_records(derivation.turns))
+        )
+
+    def flush(self) -> None:
+        """Commit what waits: all of it together, or, if that fails, each for itself."""
+        asked = self._asked
+        self._clear()
+        if not asked:
+            return
+        try:
+            self._commit([work for each in asked for work in each.works])
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            # One that meets a mistake of ours must not take the others with it.
+            if len(asked) > 1:
+                asked = [each for each in asked if self._is_committed(each)]
+            else:
+                asked.pop().done(error)
+        for each in asked:
+            each.done(each.written)
+
+    def _is_committed(self, asked: _Asked) -> bool:
+        try:
+            self._commit(asked.works)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # told, not raised: it is one of many
+            asked.done(error)
+            return False
+        return True
+
+    def _commit(self, works: Sequence[Work[None]]) -> None:
+        self._core.db.write(partial(_together, works=works))
+        self._core.index()
+
+
+def _records(turns: Iterable[DerivedTurn]) -> Iterator[str]:
+    return (as_id(each) for turn in turns for each in turn.record_ids)
+
+
+def _own_names(derived: Iterable[DerivedSession]) -> list[str]:
+    return [name for session in derived for name in (session.label, *session.aliases)]
+
+
+def _parents(derived: Iterable[DerivedSession]) -> list[str]:
+    return [session.parent_label for session in derived if session.parent_label is not None]
 
 
 def _with_ids(derivation: Derivation) -> Derivation:
@@ -137,24 +231,19 @@ def _known(core: Core, turn_ids: Sequence[str]) -> dict[str, Known]:
 def files_sharing(core: Core, turns: Iterable[DerivedTurn]) -> set[int]:
     """The files that already gave rows with any of these records: they are of the same trees."""
     found: set[int] = set()
-    for ids in in_batches([as_id(each) for turn in turns for each in turn.record_ids]):
+    for ids in in_batches(list(_records(turns))):
         found |= {row[0] for row in core.db.read(partial(_run, "source_files_of_messages", ids))}
     return found
 
 
-def files_of_kin(core: Core, derived: Iterable[DerivedSession]) -> set[int]:
+def files_of_kin(core: Core, derived: Sequence[DerivedSession]) -> set[int]:
     """The files of the parents and children of these sessions."""
-    own: list[str] = []
-    parents: list[str] = []
-    for session in derived:
-        own += (session.label, *session.aliases)
-        if session.parent_label is not None:
-            parents.append(session.parent_label)
+    own = _own_names(derived)
     found: set[int] = set()
     for statement, labels in (
         ("files_of_children", own),
         ("files_of_spawners", own),
-        ("files_of_parents", parents),
+        ("files_of_parents", _parents(derived)),
     ):
         for ids in in_batches(labels):
             found |= {row[0] for row in core.db.read(partial(_run, statement, ids))}
