@@ -1,27 +1,33 @@
-"""Importing Claude Code's transcripts: against a bare parse, and others that read the same files.
+"""Importing Claude Code's and Codex's files: against a bare parse, and others that read them.
 
-The transcripts are those under claude_code in AGENTS_LEDGER_CORPUS; without it, made ones. The
-peers do another job: agentsview fills a database for its pages, claude-code-log renders HTML;
-neither keeps the files' own bytes.
+The files are those in AGENTS_LEDGER_CORPUS; without it, made ones of Claude Code. The peers do
+another job: agentsview fills a database for its pages, claude-code-log renders Claude Code's files
+as HTML; neither keeps the files' own bytes.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import workload
-from benchmarks.against import BUDGET, PEERS, ROOT
-from benchmarks.measure import Line, middle, spread
+from benchmarks.against import PEERS, ROOT
+from benchmarks.measure import Goal, Line, middle, spread
 
-ROUNDS = 3
+ROUNDS = 5
+AGENTS = (".claude", ".codex")
+OURS = [sys.executable, "-m", "agents_ledger.cli.main", "import"]
+GOALS = ("agentsview sync",)  # to be faster than these
+THREAD = re.compile(rb'"id":\s*"([0-9a-f-]{36})"')
+HEAD = 4000  # bytes of a rollout that name its thread
 MADE = 4_000  # lines, where there is no corpus
 PARSE = """
 import sys, msgspec
@@ -64,18 +70,26 @@ def _run(command: Sequence[str], home: Path) -> Ran:
     return Ran(wall, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
 
 
-def transcripts(home: Path) -> list[Path]:
-    """Claude Code's files in a home of their own."""
-    projects = home / ".claude" / "projects"
+def histories(home: Path) -> list[Path]:
+    """Claude Code's files and Codex's, in a home of their own."""
     corpus = os.environ.get("AGENTS_LEDGER_CORPUS")
     if corpus:
         for path in sorted(Path(corpus, "claude_code").rglob("*.jsonl")):
-            folder = projects / path.parent.relative_to(corpus).as_posix().replace("/", "-")
-            folder.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, folder / path.name)
+            folder = path.parent.relative_to(corpus).as_posix().replace("/", "-")
+            _copy(path, home / ".claude" / "projects" / folder / path.name)
+        for number, path in enumerate(sorted(Path(corpus, "codex").rglob("*.jsonl"))):
+            found = THREAD.search(path.read_bytes()[:HEAD])
+            thread = found[1].decode() if found else f"{number:08}-0000-4000-8000-000000000000"
+            name = f"rollout-2026-01-01T00-00-{number:02}-{thread}.jsonl"
+            _copy(path, home / ".codex" / "sessions" / "2026" / "01" / "01" / name)
     else:
-        _make(projects / "-made")
-    return sorted(projects.rglob("*.jsonl"))
+        _make(home / ".claude" / "projects" / "-made")
+    return sorted(path for name in AGENTS for path in (home / name).rglob("*.jsonl"))
+
+
+def _copy(path: Path, to: Path) -> None:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, to)
 
 
 def _make(folder: Path) -> None:
@@ -105,70 +119,88 @@ def _make(folder: Path) -> None:
 def importing(folder: Path) -> Iterator[Line]:
     """MB per second, memory, importing again, and the size kept."""
     home = folder / "home"
-    files = transcripts(home)
-    given = sum(path.stat().st_size for path in files)
+    files = histories(home)
+    given = _bytes(files)
+    yield from _both(folder, home, files, given)
+    yield from _rendering(folder, home)
+
+
+def _bytes(files: Iterable[Path]) -> int:
+    return sum(path.stat().st_size for path in files)
+
+
+def _both(folder: Path, home: Path, files: Sequence[Path], given: int) -> Iterator[Line]:
+    """All files, against a bare parse, and a program that reads both agents' files."""
     ledger = folder / "imported.db"
-    ours = [sys.executable, "-m", "agents_ledger.cli.main", "import", "claude-code"]
     commands = {
-        "agents-ledger": [*ours, "--ledger", str(ledger)],
+        "agents-ledger": [*OURS, "claude-code", "codex", "--ledger", str(ledger)],
         "a bare msgspec parse": [sys.executable, "-c", PARSE, *map(str, files)],
     }
     if PEERS.exists():
-        log = [str(PEERS.with_name("claude-code-log")), str(home / ".claude" / "projects")]
         commands["agentsview sync"] = [str(PEERS.with_name("agentsview")), "sync"]
-        commands["claude-code-log"] = [*log, "--all-projects", "-o", str(folder / "html")]
-    found: dict[str, list[Ran]] = {name: [] for name in commands}
+    first: dict[str, list[Ran]] = {name: [] for name in commands}
+    again: dict[str, list[Ran]] = {name: [] for name in commands}
     for _ in range(ROUNDS):
+        _forget(folder, home)
         for name, command in commands.items():
-            if sum(ran.wall for ran in found[name]) < BUDGET:
-                _forget(folder, home)
-                found[name].append(_run(command, home))
-    _forget(folder, home)
-    _run(commands["agents-ledger"], home)
-    again = [_run(commands["agents-ledger"], home) for _ in range(ROUNDS)]
-    mine = found.pop("agents-ledger")
-    for name, theirs in found.items():
-        yield from _against(name, mine, theirs, given)
-    first = middle([ran.wall for ran in mine])
-    twice = middle([ran.wall for ran in again])
-    yield Line(
-        "import again, nothing new / the first time, wall",
-        f"{twice:.2f} s",
-        f"{first:.2f} s",
-        twice / first,
-    )
+            first[name].append(_run(command, home))
+            again[name].append(_run(command, home))
+    mine, mine_again = first.pop("agents-ledger"), again.pop("agents-ledger")
+    for name, theirs in first.items():
+        goal = Goal(">=", 1) if name in GOALS else None
+        yield from _against(f"import / {name}", mine, theirs, given, goal)
+        if name in GOALS:
+            yield from _against(f"import again / {name}", mine_again, again[name], given, goal)
+    peak = max(ran.peak for ran in mine) / 1e6
+    yield Line("peak memory, MB", f"{peak:.0f} MB", "", peak, Goal("<=", 250))
     size = ledger.stat().st_size
-    yield Line("bytes kept / bytes of the files", f"{size:,}", f"{given:,}", size / given)
+    ratio = size / given
+    yield Line("bytes kept / bytes of the files", f"{size:,}", f"{given:,}", ratio, Goal("<=", 0.7))
+
+
+def _rendering(folder: Path, home: Path) -> Iterator[Line]:
+    """Claude Code's files alone, against a program that renders them."""
+    if not PEERS.exists():
+        return
+    projects = home / ".claude" / "projects"
+    given = _bytes(projects.rglob("*.jsonl"))
+    _forget(folder, home)
+    mine = _run([*OURS, "claude-code", "--ledger", str(folder / "imported.db")], home)
+    log = [str(PEERS.with_name("claude-code-log")), str(projects), "--all-projects"]
+    theirs = _run([*log, "-o", str(folder / "html")], home)
+    yield from _against("import / claude-code-log", [mine], [theirs], given, Goal(">=", 10))
 
 
 def _forget(folder: Path, home: Path) -> None:
-    """Everything but the transcripts."""
+    """Everything but the histories."""
     for path in folder.glob("imported.db*"):
         path.unlink()
     shutil.rmtree(folder / "html", ignore_errors=True)
     for path in home.iterdir():
-        if path.name != ".claude":
+        if path.name not in AGENTS:
             shutil.rmtree(path, ignore_errors=True)
     for path in (home / ".claude").rglob("*"):
         if path.is_file() and path.suffix != ".jsonl":
             path.unlink()
 
 
-def _against(name: str, mine: list[Ran], theirs: list[Ran], given: int) -> Iterator[Line]:
-    rounds = min(len(mine), len(theirs))
+def _against(
+    what: str, mine: list[Ran], theirs: list[Ran], given: int, goal: Goal | None
+) -> Iterator[Line]:
     for clock in ("wall", "cpu"):
         own = [given / 1e6 / getattr(ran, clock) for ran in mine]
         other = [given / 1e6 / getattr(ran, clock) for ran in theirs]
-        ratios = [a / b for a, b in zip(own[:rounds], other[:rounds], strict=True)]
+        ratios = [a / b for a, b in zip(own, other, strict=True)]
         yield Line(
-            f"import / {name}, {clock}",
+            f"{what}, {clock}",
             f"{middle(own):.1f} MB/s",
             f"{middle(other):.1f} MB/s",
             middle(ratios),
-            rounds=rounds,
+            goal,
+            rounds=len(ratios),
             spread=spread(ratios),
         )
     peaks = [middle([ran.peak / 1e6 for ran in each]) for each in (mine, theirs)]
     yield Line(
-        f"peak memory / {name}", f"{peaks[0]:.0f} MB", f"{peaks[1]:.0f} MB", peaks[0] / peaks[1]
+        f"{what}, peak memory", f"{peaks[0]:.0f} MB", f"{peaks[1]:.0f} MB", peaks[0] / peaks[1]
     )
