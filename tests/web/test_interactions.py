@@ -8,6 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
 
+from agents_ledger import ToolCall
 from tests.web.conftest import Running, Visitor, visits
 
 
@@ -110,6 +111,34 @@ def test_the_branch_switcher_leads_to_the_sibling(visitor: Visitor) -> None:
     assert "demo-strict" in page.locator("h1").inner_text()
 
 
+def test_arrows_lead_from_branch_to_branch(visitor: Visitor) -> None:
+    page = visitor.open("/s/demo")
+    page.get_by_role("link", name="Branch behind").first.click()
+    page.wait_for_url(re.compile("/t/"))
+    assert "Refuse numbers" in page.locator("article.card.at").inner_text()
+    page.get_by_role("link", name="Branch before").click()
+    expect(page.locator("article.card.at")).to_contain_text("Fix it")
+
+
+def test_a_link_to_a_call_or_a_message_opens_where_it_stands(
+    visitor: Visitor, running: Running
+) -> None:
+    long = "So it begins. " + "more " * 400 + "the end"
+    call = ToolCall.of("Bash", {"command": "make"}, "all is built")
+    turn = running.ledger.record("linked", long, "Done", steps=[call])
+    page = visitor.open("/s/linked")
+    page.locator("details.call summary").click()
+    page.get_by_role("link", name="In its turn").click()
+    page.reload()
+    expect(page.locator("details.call")).to_have_attribute("open", "")
+    expect(page.locator("details.call")).to_contain_text("all is built")
+    page.locator("a.who").first.click()
+    assert page.url.endswith(f"#m-{turn.messages[0].id}")
+    page = visitor.open(f"/t/{turn.id}?q=end")
+    expect(page.locator("details.rest")).to_have_attribute("open", "")
+    expect(page.locator("details.rest mark")).to_have_text("end")
+
+
 def test_a_deep_link_stands_out_and_shows_what_was_searched(
     visitor: Visitor, running: Running
 ) -> None:
@@ -195,6 +224,35 @@ def test_text_is_copied(visit: Callable[..., Visitor]) -> None:
     page.get_by_role("button", name="Copy label").click()
     expect(page.locator("#status")).to_have_text("Copied")
     assert page.evaluate("navigator.clipboard.readText()") == "demo"
+
+
+def test_what_was_said_in_a_turn_is_copied(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(permissions=["clipboard-read", "clipboard-write"])
+    page = visitor.open("/s/demo-strict")
+    page.keyboard.press("c")
+    expect(page.locator("#status")).to_have_text("Copied")
+    said = page.evaluate("navigator.clipboard.readText()")
+    assert said.startswith("user: Refuse numbers without a unit.")
+    assert "raises ValueError" in said
+    page = visitor.open("/")
+    page.get_by_role("button", name="Copy the command").first.click()
+    expect(page.locator("#status")).to_have_text("Copied")
+    assert "agents-ledger chat" in page.evaluate("navigator.clipboard.readText()")
+
+
+def test_the_palette_offers_what_can_be_done_here(visitor: Visitor) -> None:
+    page = visitor.open("/s/demo")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("prompts only")
+    command = page.locator("#palette [role=option]", has_text="Prompts only")
+    expect(command).to_be_visible()
+    command.click()
+    expect(page.locator("body")).to_have_attribute("data-zoom", "1")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("fork from")
+    page.locator("#palette [role=option]", has_text="Fork from this turn").click()
+    expect(page.locator("details.fork[open] input[name=label]")).to_be_focused()
+    page.keyboard.press("Escape")
 
 
 def test_the_palette_finds_sessions_turns_and_pages(visitor: Visitor) -> None:

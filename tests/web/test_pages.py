@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
-from tests.web.conftest import Running, Visitor
+from agents_ledger import Session
+from tests.web.conftest import Running, Visitor, visits
 
 # What does not depend on colours is checked once.
 RULES = {"light": ["wcag2a", "wcag2aa", "wcag21aa"], "dark": ["color-contrast"]}
@@ -151,6 +152,45 @@ def test_the_tree_has_its_forks_compaction_subagent_and_labels(visitor: Visitor)
     flags = page.locator(".flag").all_inner_texts()
     assert [flag for flag in flags if flag.startswith("demo")] == ["demo-strict", "demo"]
     assert "compacted 2 turns" in page.locator(".row.compaction").inner_text()
+
+
+def test_two_branches_are_compared_file_by_file(visitor: Visitor) -> None:
+    page = visitor.open("/compare?a=demo&b=demo-strict")
+    known = page.locator("details.written", has_text="durations.py")
+    assert known.locator(".del").inner_text().endswith('UNITS[unit or "s"]')
+    assert "raise ValueError" in known.locator(".ins").nth(1).inner_text()
+    unknown = page.locator("details.written", has_text="CHANGELOG.md")
+    assert "## Unreleased" in unknown.locator("section").first.inner_text()
+    assert "did not write" in unknown.locator("section").last.inner_text()
+
+
+def test_a_session_that_a_program_named_is_shown_by_its_first_prompt(
+    visitor: Visitor, running: Running
+) -> None:
+    label = "some-agent:0a1b2c3d-0000-4000-8000-000000000000"
+    running.ledger.create_session(Session(label, created_as="import"))
+    running.ledger.record(
+        label, ["<context>made by a program</context>", "Sort the shelves"], "Yes"
+    )
+    running.ledger.record(label, "And the drawers", "Yes")
+    page = visitor.open("/sessions?q=0a1b2c3d")
+    row = page.locator(".sessions tbody tr")
+    assert row.locator("a").inner_text() == "Sort the shelves"
+    assert row.locator(".second").inner_text() == "some-agent:0a1b2c3d… And the drawers"
+
+
+def test_a_large_ledger_is_audited_beside_the_page(
+    browser: Browser, own_server: Callable[[], Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents_ledger.web.site.QUICK_TURNS", 0)
+    monkeypatch.setattr("agents_ledger.web.site.AUDIT_WAIT_S", 0)
+    running = own_server()
+    running.ledger.record("main", "q", "a")
+    for new in visits(browser, running):
+        page = new().open("/audit")
+        assert page.get_by_text("Every rule holds.").count() == 0
+        page.get_by_role("link", name="Check every rule now").click()
+        expect(page.get_by_text("Every rule holds.")).to_be_visible()
 
 
 def test_arrow_keys_walk_the_tree(visitor: Visitor) -> None:

@@ -14,6 +14,24 @@ FORK = "demo-strict"
 SUBAGENT = "demo-search"
 TASK = "Find every caller of parse()"
 
+FILE = """UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def parse(text):
+    number, unit = split(text)
+    return float(number) * UNITS[unit or "h"]
+"""
+STRICT = {
+    "old": '    return float(number) * UNITS[unit or "h"]',
+    "new": """    if not unit:
+        raise ValueError(f"{text!r} has no unit")
+    return float(number) * UNITS[unit]""",
+}
+ENTRY = {
+    "old": "## Unreleased",
+    "new": "## Unreleased\n\n### Fixed\n\n- `parse` takes a number without a unit for seconds.",
+}
+
 
 class Demonstration:
     """The conversation, one turn a method."""
@@ -49,7 +67,7 @@ class Demonstration:
     def _find_the_bug(self) -> Turn:
         steps = (
             ToolCall.of("Grep", {"pattern": "def parse"}, {"matches": ["durations.py:14"]}),
-            ToolCall.of("Read", {"path": "durations.py"}, {"text": "def parse(text):\n    ..."}),
+            ToolCall.of("Read", {"path": "durations.py"}, {"text": FILE}),
         )
         answer = Message(
             "assistant",
@@ -93,7 +111,7 @@ class Demonstration:
     def _try_another_way(self, start: Turn) -> None:
         self._ledger.fork(start.id, label=FORK)
         steps = (
-            ToolCall.of("Edit", {"path": "durations.py"}, {"changed": 3}),
+            ToolCall.of("Edit", {"path": "durations.py", **STRICT}, {"changed": 3}),
             ToolCall.of("Bash", {"command": "pytest -q"}, error="exit 1: 2 of 14 tests failed"),
         )
         query = "Refuse numbers without a unit."
@@ -124,7 +142,7 @@ class Demonstration:
         self._turn(90, 4000, LABEL, (), None, compaction=record)
 
     def _write_it_up(self) -> None:
-        steps = (ToolCall.of("Edit", {"path": "CHANGELOG.md"}, {"changed": 1}),)
+        steps = (ToolCall.of("Edit", {"path": "CHANGELOG.md", **ENTRY}, {"changed": 1}),)
         query = "Write the changelog entry."
         answer = "Added under Fixed: `parse` takes a number without a unit for seconds."
         usage = Usage(3260, 58, cached_input_tokens=2900)

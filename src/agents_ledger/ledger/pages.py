@@ -91,7 +91,7 @@ class Pages:
             "after_label": after.label if after else "",
         }
         rows = self._db.read(lambda tx: tx.run("session_lines", **values))
-        return tuple(SessionLine(to_session(row[9:]), *row[:9]) for row in rows)
+        return tuple(SessionLine(to_session(row[10:]), *row[:10]) for row in rows)
 
     def window(
         self, target: str, *, from_depth: int, to_depth: int, text_max: int = TEXT_MAX
@@ -145,6 +145,10 @@ class Pages:
         if not rows:
             raise NotFound(f"there is no {kind} {key!r}")
         return tuple(dict(zip(columns, row, strict=True)) for row in rows)
+
+    def has_few_turns(self, most: int) -> bool:
+        """Whether there are at most so many turns."""
+        return len(self._db.read(lambda tx: tx.run("some_turns", limit=most + 1))) <= most
 
     def counts(self) -> dict[str, int]:
         """How many sessions, turns, messages and tool calls there are."""

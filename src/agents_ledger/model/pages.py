@@ -11,6 +11,13 @@ from agents_ledger.model.trees import Headline
 from agents_ledger.model.turns import Turn
 
 
+def name_of(session: Session, prompt: str | None) -> str:
+    """A session's title; for one that a program named, what it was asked."""
+    asked = session.task_description or prompt
+    made = session.created_as in ("import", "subagent")
+    return session.title or (asked if made else None) or session.label
+
+
 class SessionLine(Struct, frozen=True):
     """A session in one line, with the size of its thread."""
 
@@ -22,8 +29,14 @@ class SessionLine(Struct, frozen=True):
     workspace_path: str | None = None  # of its head
     head_status: str | None = None
     last_prompt: str | None = None  # how it begins
+    first_prompt: str | None = None  # of a thread that is no branch of another
     branch_count: int = 0  # what hangs on the thread beside it
     subagent_count: int = 0
+
+    @property
+    def name(self) -> str:
+        """What people know it by: a label that a program made says nothing to them."""
+        return name_of(self.session, self.first_prompt or self.last_prompt)
 
 
 class Window(Struct, frozen=True):

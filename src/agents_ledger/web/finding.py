@@ -81,7 +81,7 @@ def palette(request: Asked, site: Here, q: FromQuery[str] = "") -> Response[str]
         (
             "Sessions",
             [
-                (line.session.title or line.session.label, session_url(line.session.label),
+                (line.name, session_url(line.session.label),
                  line.last_prompt or "")
                 for line in lines
             ],

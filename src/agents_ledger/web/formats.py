@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -13,6 +14,7 @@ from agents_ledger.exporters import lines
 from agents_ledger.model import amounts
 from agents_ledger.model.ids import now_ms
 
+_LONG_ID = re.compile(r"([0-9a-fA-F]{8})[0-9a-fA-F-]{20,}")
 _SPACE = re.compile(r"\s+")
 
 
@@ -30,6 +32,11 @@ def one_line(text: str | None, most: int = 160) -> str:
     """Text on one line, cut where it would be too long."""
     text = _SPACE.sub(" ", text or "").strip()
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def short_label(label: str, most: int = 28) -> str:
+    """A label with the long ids in it cut to their first letters."""
+    return one_line(_LONG_ID.sub(r"\1…", label), most)
 
 
 def part(text: object) -> str:
@@ -76,11 +83,13 @@ FILTERS = {
     "moment": amounts.moment,
     "money": amounts.money,
     "one_line": one_line,
+    "short_label": short_label,
     "size": amounts.size,
     "tokens": amounts.tokens,
     "basename": lambda path: path.rstrip("/").rpartition("/")[2],
     "tail": lambda path: "/".join(path.rsplit("/", 3)[-3:]),
     "part": part,
+    "quoted": shlex.quote,
 }
 GLOBALS: dict[str, Any] = {
     "count": amounts.count,

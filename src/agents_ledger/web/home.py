@@ -5,7 +5,9 @@ from __future__ import annotations
 from litestar import Response, get
 
 from agents_ledger.ledger.usage import add_up
+from agents_ledger.model.pages import SessionLine
 from agents_ledger.model.periods import period_of
+from agents_ledger.model.resuming import command_here, command_there
 from agents_ledger.model.usage import Spent
 from agents_ledger.web.site import Asked, Here, Site
 
@@ -24,6 +26,7 @@ def home(request: Asked, site: Here) -> Response[str]:
         request,
         title="Home",
         lines=lines,
+        commands={line.session.label: _command(line) for line in lines},
         spans=_spans(site),
         heat=site.heat_map(),
         counting=site.days() is None,
@@ -34,6 +37,12 @@ def home(request: Asked, site: Here) -> Response[str]:
         sources=site.sources(),
         importing=site.importing,
     )
+
+
+def _command(line: SessionLine) -> str:
+    """What to type to go on with a session, in its own agent if that knows it."""
+    there = command_there(line.session, line.workspace_path)
+    return there or command_here(line.session)
 
 
 def _spans(site: Site) -> list[tuple[str, Spent]]:

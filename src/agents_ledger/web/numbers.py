@@ -13,7 +13,7 @@ from agents_ledger.model.comparison import WrittenFile
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.usage import UsageBy
 from agents_ledger.web import charts
-from agents_ledger.web.site import Asked, Here, named
+from agents_ledger.web.site import Asked, Here, Site, named
 
 DAY_MS = 86_400_000
 LINES_MAX = 100
@@ -50,6 +50,9 @@ def usage_page(
     if in_time:
         lines = tuple(line for line in lines[::-1] if not before or (line.key or "") < before)
     drawn = [(line.key or "", line.spent.total_tokens) for line in lines[BARS_MAX - 1 :: -1]]
+    drawn = [(key, tokens) for key, tokens in drawn if key > charts.UNDATED]
+    if by == "day":
+        drawn = charts.every_day(drawn, BARS_MAX)
     return site.page(
         "usage.html",
         request,
@@ -61,6 +64,7 @@ def usage_page(
         ways=get_args(UsageBy),
         asked={"days": days or "", "project": project, "model": model},
         bars=charts.bars(drawn) if in_time else (),
+        undated=charts.UNDATED,
         heat=site.heat_map(),
     )
 
@@ -122,7 +126,7 @@ def compare_page(
         request,
         title="Compare",
         compared=comparison,
-        written=[_Written(file, *_drawn(file)) for file in site.ledger.compare_files(a, b)],
+        written=[_Written(file, *_drawn(file)) for file in _known_first(site, a, b)],
         sides=((a, comparison.a), (b, comparison.b)),
         both=sorted(both),
         only=tuple(
@@ -130,6 +134,11 @@ def compare_page(
             for side in (comparison.a, comparison.b)
         ),
     )
+
+
+def _known_first(site: Site, a: str, b: str) -> list[WrittenFile]:
+    files = site.ledger.compare_files(a, b)
+    return sorted(files, key=lambda file: (file.diff is None, not file.diff))
 
 
 class _Written(NamedTuple):

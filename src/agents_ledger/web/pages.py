@@ -72,6 +72,7 @@ def sessions(
         request,
         title="Sessions",
         lines=lines,
+        commands=None,
         asked=asked,
         choices=site.choices(),
         next_after=_cursor(lines[-1].session) if more else "",
@@ -158,7 +159,7 @@ def _thread_page(
     return site.page(
         "thread.html",
         request,
-        title=(session.title or session.label) if session else f"Turn {thread.turn_id}",
+        title=site.name_of(session, thread) if session else f"Turn {thread.turn_id}",
         session=session,
         thread=thread,
         window=cards,
@@ -392,7 +393,7 @@ def history_page(
     return site.page(
         "history.html",
         request,
-        title=f"History of {session.title or session.label}",
+        title=f"History of {site.name_of(session, site.ledger.thread(session.label, last=0))}",
         session=session,
         moves=moves[:PER_PAGE],
         older=moves[PER_PAGE - 1].id if len(moves) > PER_PAGE else None,
@@ -413,7 +414,8 @@ def audit_page(request: Asked, site: Here, run: FromQuery[bool] = False) -> Resp
         title="Audit",
         report=report,
         meanings=audit.meanings(),
-        permissions=site.ledger.review_permissions() if report is not None else None,
+        running=site.auditing,
+        permissions=report.permissions if report is not None else None,
         failed=site.pages.failed_turns(limit=PER_PAGE),
     )
 

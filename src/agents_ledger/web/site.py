@@ -26,6 +26,8 @@ from agents_ledger.ledger.sources import Sources
 from agents_ledger.model import settings
 from agents_ledger.model.errors import NotFound, ReadOnly
 from agents_ledger.model.ids import now_ms
+from agents_ledger.model.pages import name_of
+from agents_ledger.model.permissions import PermissionReview
 from agents_ledger.model.sessions import Finding, Session, Thread
 from agents_ledger.model.sources import SourceFile
 from agents_ledger.model.turns import Turn
@@ -40,6 +42,7 @@ THEMES = ("light", "dark")
 DAY_MS = 86_400_000
 YEAR_DAYS = 380
 ROWS_KEPT = 32
+AUDIT_WAIT_S = 1.0
 QUICK_TURNS = 200  # so many are audited whenever the page is opened
 RAW_BYTES = 64 * 1024
 
@@ -50,6 +53,7 @@ class AuditReport(NamedTuple):
     """What an audit found, and of how much."""
 
     findings: tuple[Finding, ...]
+    permissions: PermissionReview
     at: int
     took_ms: int
     counts: dict[str, int]
@@ -74,6 +78,7 @@ class Site:
         self.pages = Pages(ledger._core)
         self.broker: Broker | None = None
         self._audited: AuditReport | None = None
+        self._auditing: threading.Thread | None = None
         self.keeper = Keeper()
         self._rows: dict[tuple[object, ...], tuple[object, list[Row]]] = {}
         self._rows_lock = threading.Lock()
@@ -167,6 +172,12 @@ class Site:
         label = self.pages.session_holding(turn.id)
         return self.ledger.session(label, exact=True) if label else None
 
+    def name_of(self, session: Session, thread: Thread) -> str:
+        """What people know a session by."""
+        root = self.ledger.ancestor_at(thread.turn_id, 1) if thread.turn_id else None
+        text = self.ledger.headlines([root])[0].text if root else None
+        return name_of(session, None if text is None or text.startswith("<") else text)
+
     def head_of(self, thread: Thread) -> Turn | None:
         """The last turn of a thread, without its messages."""
         if thread.turn_id is None:
@@ -187,12 +198,23 @@ class Site:
         return rows
 
     def audit_report(self, *, run: bool) -> AuditReport | None:
-        """What the audit found, now if that is quick or asked for, else when it last ran."""
-        counts = self.pages.counts()
-        if run or counts["turns"] <= QUICK_TURNS:
-            started = now_ms()
-            findings = self.ledger.audit()
-            self._audited = AuditReport(findings, started, now_ms() - started, counts)
+        """What the audit found when it last ran; it runs now if that is quick, or asked for: then
+        beside the requests, which do not wait for it long."""
+        if run or self.pages.has_few_turns(QUICK_TURNS):
+            self._auditing = self.keeper.start("audit", self._audit)
+            self._auditing.join(AUDIT_WAIT_S)
+        return self._audited
+
+    @property
+    def auditing(self) -> bool:
+        """Whether an audit runs now."""
+        return self._auditing is not None and self._auditing.is_alive()
+
+    def _audit(self) -> AuditReport:
+        started, counts = now_ms(), self.pages.counts()
+        findings, permissions = self.ledger.audit(), self.ledger.review_permissions()
+        took_ms = now_ms() - started
+        self._audited = AuditReport(findings, permissions, started, took_ms, counts)
         return self._audited
 
     def raw(self, kind: str, key: str, start: int) -> RawRecord:

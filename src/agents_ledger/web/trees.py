@@ -104,7 +104,7 @@ def _tree_page(
     request: Asked, site: Site, session: Session | None, target: str, part: Part
 ) -> Response[str]:
     thread = site.ledger.thread(target, last=0)
-    name = (session.title or session.label) if session else thread.turn_id
+    name = site.name_of(session, thread) if session else thread.turn_id
     return site.page(
         "tree.html",
         request,

@@ -1,6 +1,6 @@
 // What pages do beyond being read. Everything here is an addition: pages work without it.
 
-import { wireCopy, wireTheme } from "./small.js";
+import { wireAgain, wireCopy, wireTheme } from "./small.js";
 import { wireKeys } from "./keys.js";
 import { wirePalette } from "./palette.js";
 import { wireThread } from "./thread.js";
@@ -10,9 +10,10 @@ import { wireChat } from "./chat.js";
 
 wireCopy();
 wireTheme();
-wirePalette();
+wireAgain();
 const thread = wireThread();
 const replay = wireReplay(thread);
+wirePalette(thread, replay);
 wireLive(thread);
 wireChat(thread);
 wireKeys(thread, replay);

@@ -1,11 +1,29 @@
 // The palette: sessions, turns, files and places, found while typing.
 
-import { $, $$, fragment, made } from "./small.js";
+import { $, $$, fragment, made, toggleTheme } from "./small.js";
 
 let dialog;
 let asked;
+let commands = [];
 
-export function wirePalette() {
+export function wirePalette(thread, replay) {
+  commands = [
+    ["Light or dark", "", toggleTheme],
+    ["Keys", "?", () => $('[data-do="help"]').click()],
+    ...(thread ? [
+      ["Fork from this turn", "f", () => press("f")],
+      ["Replay", "space", () => replay?.toggle()],
+      ["Mark this turn to compare", "x", () => press("x")],
+      ["Copy this turn", "c", () => press("c")],
+      ["Inspector on or off", ".", () => press(".")],
+      ["Prompts only", "1", () => thread.zoom("1")],
+      ["Conversation", "2", () => thread.zoom("2")],
+      ["With tools", "3", () => thread.zoom("3")],
+      ["Everything", "4", () => thread.zoom("4")],
+      ["Whole tree", "t", () => press("t")],
+      ["Export this thread", "", () => $('.tools a[href^="/share/"]')?.click()],
+    ] : []),
+  ];
   const box = $(".find input");
   box?.addEventListener("keydown", (event) => {
     if (event.key === "Escape") box.blur();
@@ -48,8 +66,28 @@ async function ask(text) {
     if (error.name !== "AbortError") list.textContent = "Nothing could be found now.";
     return;
   }
+  offerCommands(list, text.trim().toLowerCase());
   const first = $('[role="option"]', list);
   if (first) choose(list, first);
+}
+
+const press = (key) => document.dispatchEvent(new KeyboardEvent("keydown", { key }));
+
+/** What can be done on this page, below what was found. */
+function offerCommands(list, text) {
+  const fitting = commands.filter(([name]) => name.toLowerCase().includes(text));
+  if (!fitting.length) return;
+  list.append(made("h3", {}, "Commands"), ...fitting.map(([name, key, act], number) => {
+    const item = made("a", { role: "option", ariaSelected: "false", id: `command-${number}`, href: "#" },
+      made("span", { className: "what" }, name), key ? made("kbd", {}, key) : "");
+    item.addEventListener("click", (event) => {
+      event.preventDefault();
+      event.stopPropagation(); // what it opens would be closed by a click elsewhere
+      dialog.close();
+      act();
+    });
+    return item;
+  }));
 }
 
 function choose(list, item) {
@@ -65,7 +103,7 @@ function move(event, list) {
   if (event.key === "Enter" && items[at]) {
     event.preventDefault();
     dialog.close();
-    location.href = items[at].href;
+    items[at].click();
   } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
     event.preventDefault();
     const next = items[(at + (event.key === "ArrowDown" ? 1 : -1) + items.length) % items.length];

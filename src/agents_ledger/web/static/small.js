@@ -1,5 +1,7 @@
 // Small things that every page has.
 
+const AGAIN_MS = 2500;
+
 export const $ = (selector, within = document) => within.querySelector(selector);
 export const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
 
@@ -36,30 +38,41 @@ export function remember(name, value) {
   document.cookie = `${name}=${value}; path=/; max-age=31536000; SameSite=Strict`;
 }
 
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    say("Copied");
+  } catch {
+    const area = made("textarea", { value: text, className: "visually-hidden" });
+    document.body.append(area);
+    area.select();
+    say(document.execCommand("copy") ? "Copied" : "This browser does not let us copy");
+    area.remove();
+  }
+}
+
 export function wireCopy() {
-  document.addEventListener("click", async (event) => {
+  document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-copy]");
-    if (!button) return;
-    try {
-      await navigator.clipboard.writeText(button.dataset.copy);
-      say("Copied");
-    } catch {
-      const area = made("textarea", { value: button.dataset.copy, className: "visually-hidden" });
-      document.body.append(area);
-      area.select();
-      say(document.execCommand("copy") ? "Copied" : "This browser does not let us copy");
-      area.remove();
-    }
+    if (button) copy(button.dataset.copy);
   });
 }
 
+/** What is still being made is looked at again until it is there. */
+export function wireAgain() {
+  const waiting = $("[data-again]");
+  if (waiting) setTimeout(() => location.replace(waiting.dataset.again), AGAIN_MS);
+}
+
+export function toggleTheme() {
+  const root = document.documentElement;
+  const dark = root.dataset.theme
+    ? root.dataset.theme === "dark"
+    : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  remember("theme", root.dataset.theme);
+}
+
 export function wireTheme() {
-  $('[data-do="theme"]')?.addEventListener("click", () => {
-    const root = document.documentElement;
-    const dark = root.dataset.theme
-      ? root.dataset.theme === "dark"
-      : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = dark ? "light" : "dark";
-    remember("theme", root.dataset.theme);
-  });
+  $('[data-do="theme"]')?.addEventListener("click", toggleTheme);
 }

@@ -1,6 +1,6 @@
 // A thread: folds that load when opened, the inspector, depth of detail, moving from turn to turn.
 
-import { $, $$, fragment, made, remember, say } from "./small.js";
+import { $, $$, copy, fragment, made, remember, say } from "./small.js";
 
 const MARK = "agents-ledger-mark";
 
@@ -219,10 +219,17 @@ class Thread {
   /** Two marked turns are compared. */
   wireMarks() {
     document.addEventListener("click", (event) => {
-      const button = event.target.closest('[data-do="mark"]');
-      if (button) this.mark(button.closest("article.card"));
+      const button = event.target.closest('[data-do="mark"], [data-do="copy-turn"]');
+      if (button?.dataset.do === "mark") this.mark(button.closest("article.card"));
+      else if (button) this.copy(button.closest("article.card"));
     });
     this.showMark();
+  }
+
+  /** What was said in a turn, as text. */
+  copy(card) {
+    const said = $$(".msg", card).map((message) => [$(".who", message)?.textContent, ...$$(".text-body, .prose", message).map((body) => body.textContent.trim())]);
+    copy(said.map(([who, ...texts]) => `${who.trim()}: ${texts.join("\n")}`).join("\n\n"));
   }
 
   mark(card) {

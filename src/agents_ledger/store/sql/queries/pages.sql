@@ -2,7 +2,8 @@
 
 -- session_lines --
 -- Latest first, with the size of each thread. Pages continue after (updated_at, label). What is
--- counted is counted for the sessions of the page alone.
+-- counted is counted for the sessions of the page alone. Prompts that begin with < were written by a
+-- program.
 WITH page (label) AS (
     SELECT s.label
     FROM sessions s
@@ -32,7 +33,14 @@ SELECT
     t.workspace_path, t.status,
     (
         SELECT substr(m.content, 1, CAST(:text_max AS INTEGER)) FROM messages m
-        WHERE m.turn_id = s.thread_id AND m.role = 'user' AND m.content IS NOT NULL
+        WHERE m.turn_id = s.thread_id AND m.role = 'user' AND substr(m.content, 1, 1) <> '<'
+        ORDER BY m.sequence LIMIT 1
+    ),
+    (
+        SELECT substr(m.content, 1, CAST(:text_max AS INTEGER))
+        FROM places r JOIN messages m ON m.turn_id = r.turn_id
+        WHERE r.segment_id = p.segment_id AND r.depth = 1
+        AND m.role = 'user' AND substr(m.content, 1, 1) <> '<'
         ORDER BY m.sequence LIMIT 1
     ),
     (SELECT count(*) FROM segments g WHERE g.parent_id = p.segment_id AND g.fork_depth <= p.depth),
@@ -189,6 +197,9 @@ SELECT * FROM compactions WHERE turn_id = :key;
 -- failed_turns --
 -- The latest turns that failed.
 SELECT t.id FROM turns t WHERE t.status = 'failed' ORDER BY t.started_at DESC LIMIT :limit;
+
+-- some_turns --
+SELECT id FROM turns LIMIT :limit;
 
 -- latest_turn_at --
 SELECT started_at FROM turns ORDER BY started_at DESC LIMIT 1;
