@@ -45,13 +45,14 @@ class Ground:
         if self._kept is not None:
             self._kept.close()
             if self._server:
-                _drop(self.address)
+                drop(self.address)
             else:
                 for file in self._folder.glob(f"{Path(self.address).name}*"):
                     file.unlink()
 
 
-def _drop(address: str) -> None:
+def drop(address: str) -> None:
+    """Remove a ledger from its server."""
     with Raw(address) as raw:
         raw.execute("SET client_min_messages TO warning")
         raw.execute(f"DROP SCHEMA {raw.one('SELECT current_schema()')} CASCADE")

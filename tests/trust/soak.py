@@ -47,6 +47,8 @@ JOBS = (
     Job("busy importer", "starvation", "rounds", 100, 6),
     Job("broken histories", "fuzz", "inputs", 100_000, 4_000),
     Job("abilities", "bus_fuzz", "inputs", 50_000, 2_000),
+    Job("kill -9 of brokers", "lines", "kills", 1_000, 24),
+    Job("kill -9 of brokers, server", "lines", "kills", 300, 12, "postgres"),
     Job("HTTP requests", "requests", "requests", 20_000, 1_000),
     Job("brawl", "brawl", "rounds", 1_000, 25),
     Job("brawl, server", "brawl", "rounds", 300, 8, "postgres"),
@@ -143,11 +145,11 @@ class Soak:
 
     def table(self) -> str:
         """What was done, what is wanted, what was found."""
-        lines = [f"{'harness':24}{'done':>10}{'goal':>10}  {'':12}{'minutes':>8}{'findings':>10}"]
+        lines = [f"{'harness':28}{'done':>10}{'goal':>10}  {'':12}{'minutes':>8}{'findings':>10}"]
         for job in JOBS:
             total = self.state.totals[job.name]
             lines.append(
-                f"{job.name:24}{total.done:>10,}{job.goal:>10,}  {job.unit:12}"
+                f"{job.name:28}{total.done:>10,}{job.goal:>10,}  {job.unit:12}"
                 f"{total.seconds / 60:>8.1f}{len(total.findings):>10}"
             )
         return "\n".join(lines)

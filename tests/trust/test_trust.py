@@ -13,6 +13,7 @@ from tests.trust import harness, plants
 from tests.trust.bus_fuzz import UNSAID
 from tests.trust.fuzz import CARELESS
 from tests.trust.harness import Options, Outcome
+from tests.trust.lines import TWICE
 from tests.trust.server_faults import LAZY
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes are forked and killed")
@@ -67,6 +68,17 @@ def test_no_broken_history_breaks_a_reader() -> None:
     clean(harness.call("fuzz", Options(count=1000)), 1000)
 
 
+def test_no_killed_broker_loses_or_repeats_what_was_queued() -> None:
+    clean(harness.call("lines", Options(count=12)), 12)
+
+
+def test_no_killed_broker_loses_or_repeats_what_was_queued_on_a_server(
+    postgres_server: str,
+) -> None:
+    options = Options(count=12, engine="postgres", address=postgres_server)
+    clean(harness.call("lines", options), 12)
+
+
 def test_no_input_breaks_an_ability() -> None:
     clean(harness.call("bus_fuzz", Options(count=300)), 300)
 
@@ -92,6 +104,7 @@ def test_a_brawl_leaves_a_sound_ledger_on_a_server(postgres_server: str) -> None
         ("starvation", Options(count=1, plant=plants.NO_QUEUE)),
         ("fuzz", Options(count=300, plant=CARELESS)),
         ("bus_fuzz", Options(count=300, plant=UNSAID)),
+        ("lines", Options(count=12, plant=TWICE)),
     ],
     ids=lambda value: value.plant if isinstance(value, Options) else value,
 )
