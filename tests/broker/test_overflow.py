@@ -18,6 +18,7 @@ from agents_ledger import (
     Request,
     ResultItem,
     TextItem,
+    ToolCall,
 )
 from agents_ledger.broker.broker import Broker
 from agents_ledger.broker.engines.echo import EchoEngine
@@ -92,6 +93,23 @@ def test_what_is_too_long_in_itself_fails_after_one_more_try(
     assert done.text == "short"
     turns = ledger.query("SELECT count(*) FROM turns WHERE status = 'failed'")[1][0][0]
     assert turns == 2
+
+
+def test_a_last_turn_too_long_by_itself_is_cut_for_the_next_and_stays_whole(
+    with_broker: WithBroker, ledger: Ledger
+) -> None:
+    steps = [ToolCall.of("Read", {"n": n}, {"text": "x" * 600}) for n in range(8)]
+    long = ledger.record("main", "read it all", "done", steps=steps)
+
+    async def act(broker: Broker) -> Any:
+        return await answer_of(broker, "main", "and now?")
+
+    done = with_broker(act, engine=EchoEngine(context_window=1000))
+
+    assert isinstance(done, Completed)
+    assert done.text == "and now?"
+    assert ledger.get_turn(done.turn_id).parent_turn_id == long.id  # nothing was compacted
+    assert ledger.get_turn(long.id).tool_calls[0].result_json == steps[0].result_json
 
 
 def test_tools_that_ran_before_an_overflow_are_not_run_again(

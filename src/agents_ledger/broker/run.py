@@ -40,6 +40,7 @@ from agents_ledger.model.sessions import TaskStatus
 from agents_ledger.model.turns import Message, TurnRole, Usage
 
 MOVES_MAX = 5  # heads that may move away under us before a turn gives up
+PROTECTED = (3, 1, 0)  # last turns that are not cut, as long as the rest fits
 NEVER_FULL = QueueLimits(cap=1 << 31)  # a result is never dropped
 CANCELLED, INTERRUPTED, TIMEOUT, CLOSED = "cancelled", "interrupted", "timeout", "closed"
 WORDS = {
@@ -215,10 +216,14 @@ class Run:
         return await self._context(plan)
 
     async def _context(self, plan: Plan) -> Context:
+        """What the model is shown; where a budget was set, cut to it, the last turns last."""
         label, query = self.claim.session.label, plan.messages
-        if self._budget is not None:
-            with suppress(Refused):  # not even the query fits: let the provider say so
-                return await self.setup.ledger.context(label, query=query, budget=self._budget)
+        for last in PROTECTED if self._budget is not None else ():
+            with suppress(Refused):
+                return await self.setup.ledger.context(
+                    label, query=query, budget=self._budget, last=last
+                )
+        # No budget, or not even the query fits into it: the provider may say so.
         return await self.setup.ledger.context(label, query=query)
 
     async def _begin_turn(self, plan: Plan, context: Context) -> AsyncLiveTurn:
