@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ask, AsyncLedger, Ledger, Message, Queue, QueueLimits, Request
+from agents_ledger.broker import broker as brokers
 from agents_ledger.broker.broker import Broker
 from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.broker.events import Completed, Failed, Interrupted, Started, Steered
@@ -204,6 +205,43 @@ def test_a_line_whose_session_is_merged_away_is_answered_on_the_one_that_stays(
 
 
 # -- across processes --------------------------------------------------------------------------
+
+
+def test_a_broker_that_waits_writes_nothing(
+    address: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(brokers, "POLL_SECONDS", 0.01)
+    did: list[str] = []
+
+    async def act() -> None:
+        async with AsyncLedger.open(address) as handle, Broker(handle) as broker:
+            task = asyncio.create_task(broker.work())
+            assert (await answer_of(broker, "main", "x")).text == "x"
+            write, look = handle._write, broker.queue.any_ready
+
+            async def written(work: Any) -> Any:
+                did.append("wrote")
+                return await write(work)
+
+            async def looked() -> bool:
+                did.append("looked")
+                return await look()
+
+            handle._write = written  # type: ignore[method-assign]
+            broker.queue.any_ready = looked  # type: ignore[method-assign]
+            while did[-8:] != ["looked"] * 8:
+                await asyncio.sleep(0.01)
+            Queue(ledger).enqueue("main", asking("y"))
+            while not (entries := Queue(ledger).entries(everything=True)) or any(
+                entry.status != "done" for entry in entries
+            ):
+                await asyncio.sleep(0.01)
+            task.cancel()
+
+    asyncio.run(asyncio.wait_for(act(), 30))
+
+    assert "wrote" in did[did.index("looked") :]
+    assert asked(ledger, "main") == [["x"], ["y"]]
 
 
 def test_another_process_answers_and_the_sender_sees_it(

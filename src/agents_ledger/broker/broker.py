@@ -207,8 +207,9 @@ class Broker:
         try:
             while True:
                 await self._slots.acquire()
+                told = self._wake.is_set()
                 self._wake.clear()
-                claim = await self._claim_any()
+                claim = await self._claim_any(told=told)
                 if claim is not None:
                     self._keep(asyncio.create_task(self._carry_on(claim)))
                     continue
@@ -220,8 +221,10 @@ class Broker:
         finally:
             self._serving = False
 
-    async def _claim_any(self) -> Claim | None:
-        claim = await self.queue.claim()
+    async def _claim_any(self, *, told: bool) -> Claim | None:
+        """What is next of any line. Who was not told that something is looks first: to claim is to
+        write, for which others would wait."""
+        claim = await self.queue.claim() if told or await self.queue.any_ready() else None
         if claim is None:
             await self._mend()
         return claim

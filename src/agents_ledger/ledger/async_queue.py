@@ -12,7 +12,7 @@ from agents_ledger.ledger.async_ledger import AsyncLedger, AsyncLiveCall, AsyncL
 from agents_ledger.ledger.queue import DEFAULT, Ending, NewEntry, Urgent
 from agents_ledger.ledger.recording import recording
 from agents_ledger.model.errors import HeadMoved, OutcomeUnknown
-from agents_ledger.model.ids import new_id
+from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueLimits, QueueMode, Rollup
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Usage
@@ -83,6 +83,10 @@ class AsyncQueue:
     async def urgent(self) -> tuple[Urgent, ...]:
         """Turns to be stopped, and messages that interrupt or steer."""
         return await self._ledger._read(queue.urgent)
+
+    async def any_ready(self) -> bool:
+        """Whether somebody should claim: looking takes no turn among the writers."""
+        return bool(await self._ledger._read(lambda tx: tx.run("any_ready", now=now_ms())))
 
     async def claim(self, session: str | None = None) -> Claim | None:
         """What this process is to answer next, of one session or of any."""

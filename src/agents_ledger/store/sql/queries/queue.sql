@@ -61,6 +61,15 @@ AND NOT EXISTS (
 ORDER BY q.position LIMIT 1
 <lock_idle>;
 
+-- any_ready --
+-- Whether a line is to be answered that nobody answers now.
+SELECT 1 FROM queue q
+WHERE q.status = 'waiting' AND q.ready_at <= :now
+AND NOT EXISTS (
+    SELECT 1 FROM queue c WHERE c.session_label = q.session_label AND c.status = 'claimed'
+)
+LIMIT 1;
+
 -- is_claimed --
 SELECT 1 FROM queue WHERE session_label = :label AND status = 'claimed' LIMIT 1;
 
