@@ -43,7 +43,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "ldg:session:head": {"key": "main", "at": 5},
     "ldg:session:history": {"key": "main", "limit": 5, "before": 100},
     "ldg:session:fork": {"target": "main", "label": "new", "before": False},
-    "ldg:session:smart-fork": {"text": "question", "label": "new", "budget": 500},
+    "ldg:session:smart_fork": {"text": "question", "label": "new", "budget": 500},
     "ldg:session:move": {"key": "main", "target": "main"},
     "ldg:session:archive": {"key": "main", "status": "archived"},
     "ldg:session:alias": {"alias": "nick", "key": "main", "reason": "manual"},

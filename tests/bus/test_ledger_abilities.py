@@ -204,8 +204,8 @@ def test_a_smart_fork_goes_where_the_context_fits_or_only_proposes(
     chain(ledger, "main", 2)
     fits = ledger.record("bread", "How does sourdough rise?", "With wild yeast and patience.")
 
-    made = ask("ldg:session:smart-fork", text="sourdough yeast", label="baking")
-    nothing = ask("ldg:session:smart-fork", text="helicopter")
+    made = ask("ldg:session:smart_fork", text="sourdough yeast", label="baking")
+    nothing = ask("ldg:session:smart_fork", text="helicopter")
 
     assert made["session"]["thread_id"] == fits.id
     assert made["proposals"][0]["turn_id"] == fits.id

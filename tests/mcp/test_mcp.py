@@ -106,7 +106,7 @@ def test_answers_are_small_cite_their_turns_and_go_on(told: Ledger) -> None:
         assert page["data"][-1]["turn_id"] == "hostile"
         assert len(json.dumps(page)) < 6000
         text = page["data"][-1]["messages"][1]["text"]
-        assert text.endswith("… [4400 characters more]")
+        assert text.endswith("… [4600 characters more]")
 
         before = await call(client, "show", target="main", to_depth=page["next"], last=4)
         assert [turn["depth"] for turn in before["data"]] == [2, 3, 4, 5]
@@ -118,6 +118,51 @@ def test_answers_are_small_cite_their_turns_and_go_on(told: Ledger) -> None:
         assert len(whole["data"][0]["messages"][1]["text"]) == 5000
 
     run(work, told)
+
+
+def test_a_turn_of_many_steps_is_small_too(told: Ledger) -> None:
+    steps: list[Any] = []
+    for n in range(50):
+        steps += [Message("assistant", f"step {n} " + "z" * 900), ToolCall.of("Read", {"n": n}, n)]
+    told.record("busy", "Do it all.", "Done.", steps=steps)
+
+    async def work(client: Client) -> None:
+        page = await call(client, "show", target="busy")
+        [turn] = page["data"]
+        texts = [message["text"][:7] for message in turn["messages"]]
+        assert texts == ["Do it a", "step 46", "step 47", "step 48", "step 49", "Done."]
+        assert [call["params"] for call in turn["tool_calls"]] == [
+            json.dumps({"n": n}, separators=(",", ":")) for n in range(44, 50)
+        ]
+        assert (turn["messages_left_out"], turn["tool_calls_left_out"]) == (46, 44)
+        assert len(json.dumps(page)) < 4000
+        whole = await call(client, "show", target="busy", max_steps=100)
+        assert len(whole["data"][0]["messages"]) == 52
+        assert "messages_left_out" not in whole["data"][0]
+        context = await call(client, "context", target="busy", budget=2000)
+        assert 0 < context["data"]["total_tokens"] <= 2000
+        prompt = await client.get_prompt("continue_from", {"target": "busy"})
+        assert len(str(prompt)) < 6000
+        resource = await client.read_resource("ledger://session/busy")
+        assert len(str(resource)) < 6000
+
+    run(work, told)
+
+
+def test_an_ability_whose_answer_is_too_long_says_so(told: Ledger) -> None:
+    text = "long " * 30_000
+    told.record("long", text, text)
+
+    async def work(client: Client) -> None:
+        said = await refusal(client, "ldg_thread_get", target="long")
+        assert said.startswith("the answer has 3")
+        assert "use the tools show" in said
+        done = await call(client, "ldg_turn_record", session="long", query=text, response=text)
+        assert done["done"] is True
+        assert len(json.dumps(done)) < 500
+
+    run(work, told, write=True)
+    assert told.thread("long").depth == 2
 
 
 def test_sessions_trees_contexts_usage_and_the_audit(told: Ledger) -> None:

@@ -222,7 +222,7 @@ ABILITIES = (
         writes=True,
     ),
     Ability(
-        id="ldg:session:smart-fork",
+        id="ldg:session:smart_fork",
         description="Fork where the context fits a text best; else only propose turns.",
         input=SmartFork,
         output=routing.SmartFork,

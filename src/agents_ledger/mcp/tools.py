@@ -6,6 +6,7 @@ for; what continues says how to go on.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, to_builtins
@@ -13,7 +14,9 @@ from msgspec import Meta, Struct, to_builtins
 from agents_ledger.bus.ability import Ability
 from agents_ledger.bus.inputs import Count, Input, Limit, Name, Target, Time
 from agents_ledger.bus.report_abilities import Form
+from agents_ledger.ledger.contexts import Context
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model.errors import Refused
 from agents_ledger.model.search import Action, Order
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Message, Turn
@@ -22,6 +25,10 @@ from agents_ledger.model.usage import UsageBy
 MODULE = "tool"
 Chars = Annotated[int, Meta(ge=20, le=1_000_000, description="Characters of a text at most.")]
 Some = Annotated[int, Meta(ge=1, le=200, description="So many at most.")]
+Steps = Annotated[
+    int, Meta(ge=1, le=10_000, description="Messages, and tool calls, of a turn at most.")
+]
+PROTECTED = (3, 1, 0)  # last turns of a context that are not cut, as long as the rest fits
 
 
 def cut(text: str | None, most: int) -> str | None:
@@ -58,7 +65,8 @@ class Show(Input):
     target: Target
     last: Some = 3
     to_depth: Annotated[Count | None, Meta(description="The `next` of an earlier answer.")] = None
-    max_chars: Chars = 600
+    max_chars: Chars = 400
+    max_steps: Steps = 6
 
 
 class TreeOf(Input):
@@ -117,8 +125,13 @@ def _message(message: Message, most: int) -> dict[str, Any]:
     return said | ({"thinking": cut(message.thinking, most)} if message.thinking else {})
 
 
-def turn_lines(turn: Turn, most: int) -> dict[str, Any]:
-    """A turn in short: who said what, and which tools were called."""
+def turn_lines(turn: Turn, most: int, steps: int) -> dict[str, Any]:
+    """A turn in short: who said what, and which tools were called. Of many messages the first and
+    the last ones, of many calls the last ones."""
+    messages = [_message(message, most) for message in turn.messages]
+    left_out = max(len(messages) - steps, 0)
+    if left_out:
+        messages[1 : 1 + left_out] = []
     calls = [
         {
             "tool": call.tool_name,
@@ -126,16 +139,21 @@ def turn_lines(turn: Turn, most: int) -> dict[str, Any]:
             "params": cut(call.params_json, most),
             "result": cut(call.error or call.result_json, most),
         }
-        for call in turn.tool_calls
+        for call in turn.tool_calls[-steps:]
     ]
+    more = {
+        "messages_left_out": left_out,
+        "tool_calls_left_out": len(turn.tool_calls) - len(calls),
+    }
     return {
         "turn_id": turn.id,
         "depth": turn.depth,
         "status": turn.status,
         "started_at": turn.started_at,
         "model": turn.model,
-        "messages": [_message(message, most) for message in turn.messages],
+        "messages": messages,
         "tool_calls": calls,
+        **{name: number for name, number in more.items() if number},
     }
 
 
@@ -185,7 +203,7 @@ def _show(ledger: Ledger, asked: Show) -> Answer:
     first = max(1, end - asked.last + 1)
     part = ledger.thread(whole.turn_id, from_depth=first, to_depth=end)
     return Answer(
-        [turn_lines(turn, asked.max_chars) for turn in part.turns],
+        [turn_lines(turn, asked.max_chars, asked.max_steps) for turn in part.turns],
         first - 1 if first > 1 else None,
     )
 
@@ -210,7 +228,7 @@ def _tree(ledger: Ledger, asked: TreeOf) -> Answer:
 
 
 def _context(ledger: Ledger, asked: ContextOf) -> Answer:
-    found = ledger.context(asked.target, budget=asked.budget)
+    found = _fitting(ledger, asked)
     return Answer(
         {
             "turn_id": found.turn_id,
@@ -219,6 +237,13 @@ def _context(ledger: Ledger, asked: ContextOf) -> Answer:
             **found.rendered(asked.form),
         }
     )
+
+
+def _fitting(ledger: Ledger, asked: ContextOf) -> Context:
+    for last in PROTECTED[:-1]:
+        with suppress(Refused):
+            return ledger.context(asked.target, budget=asked.budget, last=last)
+    return ledger.context(asked.target, budget=asked.budget, last=PROTECTED[-1])
 
 
 def _fork(ledger: Ledger, asked: Fork) -> Answer:
