@@ -171,3 +171,25 @@ def test_importing_again_reads_and_parses_only_what_is_new(ledger: Ledger, tmp_p
     assert (sum(again.records.values()), again.read_bytes, again.written_turns) == (0, 0, 0)
     assert grown.written_turns == 1
     assert grown.read_bytes < size / 2
+
+
+def test_writers_that_come_back_together_are_waited_for(tmp_path: Path) -> None:
+    """Each commits, comes back at once, and finds the others: not one commit for each."""
+    counted = Counted(tmp_path / "ledger.db", 1)
+    with counted.ledger as ledger:
+        writers, each = 16, 10
+        begin = threading.Barrier(writers)
+
+        def write(session: str) -> None:
+            begin.wait()
+            for _ in range(each):
+                ledger.record(session, "q", "r")
+
+        before = counted.commits
+        threads = [threading.Thread(target=write, args=(f"s{n}",)) for n in range(writers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert counted.commits - before <= writers * each // 3

@@ -27,7 +27,7 @@ PREFIX_MIN = 4
 DEEPEST = 1 << 62
 
 
-class Place(Struct, frozen=True):
+class Place(Struct, frozen=True, gc=False):
     """Segment and depth of a turn, and the metrics of its thread."""
 
     segment_id: int

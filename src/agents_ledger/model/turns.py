@@ -36,7 +36,7 @@ def to_json(value: object) -> str:
         return json.dumps(value, separators=(",", ":"))
 
 
-class Usage(Struct, frozen=True):
+class Usage(Struct, frozen=True, gc=False):
     """Tokens of one turn. None: not said.
 
     Without `total_tokens` the total is input plus output: cached, cache-write and reasoning tokens
@@ -60,7 +60,7 @@ class Usage(Struct, frozen=True):
         return (self.input_tokens or 0) + (self.output_tokens or 0)
 
 
-class MessageFile(Struct, frozen=True):
+class MessageFile(Struct, frozen=True, gc=False):
     """A file that a message read, wrote, referred to or carried."""
 
     kind: FileKind
@@ -69,7 +69,7 @@ class MessageFile(Struct, frozen=True):
     line_end: int | None = None
 
 
-class MessageLint(Struct, frozen=True):
+class MessageLint(Struct, frozen=True, gc=False):
     """A linter's complaint that was visible with a message."""
 
     file_path: str | None = None
@@ -82,7 +82,7 @@ class MessageLint(Struct, frozen=True):
     severity: Severity | None = None
 
 
-class MessageCodeblock(Struct, frozen=True):
+class MessageCodeblock(Struct, frozen=True, gc=False):
     """Code that a message proposed."""
 
     content: str
@@ -92,7 +92,7 @@ class MessageCodeblock(Struct, frozen=True):
     line_end: int | None = None
 
 
-class Message(Struct, frozen=True):
+class Message(Struct, frozen=True, gc=False):
     """One piece of content. The last four plain fields are filled in when it is recorded."""
 
     role: MessageRole
@@ -116,7 +116,7 @@ class Message(Struct, frozen=True):
         return int(bool(self.files or self.lints or self.codeblocks))
 
 
-class ToolCall(Struct, frozen=True):
+class ToolCall(Struct, frozen=True, gc=False):
     """One invocation of a tool, with what came of it."""
 
     tool_name: str
@@ -148,7 +148,7 @@ class ToolCall(Struct, frozen=True):
         )
 
 
-class Turn(Struct, frozen=True):
+class Turn(Struct, frozen=True, gc=False):
     """One exchange: what was asked, what the agent did, what it answered."""
 
     id: str
@@ -227,7 +227,7 @@ class TurnFields(TypedDict, total=False):
     persona_id: str | None  # of the session, if this turn creates it
 
 
-class NewTurn(Struct, frozen=True, omit_defaults=True):
+class NewTurn(Struct, frozen=True, omit_defaults=True, gc=False):
     """A turn as its caller passed it. Its hash tells a retry from another turn of the same id."""
 
     session: str

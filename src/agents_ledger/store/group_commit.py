@@ -5,6 +5,10 @@ it as one transaction, answers everyone, and hands the lead to a waiting thread.
 at once, without a hand-over. Members that do not wait in a thread (asyncio) are led by a thread
 kept for them.
 
+Callers that were answered together are likely to be back together. The next leader waits for them,
+a fraction of the time their batch took: written one by one while the others prepare theirs, each
+statement would have to win the interpreter back.
+
 A work that raises before it wrote anything fails alone. One that raises after it wrote spoils the
 batch: it is rolled back and done again with a savepoint for each.
 """
@@ -12,6 +16,7 @@ batch: it is rolled back and done again with a savepoint for each.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat, starmap
@@ -21,6 +26,7 @@ from agents_ledger.model.errors import OutcomeUnknown
 from agents_ledger.store.database import Answer, Transaction, Work
 
 BATCH_MAX = 256
+PATIENCE = 0.4  # of what the batch before took, waiting for its callers to be back
 
 
 class Session(Protocol):
@@ -75,6 +81,11 @@ class GroupCommit:
         self._state = threading.Lock()  # guards the queue and _leading; held for an instant
         self._leading = False
         self._start_leader: Callable[[], object] | None = None
+        self._expected = 0  # callers just answered
+        self._patience = 0.0  # seconds the next leader waits for them
+        self._awaited = 0  # not 0: somebody waits until so many are queued
+        self._gathered = threading.Lock()  # locked, but for the moment when they are
+        self._gathered.acquire()
 
     def run(self, work: Work[Any]) -> Any:
         """Do `work` durably, alone or together with whoever waits."""
@@ -84,7 +95,7 @@ class GroupCommit:
                 me.wake = threading.Lock()
                 me.wake.acquire()
             self._leading = True
-            self._queue.append(me)
+            self._enqueue(me)
         if me.wake is None:
             self.lead()
         else:
@@ -113,10 +124,16 @@ class GroupCommit:
         with self._state:
             self._start_leader = start
             first, self._leading = not self._leading, True
-            self._queue.append(me)
+            self._enqueue(me)
         if first:
             start()
         return me
+
+    def _enqueue(self, me: Member) -> None:
+        self._queue.append(me)
+        if self._awaited and len(self._queue) >= self._awaited:
+            self._awaited = 0
+            self._gathered.release()
 
     def withdraw(self, me: Member) -> bool:
         """Take `me` back. False: too late, its outcome will come."""
@@ -136,6 +153,7 @@ class GroupCommit:
         while again:
             batch: list[Member] = []
             try:
+                self._gather()
                 self._take(batch)
                 if batch:
                     self._commit(batch)
@@ -144,6 +162,19 @@ class GroupCommit:
                 raise
             finally:
                 again = self._hand_over(batch, for_others)
+
+    def _gather(self) -> None:
+        """Wait a little for the callers that were just answered."""
+        with self._state:
+            if len(self._queue) >= self._expected:
+                return
+            self._awaited = self._expected
+        try:
+            self._gathered.acquire(timeout=self._patience)
+        finally:
+            with self._state:
+                self._awaited = 0
+                self._gathered.acquire(blocking=False)  # they came just now
 
     def _take(self, batch: list[Member]) -> None:
         """Move whoever waits into the batch: in one call, which Ctrl-C cannot split."""
@@ -181,7 +212,7 @@ class GroupCommit:
             wake()
 
     def _commit(self, batch: list[Member]) -> None:
-        session = self._session
+        session, began = self._session, time.monotonic()
         try:
             session.begin()
             try:
@@ -193,6 +224,7 @@ class GroupCommit:
                 session.end()
         except Exception as error:
             self._fail(batch, session.error(error))
+        self._expected, self._patience = len(batch), PATIENCE * (time.monotonic() - began)
 
     def _joining(self, batch: list[Member]) -> Iterator[Member]:
         """Everyone in the batch, and whoever queues up meanwhile."""
