@@ -173,23 +173,30 @@ def test_importing_again_reads_and_parses_only_what_is_new(ledger: Ledger, tmp_p
     assert grown.read_bytes < size / 2
 
 
-def test_writers_that_come_back_together_are_waited_for(tmp_path: Path) -> None:
-    """Each commits, comes back at once, and finds the others: not one commit for each."""
+def test_a_leader_waits_for_callers_that_were_just_answered(tmp_path: Path) -> None:
     counted = Counted(tmp_path / "ledger.db", 1)
     with counted.ledger as ledger:
-        writers, each = 16, 10
-        begin = threading.Barrier(writers)
-
-        def write(session: str) -> None:
-            begin.wait()
-            for _ in range(each):
-                ledger.record(session, "q", "r")
-
+        group = counted.database._group
+        group._expected, group._patience = 2, 20.0
         before = counted.commits
-        threads = [threading.Thread(target=write, args=(f"s{n}",)) for n in range(writers)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        writers = [threading.Thread(target=ledger.record, args=(s, "q", "r")) for s in "ab"]
+        writers[0].start()
+        while not group._awaited:
+            writers[0].join(0.01)
+        alone = counted.commits - before
+        writers[1].start()
+        for writer in writers:
+            writer.join(15)
 
-        assert counted.commits - before <= writers * each // 3
+        assert not any(writer.is_alive() for writer in writers)
+        assert (alone, counted.commits - before) == (0, 1)
+
+
+def test_a_leader_does_not_wait_for_ever(tmp_path: Path) -> None:
+    counted = Counted(tmp_path / "ledger.db", 1)
+    with counted.ledger as ledger:
+        counted.database._group._expected = 5
+        counted.database._group._patience = 0.01
+
+        assert ledger.record("main", "q", "r").depth == 2
+        assert counted.database._group._expected == 1
