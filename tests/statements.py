@@ -64,10 +64,12 @@ class _MeddledTransaction:
         self._database.count(self._tx, name)
         return self._tx.change(name, **values)
 
-    def run_many(self, name: str, things: Sequence[object], /) -> None:
+    def run_many(self, name: str, things: Sequence[object], /) -> int:
+        written = 0
         for thing in things:
             self._database.count(self._tx, name)
-            self._tx.run_many(name, [thing])
+            written += self._tx.run_many(name, [thing])
+        return written
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tx, name)

@@ -16,6 +16,7 @@ from agents_ledger.ledger import live, names, recording, sessions, waiting
 from agents_ledger.ledger.async_reading import AsyncReading
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.live import NO_RESPONSE, LiveState
+from agents_ledger.ledger.together import Record
 from agents_ledger.model.compaction import Compaction, Trigger
 from agents_ledger.model.embedding import Embedder
 from agents_ledger.model.engine import Engine
@@ -206,7 +207,7 @@ class AsyncLedger(AsyncReading):
         }
         prepared = recording.recording(session, query, response, passed)
         try:
-            return await self._write(partial(recording.record, prepared=prepared))
+            return await self._write(Record(prepared))
         except OutcomeUnknown as unknown:
             raise OutcomeUnknown(str(unknown), prepared.id) from unknown
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack
 
@@ -12,6 +11,7 @@ from agents_ledger.ledger import live, names, recording, sessions, waiting
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.live import NO_RESPONSE, LiveState
 from agents_ledger.ledger.reading import Reading
+from agents_ledger.ledger.together import Record
 from agents_ledger.model.compaction import Compaction, Trigger
 from agents_ledger.model.embedding import Embedder
 from agents_ledger.model.engine import Engine
@@ -104,7 +104,7 @@ class Ledger(Reading):
         }
         prepared = recording.recording(session, query, response, passed)
         try:
-            return self._write(partial(recording.record, prepared=prepared))
+            return self._write(Record(prepared))
         except OutcomeUnknown as unknown:
             raise OutcomeUnknown(str(unknown), prepared.id) from unknown
 

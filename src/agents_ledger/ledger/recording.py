@@ -347,7 +347,13 @@ def write_turn(
         tx.run_many("insert_tool_call", turn.tool_calls)
     if parent_id is not None:
         parent = threads.adopt(tx, parent_id, parent)
-    return turn, threads.below(
+    return turn, place_below(parent, prepared, session)
+
+
+def place_below(parent: threads.Place, prepared: Prepared, session: Pointer) -> threads.Place:
+    """Where a turn goes that hangs on the one at `parent`, if that place is free."""
+    new = prepared.new
+    return threads.below(
         parent,
         usage=new.usage,
         model=new.model,
@@ -355,7 +361,7 @@ def write_turn(
         persona_id=session.persona_id,
         system_prompt_hash=prepared.prompt_hash,
         thread_key=new.thread_key,
-        compaction_turn_id=turn.id if turn.compaction else None,
+        compaction_turn_id=prepared.id if new.compaction else None,
     )
 
 

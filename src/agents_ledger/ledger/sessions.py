@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from types import SimpleNamespace as Row
 from typing import Any, NamedTuple
 
 from agents_ledger.ledger import threads
-from agents_ledger.model.errors import HeadMoved, NameTaken, NotFound, Refused
+from agents_ledger.model.errors import Conflict, HeadMoved, NameTaken, NotFound, Refused
 from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.sessions import MoveReason, Session, SessionStatus
-from agents_ledger.store.database import Row, Transaction
+from agents_ledger.store.database import Transaction
 from agents_ledger.store.rows import to_session
 
 LABEL_MAX = 512
@@ -44,7 +46,7 @@ def find(tx: Transaction, key: str, *, exact: bool = False) -> Pointer | None:
     return Pointer(*found[0]) if found else None
 
 
-def _look(tx: Transaction, key: str, *, exact: bool) -> list[Row]:
+def _look(tx: Transaction, key: str, *, exact: bool) -> list[tuple[Any, ...]]:
     return tx.run("find_session_exactly" if exact else "find_session", key=key)
 
 
@@ -194,6 +196,18 @@ def move_head(
     if not tx.change("move_head", label=label, from_turn=from_, to_turn=to, now=at or now_ms()):
         raise HeadMoved(label, expected=from_, found=existing(tx, label, exact=True).thread_id)
     tx.run("log_move", label=label, reason=reason)
+
+
+def move_heads(tx: Transaction, moves: Sequence[tuple[str, str | None, str]]) -> None:
+    """Move sessions, each from one turn to another that was just recorded, and log the moves."""
+    now = now_ms()
+    moved = tx.run_many(
+        "move_head",
+        [Row(label=label, from_turn=from_, to_turn=to, now=now) for label, from_, to in moves],
+    )
+    if moved != len(moves):
+        raise Conflict("a session moved while it was written to")
+    tx.run_many("log_move", [Row(label=label, reason="record") for label, *_ in moves])
 
 
 def head(tx: Transaction, key: str, *, at: int | None = None, exact: bool = False) -> str | None:

@@ -27,8 +27,9 @@ class Transaction(Protocol):
     def change(self, name: str, /, **values: object) -> int:
         """Run one statement that writes, and return how many rows it wrote."""
 
-    def run_many(self, name: str, things: Sequence[object], /) -> None:
-        """Run one statement once per thing; their attributes are its values."""
+    def run_many(self, name: str, things: Sequence[object], /) -> int:
+        """Run one statement once per thing, whose attributes are its values; return how many rows
+        were written."""
 
     def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
         """Run a statement that has no name: migrations, copies, what a user typed."""
@@ -49,6 +50,16 @@ class Transaction(Protocol):
 Work = Callable[[Transaction], T]
 """What to do within a transaction. It may be run again after a roll-back, so it must not have
 effects of its own."""
+
+
+class Joint(Protocol):
+    """A work that can be done at once with others of its kind."""
+
+    def __call__(self, tx: Transaction, /) -> Any: ...
+
+    def together(self, tx: Transaction, works: Sequence[Any], /) -> list[Any]:
+        """Do all of them, this one included; what each returns, in their order. None: that one is
+        left to be done by itself."""
 
 
 class Answer(Protocol):

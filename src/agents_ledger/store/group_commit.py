@@ -9,8 +9,9 @@ Callers that were answered together are likely to be back together. The next lea
 a fraction of the time their batch took: written one by one while the others prepare theirs, each
 statement would have to win the interpreter back.
 
-A work that raises before it wrote anything fails alone. One that raises after it wrote spoils the
-batch: it is rolled back and done again with a savepoint for each.
+Works that can be done at once (Joint) are. A work that raises before it wrote anything fails alone.
+One that raises after it wrote spoils the batch: it is rolled back and done again with a savepoint
+for each.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat, starmap
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from agents_ledger.model.errors import OutcomeUnknown
-from agents_ledger.store.database import Answer, Transaction, Work
+from agents_ledger.store.database import Answer, Joint, Transaction, Work
 
 BATCH_MAX = 256
 PATIENCE = 0.4  # of what the batch before took, waiting for its callers to be back
@@ -226,29 +227,49 @@ class GroupCommit:
             self._fail(batch, session.error(error))
         self._expected, self._patience = len(batch), PATIENCE * (time.monotonic() - began)
 
-    def _joining(self, batch: list[Member]) -> Iterator[Member]:
-        """Everyone in the batch, and whoever queues up meanwhile."""
-        for member in batch:
-            yield member
-            if member is batch[-1]:
-                self._take(batch)
+    def _joining(self, batch: list[Member]) -> Iterator[list[Member]]:
+        """Everyone in the batch, and whoever queues up meanwhile: first those that can be done at
+        once, then, each by itself, whoever was left."""
+        done = 0
+        while done < len(batch):
+            new = batch[done:]
+            done = len(batch)
+            joint = [member for member in new if hasattr(member.work, "together")]
+            if len(joint) > 1:
+                yield joint
+            for member in new:
+                if member.result is None:
+                    yield [member]
+            self._take(batch)
+
+    def _do(self, members: Sequence[Member]) -> None:
+        tx = self._session.transaction
+        first = members[0]
+        if len(members) == 1:
+            first.result = first.work(tx)
+            return
+        works = [cast(Joint, member.work) for member in members]
+        for member, result in zip(members, works[0].together(tx, works), strict=True):
+            member.result = result
 
     def _run_together(self, batch: list[Member]) -> bool:
         """Whether the transaction stands as it is, or is over; False: do it again apart."""
         session = self._session
-        for member in self._joining(batch):
+        for members in self._joining(batch):
             written = session.changes()
             try:
-                member.result = member.work(session.transaction)
+                self._do(members)
             except Exception as error:
-                member.error = session.error(error)
+                told = session.error(error)
                 if not session.is_open():
-                    self._fail(batch, member.error)
+                    self._fail(batch, told)
                     return True
-                if session.changes() == written:
+                if len(members) == 1 and session.changes() == written:
+                    members[0].error = told
                     continue
                 session.roll_back()
                 if len(batch) == 1:
+                    members[0].error = told
                     return True
                 session.restart()
                 for each in batch:

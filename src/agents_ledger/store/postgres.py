@@ -89,7 +89,7 @@ class _Transaction:
     def change(self, name: str, /, **values: object) -> int:
         return self.cursor.execute(self._statements[name], _escaped(values)).rowcount
 
-    def run_many(self, name: str, things: Sequence[object], /) -> None:
+    def run_many(self, name: str, things: Sequence[object], /) -> int:
         sql = self._statements[name]
         names = re.findall(r"%\((\w+)\)s", sql)
         rows = [_escaped({name: getattr(thing, name) for name in names}) for thing in things]
@@ -97,6 +97,7 @@ class _Transaction:
             self.cursor.execute(sql, rows[0])
         else:
             self.cursor.executemany(sql, rows)
+        return self.cursor.rowcount
 
     def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
         cursor = self.cursor.execute(sql.replace("?", "%s") if values else sql, values or None)

@@ -88,9 +88,10 @@ class _Transaction:
         sql, row_of, _ = self._statements[name]
         return int(self._execute(sql, escape_row(row_of(values))).rowcount)
 
-    def run_many(self, name: str, things: Sequence[object], /) -> None:
+    def run_many(self, name: str, things: Sequence[object], /) -> int:
         sql, _, attributes = self._statements[name]
-        self._executemany(sql, [escape_row(attributes(thing)) for thing in things])
+        rows = [escape_row(attributes(thing)) for thing in things]
+        return int(self._executemany(sql, rows).rowcount)
 
     def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
         rows: list[Row] = self._execute(sql, values).fetchall()

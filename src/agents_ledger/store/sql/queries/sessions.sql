@@ -11,6 +11,24 @@ WHERE n.name = :key
 SELECT s.label, s.thread_id, s.persona_id, s.status FROM sessions s WHERE s.label = :key
 <lock_sessions>;
 
+-- standing_sessions --
+-- Active sessions by their names, with the place of their head and whether it has children; only
+-- those whose next turn goes right behind it: nothing stands there, and it is no projection.
+SELECT
+    n.name, s.label, s.thread_id, s.persona_id, s.status,
+    p.segment_id, p.depth, p.input_tokens, p.output_tokens, p.cached_input_tokens,
+    p.cache_write_tokens, p.reasoning_tokens, p.total_tokens, p.compaction_count,
+    p.compaction_turn_id, p.model, p.provider, p.persona_id, p.system_prompt_hash, p.thread_key,
+    t.has_children
+FROM names n
+JOIN sessions s ON s.label = n.session_label
+JOIN places p ON p.turn_id = s.thread_id
+JOIN turns t ON t.id = s.thread_id
+WHERE n.name IN <ids> AND s.status = 'active' AND t.projected = 0
+    AND NOT EXISTS (
+        SELECT 1 FROM places q WHERE q.segment_id = p.segment_id AND q.depth = p.depth + 1
+    );
+
 -- session --
 SELECT <session_columns>
 FROM names n

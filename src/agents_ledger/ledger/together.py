@@ -1,0 +1,123 @@
+"""Recording many turns at once: those that waited together are written table by table.
+
+By itself a turn takes ten statements, and between them the interpreter and the database push each
+other out of the processor's caches. So turns that simply go on where their session stands are
+written together; all others are left to be done by themselves. If anything fails, the group commit
+does each by itself, which tells whose fault it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace as Row
+from typing import NamedTuple
+
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
+
+from agents_ledger.ledger import recording, sessions, waiting
+from agents_ledger.ledger.recording import Prepared
+from agents_ledger.ledger.sessions import Pointer
+from agents_ledger.ledger.threads import Place
+from agents_ledger.model.turns import Turn, to_json
+from agents_ledger.store import rows
+from agents_ledger.store.database import Transaction
+
+_POINTER = len(Pointer._fields)
+_PLACE = len(Place.__struct_fields__)
+
+
+class Record:
+    """A turn to be recorded, by itself or together with others."""
+
+    __slots__ = ("prepared",)
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.prepared = prepared
+
+    def __call__(self, tx: Transaction) -> Turn:
+        """By itself."""
+        return recording.record(tx, self.prepared)
+
+    def together(self, tx: Transaction, works: Sequence[Record], /) -> list[Turn | None]:
+        """The turns of those that could be; None for the others."""
+        simple = {work.prepared.new.session: work.prepared for work in works if work._is_simple()}
+        written = _write(tx, list(_standing(tx, simple)))
+        return [written.get(work.prepared.id) for work in works]
+
+    def _is_simple(self) -> bool:
+        """Whether it is a finished turn that says nothing of its session, its thread or others."""
+        new = self.prepared.new
+        return not (
+            self.prepared.chosen
+            or new.status != "completed"
+            or new.compaction
+            or new.config
+            or new.system_prompt is not None
+            or new.thread_key is not None
+            or not new.session.isprintable()
+            or any(call.spawned_session_label for call in self.prepared.turn.tool_calls)
+        )
+
+
+class _Standing(NamedTuple):
+    """A turn, and where the session stands that goes on with it."""
+
+    prepared: Prepared
+    session: Pointer
+    place: Place
+    has_children: bool
+
+
+def _standing(tx: Transaction, simple: dict[str, Prepared]) -> Iterator[_Standing]:
+    """Those whose session can go on without a fork; one for each session and turn."""
+    heads = set()
+    for name, *row in tx.run("standing_sessions", ids=to_json(list(simple))):
+        prepared, session = simple[name], Pointer(*row[:_POINTER])
+        expected = prepared.new.parent
+        if expected in (UNSET, session.thread_id) and session.thread_id not in heads:
+            heads.add(session.thread_id)
+            yield _Standing(
+                prepared, session, Place(*row[_POINTER : _POINTER + _PLACE]), bool(row[-1])
+            )
+
+
+def _write(tx: Transaction, standing: Sequence[_Standing]) -> dict[str, Turn]:
+    """All that recording.record() writes, table by table; the turns by their ids."""
+    if not standing:
+        return {}
+    turns = [
+        replace(
+            each.prepared.turn,
+            parent_turn_id=each.session.thread_id,
+            depth=each.place.depth + 1,
+        )
+        for each in standing
+    ]
+    tx.run_many(
+        "insert_turn",
+        [
+            Row(**rows.turn_row(turn, each.prepared.request_hash))
+            for turn, each in zip(turns, standing, strict=True)
+        ],
+    )
+    recording.write_messages(tx, [message for turn in turns for message in turn.messages])
+    calls = [call for turn in turns for call in turn.tool_calls]
+    if calls:
+        tx.run_many("insert_tool_call", calls)
+    parents = [Row(id=each.session.thread_id) for each in standing if not each.has_children]
+    if parents:
+        tx.run_many("mark_native_parent", parents)
+    places = [
+        Row(
+            turn_id=turn.id,
+            **asdict(recording.place_below(each.place, each.prepared, each.session)),
+        )
+        for turn, each in zip(turns, standing, strict=True)
+    ]
+    tx.run_many("insert_place", places)
+    waiting.grown(tx, [turn.id for turn in turns])
+    sessions.move_heads(
+        tx, [(each.session.label, each.session.thread_id, each.prepared.id) for each in standing]
+    )
+    return {turn.id: turn for turn in turns}
