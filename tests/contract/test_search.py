@@ -418,3 +418,38 @@ def test_asyncio_finds_the_same(address: str) -> None:
     import asyncio
 
     assert len(asyncio.run(_search(address)).hits) == 3
+
+
+@pytest.mark.parametrize(
+    "text", ["w " * 101, "x" * 10_001, f'"{"a b " * 251}"', f"file:{'x-' * 501}"]
+)
+def test_searches_that_are_too_long_are_refused(ledger: Ledger, text: str) -> None:
+    with pytest.raises(Refused, match="a search has at most"):
+        ledger.search(text)
+
+
+def test_a_long_phrase_is_looked_for_whole(ledger: Ledger, index: Index) -> None:
+    said = " ".join(f"word{number}" for number in range(500))
+    turn = ledger.record("main", f"before {said} after", "r").id
+    index()
+
+    assert ids(ledger.search(f'"{said}"')) == [turn]
+    assert ids(ledger.search(f'"word7 {said[6:]}"')) == []
+
+
+def test_dates_need_no_quotes(ledger: Ledger, index: Index) -> None:
+    turn = ledger.record("main", "parser", "r").id
+    index()
+
+    for text in ("after:last week parser", "parser after:3 days ago role:user", "after:12h parser"):
+        assert ids(ledger.search(text)) == [turn], text
+    assert ids(ledger.search("before:3 days ago parser")) == []
+    with pytest.raises(Refused, match="'someday' is not a date"):
+        ledger.search("after:someday parser")
+
+
+def test_engines_agree_on_letters_that_stand_for_several(ledger: Ledger, index: Index) -> None:
+    ledger.record("main", "the \ufb01le", "r")  # one letter that looks like two
+    index()
+
+    assert ids(ledger.search("f*")) == []

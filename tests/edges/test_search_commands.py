@@ -141,3 +141,21 @@ def test_a_page_that_has_not_looked_at_everything_says_so(
     assert "Only the newest of very many were looked at." in answer.err
     after = answer.err.split("--after ")[1].split()[0]
     assert "Where is the parser?" in run("search", "parser", "--after", after).out
+
+
+def test_words_that_may_not_be_found_are_no_options(run: Run, file: str) -> None:
+    fill(file)
+
+    assert run("search", "parser", "-the").code == 1
+    assert run("search", "parser", "-draft", "-project:there").code == 0
+    assert run("search", "-draft", "--limit", "1", "--json").json["hits"]
+    assert run("search", "parser", "--no-such").code == 2
+
+
+def test_a_search_may_be_typed_as_one(run: Run, file: str) -> None:
+    fill(file)
+
+    assert run("search", "session:main parser").code == 0
+    assert run("search", "after:3 days ago parser").code == 0
+    assert run("search", "parser after:last week role:user").code == 0
+    assert run("search", "before:last week parser").code == 1

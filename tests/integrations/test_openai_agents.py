@@ -27,7 +27,7 @@ from openai.types.responses import (
     ResponseOutputText,
 )
 
-from agents_ledger import Ledger, ResultItem
+from agents_ledger import Ledger
 from agents_ledger.integrations.openai_agents import LedgerSession
 
 
@@ -48,19 +48,6 @@ def run(work: Any) -> Any:
 
 def test_it_is_a_session_of_the_sdk(ledger: Ledger) -> None:
     assert isinstance(LedgerSession("main", ledger), SdkSession)
-
-
-def test_a_context_shows_each_result_once(ledger: Ledger) -> None:
-    session = LedgerSession("main", ledger)
-    items = [said("user", "1+2?"), *called(), *called(), said("assistant", "3")]
-
-    run(session.add_items(items))
-
-    context = ledger.context("main")
-    results = [item.text for item in context.items if isinstance(item, ResultItem)]
-    assert results == ["3", "3"]
-    assert ledger.get_turn("main").tool_calls[0].id == "c1"
-    assert run(session.get_items()) == items
 
 
 def test_items_come_back_word_for_word_and_are_turns(ledger: Ledger) -> None:

@@ -30,7 +30,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.test import TestModel
 
-from agents_ledger import Ledger, validate
+from agents_ledger import Ledger
 from agents_ledger.integrations.pydantic_ai import LedgerConversationStore
 
 
@@ -103,32 +103,6 @@ def test_an_agents_runs_are_saved_loaded_branched_and_forked(ledger: Ledger) -> 
 
     assert ledger.audit() == ()
     assert len(ledger.sessions(origin="pydantic-ai")) == 2
-
-
-def test_a_context_shows_each_result_once_and_the_prompt_as_the_prompt(ledger: Ledger) -> None:
-    agent = Agent(TestModel(), system_prompt="Be kind.", instructions="Be brief.")
-
-    @agent.tool_plain
-    def weather(place: str) -> str:
-        return f"sunny in {place}"
-
-    async def talk() -> str:
-        result = await agent.run("How is it?")
-        await LedgerConversationStore(ledger).save(result)
-        return f"pydantic-ai:{result.conversation.conversation_id}"
-
-    label = asyncio.run(talk())
-    context = ledger.context(label)
-
-    assert ledger.system_prompt(label) == "Be kind.\n\nBe brief."
-    assert [type(item).__name__ for item in context.items] == [
-        "TextItem",
-        "CallItem",
-        "ResultItem",
-        "TextItem",
-    ]
-    assert context.repairs == ()
-    assert validate(context.as_anthropic(), "anthropic") == ()
 
 
 def test_of_two_writers_one_is_told(ledger: Ledger, open_ledger: Callable[[], Ledger]) -> None:

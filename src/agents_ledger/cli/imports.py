@@ -256,6 +256,10 @@ def watch(
     with run.writing(create=True) as ledger:
         found = [each for each in discovery.find(home, what) if wanted.takes(each)]
         _tell(run, Importer(ledger).run(found))
+        if (chosen := settings.chosen_embedder()) is not None:
+            from agents_ledger.model.embedding import embedder
+
+            ledger.embed(embedder(chosen), behind=True)
         watching.watch(
             ledger, home, sources=what, wanted=wanted, told=lambda report: _tell(run, report)
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import click
 from msgspec import to_builtins
@@ -10,6 +11,7 @@ from msgspec import to_builtins
 from agents_ledger.cli.command import Invocation, command
 from agents_ledger.cli.terminal import Span, fit, note
 from agents_ledger.model import amounts
+from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.search import Action, Found, Hit, Order, Snippet, Touch
 
@@ -22,10 +24,18 @@ _LIMIT = click.option(
     help="At most so many turns.",
 )
 _AFTER = click.option("--after", metavar="PAGE", help="Go on where a page said the next begins.")
-_SPACED = re.compile(r"(-?[A-Za-z]+:)([^\"].*\s.*)", re.DOTALL)
+_SPACED = re.compile(r"(\s*-?[A-Za-z]+:)([^\"].*\s.*)", re.DOTALL)
+_NOT = re.compile(r"-[^-].")
 
 
-@command
+class _Words(click.Command):
+    """Takes words that begin with a dash: those that may not be found. Options have two."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [f" {each}" if _NOT.match(each) else each for each in args])
+
+
+@partial(command, kind=_Words)
 @click.argument("words", nargs=-1, required=True)
 @click.option("--relevance", is_flag=True, help="The most relevant first, not the newest.")
 @click.option("--meaning", is_flag=True, help="Also what says it in other words.")
@@ -47,7 +57,7 @@ def search(
     "a phrase" prefix* -not.
     """
     order: Order = "relevance" if relevance else "newest"
-    text = " ".join(_quoted(word) for word in words)
+    text = words[0] if len(words) == 1 else " ".join(_quoted(word) for word in words)
     if meaning:
         found = _by_meaning(run, text, limit, after)
     else:
@@ -72,9 +82,12 @@ def search(
 def _by_meaning(run: Invocation, text: str, limit: int, after: str | None) -> Found:
     """With vectors for all turns, made now where they are missing."""
     from agents_ledger.model.embedding import embedder
-    from agents_ledger.model.settings import chosen_embedder
+    from agents_ledger.model.settings import chosen_embedder, settings_file
 
-    chosen = embedder(chosen_embedder())
+    name = chosen_embedder()
+    if name is None:
+        raise Refused("no embedder is chosen", f'Put embedder = "FOLDER" into {settings_file()}.')
+    chosen = embedder(name)
     with run.writing() as ledger:
         made = ledger.embed(chosen)
         if made:
@@ -83,7 +96,7 @@ def _by_meaning(run: Invocation, text: str, limit: int, after: str | None) -> Fo
 
 
 def _quoted(word: str) -> str:
-    """What the shell has freed of its quotes: after:last week."""
+    """What the shell has freed of its quotes: project:my notes."""
     spaced = _SPACED.fullmatch(word)
     return f'{spaced[1]}"{spaced[2]}"' if spaced else word
 

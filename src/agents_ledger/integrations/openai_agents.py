@@ -150,14 +150,10 @@ def _turn(
         if str(item.get("type", "")).endswith("_output")
     }
     steps: list[Message | ToolCall] = []
-    taken = {""}
     for item in map(_plain, items):
         steps.append(_message(item))
         if item.get("type") == "function_call":
-            call_id = str(item.get("call_id") or "")
-            output = outputs.get(item.get("call_id"))
-            steps.append(_call(item, output, "" if call_id in taken else call_id))
-            taken.add(call_id)
+            steps.append(_call(item, outputs.get(item.get("call_id"))))
     asked = 0
     for step in steps:
         if not isinstance(step, Message) or step.role not in ("user", "system"):
@@ -200,7 +196,7 @@ def _text(item: dict[str, Any]) -> str | None:
     return to_json(content)
 
 
-def _call(item: dict[str, Any], output: dict[str, Any] | None, call_id: str) -> ToolCall:
+def _call(item: dict[str, Any], output: dict[str, Any] | None) -> ToolCall:
     params = item.get("arguments")
     said = None if output is None else output.get("output")
     return ToolCall(
@@ -209,7 +205,6 @@ def _call(item: dict[str, Any], output: dict[str, Any] | None, call_id: str) -> 
         None if said is None else to_json([said])[1:-1],
         NO_RESULT if output is None else None,
         "cancelled" if output is None else "completed",
-        id=call_id,
     )
 
 

@@ -214,7 +214,6 @@ def _prepared(label: str, entry: ConversationEntry, before: ModelMessage | None)
         fields["provider"] = entry.message.provider_name
         return recording.recording(label, (), _answer(entry.message, kept), fields)
     query = _query(entry.message, kept)
-    fields["system_prompt"] = _prompt(entry.message, is_first=entry.parent_id is None)
     fields["steps"] = tuple(_calls(entry.message, before))
     return recording.recording(label, query, None, fields)
 
@@ -222,15 +221,6 @@ def _prepared(label: str, entry: ConversationEntry, before: ModelMessage | None)
 def _answer(response: ModelResponse, kept: str) -> Message:
     thought = "\n".join(p.content for p in response.parts if isinstance(p, ThinkingPart))
     return Message("assistant", response.text, thinking=thought or None, metadata_json=kept)
-
-
-def _prompt(request: ModelRequest, *, is_first: bool) -> str | None:
-    """What the model was told before all, where it is said: later requests only repeat the
-    instructions."""
-    said = [part.content for part in request.parts if isinstance(part, SystemPromptPart)]
-    if (said or is_first) and request.instructions:
-        said.append(request.instructions)
-    return "\n\n".join(said) or None
 
 
 def _query(request: ModelRequest, kept: str) -> list[Message]:
@@ -248,6 +238,8 @@ def _query(request: ModelRequest, kept: str) -> list[Message]:
 
 
 def _part(part: object) -> Message | None:
+    if isinstance(part, SystemPromptPart):
+        return Message("system", part.content)
     if isinstance(part, UserPromptPart):
         content = part.content
         if not isinstance(content, str):
@@ -267,23 +259,23 @@ def _calls(request: ModelRequest, before: ModelMessage | None) -> list[ToolCall]
     asked: dict[str, ToolCallPart] = {}
     if isinstance(before, ModelResponse):
         asked = {p.tool_call_id: p for p in before.parts if isinstance(p, ToolCallPart)}
-    calls: dict[str, ToolCall] = {}
+    calls = []
     for part in request.parts:
         if not isinstance(part, ToolReturnPart | RetryPromptPart) or not part.tool_name:
             continue
         wanted = asked.get(part.tool_call_id)
         failed = isinstance(part, RetryPromptPart)
         said = _said(part)
-        known = part.tool_call_id in calls
-        calls[part.tool_call_id if not known else f"{part.tool_call_id}~{len(calls)}"] = ToolCall(
-            part.tool_name,
-            wanted.args_as_json_str() if wanted else "{}",
-            None if failed else to_json([said])[1:-1],
-            said if failed else None,
-            "failed" if failed else "completed",
-            id="" if known else part.tool_call_id,
+        calls.append(
+            ToolCall(
+                part.tool_name,
+                wanted.args_as_json_str() if wanted else "{}",
+                None if failed else to_json([said])[1:-1],
+                said if failed else None,
+                "failed" if failed else "completed",
+            )
         )
-    return list(calls.values())
+    return calls
 
 
 def _said(part: ToolReturnPart | RetryPromptPart) -> str:

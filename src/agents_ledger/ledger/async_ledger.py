@@ -240,13 +240,19 @@ class AsyncLedger(AsyncReading):
         )
         return await compacting.compact(asked, self._read, self._write)
 
-    async def embed(self, embedder: Embedder) -> int:
-        """Give every turn that lacks one a vector, for searching by meaning; how many."""
+    async def embed(self, embedder: Embedder, *, behind: bool = False) -> int:
+        """Give every turn that lacks one a vector, for searching by meaning; how many.
+
+        `behind`: in a thread, now and whenever turns were recorded, until the ledger is closed.
+        """
         import asyncio
 
         from agents_ledger.ledger import meaning
 
         await asyncio.to_thread(self._core.recover_once)
+        if behind:
+            self._core.embed_behind(embedder)
+            return 0
         return await asyncio.to_thread(meaning.embed, self._core.db, embedder)
 
     async def rebuild_index(self) -> int:
@@ -301,15 +307,19 @@ class AsyncLedger(AsyncReading):
         label: str | None = None,
         persona_id: str | None = None,
         budget: int | None = None,
+        embedder: Embedder | None = None,
     ) -> SmartFork:
         """Fork where the context fits a text best; where nothing fits well enough, only propose."""
         from agents_ledger.ledger import routing
 
-        return await self._write(
-            lambda tx: routing.smart_fork(
-                tx, text, label=label, persona_id=persona_id, budget=budget
-            )
+        found = await self._read(
+            lambda tx: routing.proposed(tx, text, budget=budget, embedder=embedder)
         )
+        if not routing.is_sure(found):
+            return found
+        first = found.proposals[0]
+        made = await self.fork(first.turn_id, label=label, persona_id=persona_id)
+        return SmartFork(made, found.confidence, found.proposals)
 
     async def move(self, key: str, target: str, *, expected: Any = ...) -> Session:
         """Point a session to any sealed turn; only from `expected`, if that is given."""

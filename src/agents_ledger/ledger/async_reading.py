@@ -309,6 +309,7 @@ class AsyncReading:
         persona_id: str = "main",
         personas: Mapping[str, str] | None = None,
         budget: int | None = None,
+        embedder: Embedder | None = None,
     ) -> Route:
         """The turn a target leads to: a session, a turn, a key, `persona:ID`, or `smart:TEXT`.
 
@@ -319,7 +320,9 @@ class AsyncReading:
 
         meant = routing.parse(f"persona:{persona_id}" if target is None else target)
         return await self._read(
-            lambda tx: routing.route(tx, meant, personas=personas or {}, budget=budget)
+            lambda tx: routing.route(
+                tx, meant, personas=personas or {}, budget=budget, embedder=embedder
+            )
         )
 
     async def events(self, target: str, *, last: int = 20) -> tuple[Event, ...]:

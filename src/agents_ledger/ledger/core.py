@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from agents_ledger.ledger import live, waiting
 from agents_ledger.model.errors import LedgerError, StoreUnavailable
 from agents_ledger.store.database import Database, open_database
+
+if TYPE_CHECKING:
+    from agents_ledger.ledger.meaning import Filler
+    from agents_ledger.model.embedding import Embedder
 
 
 class Core:
@@ -18,6 +23,7 @@ class Core:
         self._guard = threading.Lock()
         self.recovered = False
         self._writes = 0
+        self._filler: Filler | None = None
         self._closed = False
 
     @classmethod
@@ -40,13 +46,30 @@ class Core:
     def index_is_due(self) -> bool:
         """Called after every write: whether it is time to look what waits for the index."""
         self._writes += 1
-        return self._writes % waiting.LOOK_EVERY == 0
+        is_due = self._writes % waiting.LOOK_EVERY == 0
+        if is_due:
+            self._fill()
+        return is_due
+
+    def _fill(self) -> None:
+        if self._filler is not None:
+            self._filler.wake()
 
     def index(self, *, least: int | None = None, steps: int | None = None) -> None:
         """Put what waits into the index, if it fills a batch, or so many batches of it. What was
         written before is stored, whatever comes of this: it is tried again later."""
         with suppress(StoreUnavailable):
             waiting.catch_up(self.db, least=least or waiting.BATCH, steps=steps)
+        self._fill()
+
+    def embed_behind(self, embedder: Embedder) -> None:
+        """From now on give turns their vectors in a thread of its own."""
+        from agents_ledger.ledger.meaning import Filler
+
+        with self._guard:
+            if self._filler is not None:
+                self._filler.stop()
+            self._filler = Filler(self.db, embedder)
 
     def rebuild_index(self) -> int:
         """Empty the word index and fill it again; with how many turns."""
@@ -62,6 +85,8 @@ class Core:
         if self._closed:
             return
         self._closed = True
+        if self._filler is not None:
+            self._filler.stop()
         try:
             if self.recovered:  # it wrote
                 with suppress(LedgerError):

@@ -74,6 +74,8 @@ def put_some(tx: Transaction, turn_ids: Sequence[str]) -> int:
 def forget(tx: Transaction, turn_ids: Sequence[str]) -> None:
     """Take turns out, for good."""
     for ids in in_batches(turn_ids):
+        if tx.engine == "sqlite":  # on a server they go with their documents
+            tx.run("forget_vectors", ids=ids)
         tx.run("forget_docs", ids=ids)
         tx.run("delete_waiting", ids=ids)
 

@@ -145,11 +145,17 @@ class Ledger(Reading):
         read, write = compacting.at_once(self._read), compacting.at_once(self._write)
         return compacting.waited_for(compacting.compact(asked, read, write))
 
-    def embed(self, embedder: Embedder) -> int:
-        """Give every turn that lacks one a vector, for searching by meaning; how many."""
+    def embed(self, embedder: Embedder, *, behind: bool = False) -> int:
+        """Give every turn that lacks one a vector, for searching by meaning; how many.
+
+        `behind`: in a thread, now and whenever turns were recorded, until the ledger is closed.
+        """
         from agents_ledger.ledger import meaning
 
         self._core.recover_once()
+        if behind:
+            self._core.embed_behind(embedder)
+            return 0
         return meaning.embed(self._core.db, embedder)
 
     def rebuild_index(self) -> int:
@@ -198,15 +204,17 @@ class Ledger(Reading):
         label: str | None = None,
         persona_id: str | None = None,
         budget: int | None = None,
+        embedder: Embedder | None = None,
     ) -> SmartFork:
         """Fork where the context fits a text best; where nothing fits well enough, only propose."""
         from agents_ledger.ledger import routing
 
-        return self._write(
-            lambda tx: routing.smart_fork(
-                tx, text, label=label, persona_id=persona_id, budget=budget
-            )
-        )
+        found = self._read(lambda tx: routing.proposed(tx, text, budget=budget, embedder=embedder))
+        if not routing.is_sure(found):
+            return found
+        first = found.proposals[0]
+        made = self.fork(first.turn_id, label=label, persona_id=persona_id)
+        return SmartFork(made, found.confidence, found.proposals)
 
     def move(self, key: str, target: str, *, expected: Any = ...) -> Session:
         """Point a session to any sealed turn; only from `expected`, if that is given."""

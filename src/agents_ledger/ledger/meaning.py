@@ -1,18 +1,21 @@
 """Turns by what they mean: vectors beside the word index, and a ranking of words and meaning.
 
-The scan is exact: every vector is compared. Without an embedder nothing of this is used.
+The scan is exact: every vector is compared, by the server where it has pgvector, else here. Without
+an embedder nothing of this is used.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agents_ledger.ledger import waiting
 from agents_ledger.ledger.documents import Document, documents
 from agents_ledger.ledger.search import Candidate
-from agents_ledger.model.errors import Refused
+from agents_ledger.model.errors import Refused, StoreUnavailable
 from agents_ledger.store.database import Database, Transaction
 from agents_ledger.store.text import ids_of
 
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 BATCH = 200
 TEXT_MAX = 4_000  # letters of a turn that its vector is made of
 NEAREST = 200
+COMPARED_AT_ONCE = 20_000
+ARRAY_HEAD = 5  # words before the numbers of an array that PostgreSQL sends
 FUSION = 60  # the usual constant of reciprocal rank fusion
 
 
@@ -30,7 +35,7 @@ class Vector(NamedTuple):
 
     doc_id: int
     model: str
-    vector: bytes
+    vector: bytes | list[float]
 
 
 def numpy() -> Any:
@@ -49,17 +54,59 @@ def embed(db: Database, embedder: Embedder) -> int:
     """Give every indexed turn that lacks it a vector; how many."""
     waiting.catch_up(db)
     done = 0
-    while True:
-        found = db.read(lambda tx: _lacking(tx, embedder.name))
-        if not found:
-            return done
-        vectors = _vectors(embedder, found)
-        db.write(partial(_keep, vectors=vectors))
-        done += len(vectors)
+    while made := embed_some(db, embedder):
+        done += made
+    return done
 
 
-def _keep(tx: Transaction, vectors: Sequence[Vector]) -> None:
-    tx.run_many("insert_vector", vectors)
+def embed_some(db: Database, embedder: Embedder) -> int:
+    """The same for a batch of them, the newest."""
+    found = db.read(lambda tx: _lacking(tx, embedder.name))
+    if found:
+        rows = _normal(embedder.encode([text for _, text in found]))
+        numbers = [number for number, _ in found]
+        db.write(partial(_keep, model=embedder.name, numbers=numbers, rows=rows))
+    return len(found)
+
+
+class Filler:
+    """Gives turns their vectors behind the writer, in a thread of its own."""
+
+    def __init__(self, db: Database, embedder: Embedder) -> None:
+        self._db = db
+        self._embedder = embedder
+        self._wanted = threading.Event()
+        self._stopped = False
+        self._wanted.set()
+        self._thread = threading.Thread(target=self._run, name="agents-ledger-vectors", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There may be turns without a vector."""
+        self._wanted.set()
+
+    def stop(self) -> None:
+        """Finish what is begun, and no more."""
+        self._stopped = True
+        self._wanted.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._wanted.wait()
+            self._wanted.clear()
+            with suppress(StoreUnavailable):  # it is tried again later
+                waiting.catch_up(self._db)
+                while not self._stopped and embed_some(self._db, self._embedder):
+                    pass
+
+
+def _keep(tx: Transaction, model: str, numbers: Sequence[int], rows: Any) -> None:
+    kept = (row.tobytes() if tx.engine == "sqlite" else row.tolist() for row in rows)
+    tx.run_many(
+        "insert_vector",
+        [Vector(number, model, row) for number, row in zip(numbers, kept, strict=True)],
+    )
 
 
 def _lacking(tx: Transaction, model: str) -> list[tuple[int, str]]:
@@ -77,14 +124,6 @@ def text_of(document: Document) -> str:
     return said[:TEXT_MAX] or " ".join(document.tools) or "-"
 
 
-def _vectors(embedder: Embedder, found: Sequence[tuple[int, str]]) -> list[Vector]:
-    rows = _normal(embedder.encode([text for _, text in found]))
-    return [
-        Vector(number, embedder.name, row.tobytes())
-        for (number, _), row in zip(found, rows, strict=True)
-    ]
-
-
 def _normal(rows: Any) -> Any:
     np = numpy()
     rows = np.asarray(rows, dtype="<f4")
@@ -95,25 +134,44 @@ def nearest(
     tx: Transaction, embedder: Embedder, text: str, *, low: int, high: int
 ) -> list[Candidate]:
     """The turns whose vectors are nearest to that of a text, nearest first."""
-    np = numpy()
-    rows = tx.run("vectors", model=embedder.name, low=low, high=high)
-    if not rows:
+    length = tx.run("vector_length", model=embedder.name)
+    if not length:
         return []
     asked = _normal(embedder.encode([text[:TEXT_MAX]]))[0]
-    joined = b"".join(bytes(row[4]) for row in rows)
-    known = np.frombuffer(joined, dtype="<f4").reshape(len(rows), -1)
-    if known.shape[1] != asked.shape[0]:
+    if length[0][0] != len(asked):
         raise Refused(
-            f"the vectors of {embedder.name} have {known.shape[1]} numbers, not {asked.shape[0]}",
+            f"the vectors of {embedder.name} have {length[0][0]} numbers, not {len(asked)}",
             "Another model had that name: choose it by another path.",
         )
-    likeness = known @ asked
-    best = np.argsort(-likeness, kind="stable")[:NEAREST]
-    found = []
-    for at in best:
-        number, turn_id, segment_id, depth, _ = rows[at]
-        found.append(Candidate(number, turn_id, segment_id, depth, float(likeness[at])))
-    return found
+    rows = tx.nearest(embedder.name, asked.tolist(), low, high, NEAREST)
+    if rows is None:
+        return _scan(tx, embedder.name, asked, low, high)
+    return [Candidate(*row) for row in rows]
+
+
+def _scan(tx: Transaction, model: str, asked: Any, low: int, high: int) -> list[Candidate]:
+    """Every vector compared, so many at a time."""
+    best: list[Candidate] = []
+    while True:
+        rows = tx.run("vectors", model=model, low=low, high=high, limit=COMPARED_AT_ONCE)
+        if rows:
+            likeness = _matrix(tx, [row[4] for row in rows], len(asked)) @ asked
+            found = numpy().argsort(-likeness, kind="stable")[:NEAREST]
+            best += [Candidate(*rows[at][:4])._replace(score=float(likeness[at])) for at in found]
+            best.sort(key=lambda each: (-each.score, -each.number))
+            del best[NEAREST:]
+        if len(rows) < COMPARED_AT_ONCE:
+            return best
+        high = rows[-1][0]
+
+
+def _matrix(tx: Transaction, vectors: Sequence[bytes], length: int) -> Any:
+    """Vectors as the engine gives them, a row each."""
+    joined = b"".join(vectors)
+    if tx.engine == "sqlite":
+        return numpy().frombuffer(joined, "<f4").reshape(-1, length)
+    rows = numpy().frombuffer(joined, ">f4").reshape(len(vectors), -1)
+    return rows[:, ARRAY_HEAD + 1 :: 2]  # its length stands before each number
 
 
 def fused(*rankings: Sequence[Candidate]) -> list[Candidate]:

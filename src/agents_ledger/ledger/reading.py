@@ -300,6 +300,7 @@ class Reading:
         persona_id: str = "main",
         personas: Mapping[str, str] | None = None,
         budget: int | None = None,
+        embedder: Embedder | None = None,
     ) -> Route:
         """The turn a target leads to: a session, a turn, a key, `persona:ID`, or `smart:TEXT`.
 
@@ -310,7 +311,9 @@ class Reading:
 
         meant = routing.parse(f"persona:{persona_id}" if target is None else target)
         return self._read(
-            lambda tx: routing.route(tx, meant, personas=personas or {}, budget=budget)
+            lambda tx: routing.route(
+                tx, meant, personas=personas or {}, budget=budget, embedder=embedder
+            )
         )
 
     def events(self, target: str, *, last: int = 20) -> tuple[Event, ...]:

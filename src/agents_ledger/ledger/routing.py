@@ -8,12 +8,15 @@ then a thread key, then a routing key.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from agents_ledger.ledger import sessions, threads
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.routing import Route, SmartFork, Target, TargetKind
 from agents_ledger.store.database import Transaction
+
+if TYPE_CHECKING:
+    from agents_ledger.model.embedding import Embedder
 
 _KINDS: dict[str, TargetKind] = {kind: kind for kind in get_args(TargetKind)}
 PROPOSALS = 5
@@ -37,12 +40,13 @@ def route(
     *,
     personas: Mapping[str, str],
     budget: int | None = None,
+    embedder: Embedder | None = None,
 ) -> Route:
     """The turn a target leads to. `personas` names the main session of each that is not labelled by
     its own id."""
     value = target.value
     if target.kind == "smart":
-        return _smart(tx, value, budget)
+        return _smart(tx, value, budget, embedder)
     if target.kind == "persona":
         return _persona(tx, value, personas)
     if target.kind == "session":
@@ -90,26 +94,30 @@ def _by_key(tx: Transaction, kind: TargetKind, value: str) -> Route | None:
     return Route("routing_key", rows[0][1], rows[0][0]) if rows else None
 
 
-def _smart(tx: Transaction, text: str, budget: int | None) -> Route:
-    from agents_ledger.ledger import smart
-
-    confidence, proposals = smart.propose(tx, text, limit=PROPOSALS, budget=budget)
-    if not proposals:
+def _smart(tx: Transaction, text: str, budget: int | None, embedder: Embedder | None) -> Route:
+    found = proposed(tx, text, budget=budget, embedder=embedder)
+    if not found.proposals:
         raise NotFound("no turn has to do with that text", "Name a session, or a persona.")
-    first = proposals[0]
-    chosen = first.turn_id if confidence >= smart.CONFIDENT else None
-    label = first.session_label if chosen else None
-    return Route("smart", chosen, label, confidence, proposals)
+    first = found.proposals[0]
+    if not is_sure(found):
+        return Route("smart", None, None, found.confidence, found.proposals)
+    return Route("smart", first.turn_id, first.session_label, found.confidence, found.proposals)
 
 
-def smart_fork(
-    tx: Transaction, text: str, *, label: str | None, persona_id: str | None, budget: int | None
+def proposed(
+    tx: Transaction, text: str, *, budget: int | None, embedder: Embedder | None
 ) -> SmartFork:
-    """Fork where the context fits a text best; where nothing fits well, only propose."""
+    """Where to fork for a text; nothing is forked yet."""
     from agents_ledger.ledger import smart
 
-    confidence, proposals = smart.propose(tx, text, limit=PROPOSALS, budget=budget)
-    if not proposals or confidence < smart.CONFIDENT:
-        return SmartFork(None, confidence, proposals)
-    made = sessions.fork(tx, proposals[0].turn_id, label=label, persona_id=persona_id)
-    return SmartFork(made, confidence, proposals)
+    confidence, proposals = smart.propose(
+        tx, text, limit=PROPOSALS, budget=budget, embedder=embedder
+    )
+    return SmartFork(None, confidence, proposals)
+
+
+def is_sure(found: SmartFork) -> bool:
+    """Whether the first proposal is good enough to be taken."""
+    from agents_ledger.ledger import smart
+
+    return bool(found.proposals) and found.confidence >= smart.CONFIDENT

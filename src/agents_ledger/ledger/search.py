@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from msgspec.structs import replace
+
 from agents_ledger.ledger import search_query, sessions, words
 from agents_ledger.ledger.documents import Document, documents, project_of
 from agents_ledger.ledger.holders import Holder, holders
@@ -235,9 +237,20 @@ class Looking:
         low, high = self._range()
         said = " ".join(term.text for term in self.asked.terms if not term.negated)
         near = meaning.nearest(self._tx, embedder, said, low=low, high=high) if said else []
-        by_words = list(islice(self.ranked(Page("any")), meaning.NEAREST))
-        ranked = meaning.fused(by_words, list(self._narrowed(near)))
+        ranked = meaning.fused(self._by_telling_words(), list(self._narrowed(near)))
         return (each for each in ranked if page.below(each))
+
+    def _by_telling_words(self) -> list[Candidate]:
+        """What the words find that are not in every text: those would outweigh the meaning."""
+        from agents_ledger.ledger import meaning
+
+        terms = [term for term in self.asked.terms if term.negated or not _is_common(term.text)]
+        if all(term.negated for term in terms):
+            return []
+        looking = Looking(self._tx, replace(self.asked, terms=terms), "any")
+        found = list(islice(looking.ranked(Page("any")), meaning.NEAREST))
+        self.capped = looking.capped
+        return found
 
     def _narrowed(self, near: Sequence[Candidate]) -> Iterator[Candidate]:
         """Those found by meaning alone that have what else was asked for."""
@@ -351,6 +364,10 @@ def first_words(document: Document) -> str | None:
 # -- what to look for -------------------------------------------------------------------------
 
 
+def _is_common(text: str) -> bool:
+    return words.COMMON.issuperset(words.words(text))
+
+
 def _wanted(term: Term, asked: Asked) -> list[Wanted]:
     said = tuple(words.asked(term.text))
     if not said:
@@ -404,8 +421,8 @@ def _has_facets(document: Document, facets: Sequence[Narrowed]) -> bool:
     columns = document.texts()
     fits: dict[str, bool] = {}
     for facet in facets:
-        pattern = words.pattern(_facet_text(facet), prefix=facet.value.endswith("*"))
-        has = pattern is not None and pattern.search(words.fold(columns[facet.of])) is not None
+        phrase = words.phrase(_facet_text(facet).rstrip("*"), prefix=facet.value.endswith("*"))
+        has = phrase is not None and phrase.is_in(words.fold(columns[facet.of]))
         if facet.negated:
             if has:
                 return False

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
 from typing import Literal, get_args
 
 from msgspec import Struct
 
+from agents_ledger.ledger import words
 from agents_ledger.model.dates import moment
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.search import PARTS, Part
@@ -25,7 +28,11 @@ _PARTS_OF_ROLE: dict[str, tuple[Part, ...]] = {
     "system": ("system",),
     "tool": ("tool_result",),
 }
+LETTERS_MAX = 10_000
 TERMS_MAX = 100
+WORDS_MAX = 500  # where a phrase counts each of its words
+DATE_WORDS = 4  # of a date without quotes
+_DATES = ("before", "after")
 _STATES = ("compaction", "failed", "completed", "pending", "streaming")
 
 
@@ -59,21 +66,48 @@ class Asked(Struct):
 
 def parse(text: str, now_ms: int) -> Asked:
     """Understand a search; an operator that does not exist is plain text."""
+    if len(text) > LETTERS_MAX:
+        raise Refused(f"a search has at most {LETTERS_MAX:,} characters, not {len(text):,}")
     asked = Asked([], [], [])
-    for token in _TOKEN.finditer(text):
+    at = 0
+    while token := _TOKEN.search(text, at):
+        at = token.end()
         operator = (token["operator"] or "").lower()
         value = token["phrase"] if token["phrase"] is not None else token["word"]
+        if operator in _DATES and token["word"]:
+            value = _date(text[token.start("word") :], now_ms)
+            at = token.start("word") + len(value)
         if operator in OPERATORS and value:
             OPERATORS[operator](asked, value, bool(token["not"]), now_ms)
         else:
             _plain(asked, token)
-    if len(asked.terms) > TERMS_MAX:
-        raise Refused(f"a search has at most {TERMS_MAX} words, not {len(asked.terms)}")
+    _refuse_long(asked)
     if not any((asked.terms, asked.facets, asked.scopes)) and (
         asked.fork is asked.from_ms is asked.until_ms is None
     ):
         raise Refused("there is nothing to search for", "Give words, or an operator with a value.")
     return asked
+
+
+def _refuse_long(asked: Asked) -> None:
+    """The index takes the square of a phrase's length to look for it."""
+    if len(asked.terms) > TERMS_MAX:
+        raise Refused(f"a search has at most {TERMS_MAX} words, not {len(asked.terms)}")
+    said = [*(term.text for term in asked.terms), *(facet.value for facet in asked.facets)]
+    count = sum(len(words.asked(text)) for text in said)
+    if count > WORDS_MAX:
+        raise Refused(f"a search has at most {WORDS_MAX} words with those of phrases, not {count}")
+
+
+def _date(text: str, now_ms: int) -> str:
+    """The words at the beginning of a text that are a date: `last week` of `last week parser`; if
+    none are, the first."""
+    first = list(islice(re.finditer(r"\S+", text), DATE_WORDS))
+    for word in reversed(first):
+        with suppress(Refused):
+            moment(text[: word.end()], now_ms)
+            return text[: word.end()]
+    return first[0][0]
 
 
 def _plain(asked: Asked, token: re.Match[str]) -> None:

@@ -7,16 +7,17 @@ matters, and early enough to leave out what came after it.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from agents_ledger.ledger import contexts, words
 from agents_ledger.ledger.documents import Document, documents
 from agents_ledger.ledger.holders import holders
-from agents_ledger.ledger.search import Candidate, Looking, Page
+from agents_ledger.ledger.search import LAST, Candidate, Looking, Page
 from agents_ledger.ledger.search_query import Asked, Term
 from agents_ledger.ledger.snippets import Finder
 from agents_ledger.model.errors import Refused
@@ -25,23 +26,20 @@ from agents_ledger.store.database import Transaction
 from agents_ledger.store.matching import Group, Wanted, match
 from agents_ledger.store.text import ids_of
 
+if TYPE_CHECKING:
+    from agents_ledger.model.embedding import Embedder
+
 CONFIDENT = 0.5  # below this nothing is chosen, only proposed
+WORDS_MAX = 1000  # of a text are looked at, its first
 TERMS = 24  # the rarest words of a text are looked for
 CANDIDATES = 200
+MEANING = 1.0  # what the nearest turn by meaning counts, against the best by words
 FADING = 0.95  # what a relevant turn counts one turn further down
 FURTHER = 0.5  # what the next relevant turn of a thread counts, against the one before
 AT_THE_END = 0.5  # what the end of a thread has ahead: most conversations go on there
 COUNTED = 2000  # a word that more turns have is common
 REASONS = 3
 LOOK_BACK = 8  # places tried, from late to early, to fit a budget
-_COMMON = """
-a about all also an and any are as at be been but by can could did do does for from get had has
-have he her here him his how i if in into is it its just let like make me more my need no not
-now of on one only or our out please s she should so some t than that the their them then there
-these they this those to too up us use want was we were what when where which who why will with
-would you your
-"""
-COMMON = frozenset(words.words(_COMMON))
 _PATH = re.compile(r"[\w.\-/\\]*[\w\-]\.[A-Za-z][A-Za-z0-9]{0,5}\b|[\w.\-]+(?:/[\w.\-]+)+")
 
 
@@ -67,11 +65,11 @@ def weighed(tx: Transaction, text: str) -> list[Weighed]:
     said = dict.fromkeys(
         word
         for word in words.words(text)
-        if word not in COMMON and (len(word) > 1 or not word.isascii())
+        if word not in words.COMMON and (len(word) > 1 or not word.isascii())
     )
     total = max(1, tx.run("indexed_count")[0][0])
     found = []
-    for word in said:
+    for word in itertools.islice(said, WORDS_MAX):
         asked = match(tx.engine, [Group((Wanted((word,), _TEXT),))], words.fold)
         count = tx.run("word_count", match=asked, low=0, high=1 << 62, limit=COUNTED)[0][0]
         found.append(Weighed(word, math.log(1 + total / (1 + count))))
@@ -82,9 +80,42 @@ _TEXT = ("user", "assistant", "thinking", "system", "tool_call", "tool_result")
 
 
 def relevant(
-    tx: Transaction, terms: Sequence[Weighed], hidden: Collection[str] = ()
+    tx: Transaction,
+    terms: Sequence[Weighed],
+    hidden: Collection[str] = (),
+    near: Iterable[Candidate] = (),
 ) -> list[Candidate]:
-    """The turns that have some of the words, the most relevant first."""
+    """The turns that have some of the words or are near by meaning, the most relevant first."""
+    by_meaning = _relative([each for each in near if each.turn_id not in hidden], MEANING)
+    by_words = _having(tx, terms, hidden)
+    return _together(_relative(by_words, 1.0), by_meaning) if by_meaning else by_words
+
+
+def _relative(ranked: Sequence[Candidate], weight: float) -> list[Candidate]:
+    """Scores between 0 for the last and a weight for the best, so that they can be added."""
+    if not ranked:
+        return []
+    low, best = ranked[-1].score, ranked[0].score
+    span = (best - low) or 1.0
+    return [each._replace(score=weight * (each.score - low) / span) for each in ranked]
+
+
+def _together(*rankings: Sequence[Candidate]) -> list[Candidate]:
+    found: dict[str, Candidate] = {}
+    for each in itertools.chain(*rankings):
+        known = found.get(each.turn_id)
+        found[each.turn_id] = each._replace(score=each.score + (known.score if known else 0.0))
+    return sorted(found.values(), key=lambda each: (-each.score, -each.number))
+
+
+def nearest(tx: Transaction, embedder: Embedder, text: str) -> list[Candidate]:
+    """The turns nearest to a text by meaning."""
+    from agents_ledger.ledger import meaning
+
+    return meaning.nearest(tx, embedder, text, low=-LAST, high=LAST)
+
+
+def _having(tx: Transaction, terms: Sequence[Weighed], hidden: Collection[str]) -> list[Candidate]:
     if not terms:
         return []
     asked = Asked([Term(term.text) for term in terms], [], [])
@@ -144,7 +175,7 @@ def _fit(depth: int, on_thread: Sequence[Candidate]) -> tuple[float, list[Candid
 
 
 def propose(
-    tx: Transaction, text: str, *, limit: int, budget: int | None
+    tx: Transaction, text: str, *, limit: int, budget: int | None, embedder: Embedder | None = None
 ) -> tuple[float, tuple[Proposal, ...]]:
     """How sure the first is, and the places to go on, one of each thread."""
     if not text.strip():
@@ -152,7 +183,8 @@ def propose(
     if budget is not None and budget < 1:
         raise Refused(f"a budget of {budget} tokens holds nothing")
     terms = weighed(tx, text)
-    ranked = spots(tx, relevant(tx, terms))
+    near = nearest(tx, embedder, text) if embedder is not None else []
+    ranked = spots(tx, relevant(tx, terms, near=near))
     proposals: list[Proposal] = []
     seen: set[int] = set()
     for spot in ranked:

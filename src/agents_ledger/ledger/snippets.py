@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 from agents_ledger.ledger import words
 from agents_ledger.ledger.documents import Document, Piece
@@ -20,31 +19,26 @@ SNIPPETS = 3
 _SPACE = re.compile(r"\s")
 
 
-class _Sought(NamedTuple):
-    pattern: re.Pattern[str]
-    quick: str  # a text without this has no match
-
-
 class Finder:
     """Finds what was asked for, in text that is at hand."""
 
     def __init__(self, asked: Asked) -> None:
         self._parts = frozenset(asked.parts)
-        self._sought = [each for term in asked.terms if not term.negated for each in _sought(term)]
-        self._unwanted = [each for term in asked.terms if term.negated for each in _sought(term)]
+        self._sought = _phrases(asked.terms, negated=False)
+        self._unwanted = _phrases(asked.terms, negated=True)
 
     def share(self, document: Document) -> float:
         """The part of the words that a turn has: 1.0 if all, or if there are none."""
         if not self._sought:
             return 1.0
         texts = [words.fold(piece.text) for piece in self._readable(document)]
-        found = sum(any(_has(sought, text) for text in texts) for sought in self._sought)
+        found = sum(any(map(sought.is_in, texts)) for sought in self._sought)
         return found / len(self._sought)
 
     def has_unwanted(self, document: Document) -> bool:
         """Whether a turn has a word that it may not have."""
         return any(
-            _has(unwanted, words.fold(piece.text))
+            unwanted.is_in(words.fold(piece.text))
             for piece in self._readable(document)
             for unwanted in self._unwanted
         )
@@ -60,21 +54,19 @@ class Finder:
         found = {}
         for number, sought in enumerate(self._sought):
             if sought.quick in folded:
-                spans = [match.span() for match in sought.pattern.finditer(folded)]
+                spans = list(sought.spans(folded))
                 if spans:
                     found[number] = spans
         return found
 
 
-def _sought(term: Term) -> Iterator[_Sought]:
-    text = term.text.rstrip("*") if term.prefix else term.text
-    pattern = words.pattern(text, prefix=term.prefix)
-    if pattern is not None:
-        yield _Sought(pattern, words.fold(max(words.WORD_OR_RUN.findall(text), key=len)))
-
-
-def _has(sought: _Sought, folded: str) -> bool:
-    return sought.quick in folded and sought.pattern.search(folded) is not None
+def _phrases(terms: Sequence[Term], *, negated: bool) -> list[words.Phrase]:
+    found = (
+        words.phrase(term.text.rstrip("*") if term.prefix else term.text, prefix=term.prefix)
+        for term in terms
+        if term.negated is negated
+    )
+    return [phrase for phrase in found if phrase is not None]
 
 
 def snippets(document: Document, finder: Finder) -> tuple[Snippet, ...]:

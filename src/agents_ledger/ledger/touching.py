@@ -16,6 +16,7 @@ from agents_ledger.store.database import Transaction
 from agents_ledger.store.text import in_batches
 
 LIMIT_MAX = 1000
+PATH_MAX = 4096
 
 
 def files(
@@ -24,6 +25,8 @@ def files(
     """The turns that touched a file, newest first. A path that ends with a slash is a folder."""
     if not 1 <= limit <= LIMIT_MAX:
         raise Refused(f"limit is {limit}; it is between 1 and {LIMIT_MAX}")
+    if len(path) > PATH_MAX:
+        raise Refused(f"a path has at most {PATH_MAX:,} characters, not {len(path):,}")
     wanted = _plain(path)
     name = wanted.rstrip("/").rpartition("/")[2]
     if not any(letter.isalnum() for letter in name):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
+from typing import NamedTuple
 
 _GLUED = (
     "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -17,6 +19,7 @@ _RUN = re.compile(f"[{_GLUED}]+")
 _WORD = re.compile(r"[^\W_]+")
 _OTHER_LETTER = rf"[^\W_{_GLUED}]"
 WORD_OR_RUN = re.compile(rf"[{_GLUED}]+|{_OTHER_LETTER}+")
+_FIRST_GLUED = "\u3005"
 _BELOW_GLUED = bytes(range(0xE3))  # lead bytes of letters that are never glued
 
 
@@ -42,7 +45,7 @@ class _Folding(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         letter = chr(code)
-        plain = "" if _RUN.match(letter) else unicodedata.normalize("NFKD", letter)[0].lower()
+        plain = "" if _RUN.match(letter) else unicodedata.normalize("NFD", letter)[0].lower()
         self[code] = folded = plain[:1] or letter
         return folded
 
@@ -77,17 +80,60 @@ def is_letter(text: str) -> bool:
     return len(text) == 1 and _RUN.fullmatch(text) is not None
 
 
-def pattern(text: str, *, prefix: bool = False) -> re.Pattern[str] | None:
-    """What finds the words of `text`, one after the other, in a folded text; None: it has none."""
+class Phrase(NamedTuple):
+    """Words one after the other, to be found in a folded text."""
+
+    pattern: re.Pattern[str]
+    quick: str  # a text without this does not have the phrase
+    begins: bool  # no letter may stand before it
+    ends: bool  # or after it
+
+    def spans(self, folded: str) -> Iterator[tuple[int, int]]:
+        """Where it stands in a text."""
+        at = 0
+        while found := self.pattern.search(folded, at):
+            start, end = found.span()
+            if (self.begins and _is_letter(folded[start - 1 : start])) or (
+                self.ends and _is_letter(folded[end : end + 1])
+            ):
+                at = start + 1
+            else:
+                yield start, end
+                at = end
+
+    def is_in(self, folded: str) -> bool:
+        """Whether a text has it."""
+        return self.quick in folded and next(self.spans(folded), None) is not None
+
+
+def _is_letter(letter: str) -> bool:
+    """Whether this is a letter of a word, and not of a run. No letter is none."""
+    return letter.isalnum() and (letter < _FIRST_GLUED or not _RUN.match(letter))
+
+
+def phrase(text: str, *, prefix: bool = False) -> Phrase | None:
+    """The words of `text` as a phrase; `prefix`: the last may go on. None: it has none."""
     folded = fold(text)
-    pieces: list[str] = []
-    for word in WORD_OR_RUN.finditer(folded):
-        letters = word[0]
-        glued = _RUN.fullmatch(letters) is not None
-        ends = glued or (prefix and word.end() == len(folded.rstrip()))
-        said = re.escape(letters)
-        # What may not stand before comes after: a pattern that begins with letters is found sooner.
-        before = "" if glued else f"(?<!{_OTHER_LETTER}{said})"
-        after = "" if ends else f"(?!{_OTHER_LETTER})"
-        pieces.append(f"{said}{before}{after}")
-    return re.compile(r"[\W_]*".join(pieces)) if pieces else None
+    found = [word[0] for word in WORD_OR_RUN.finditer(folded)]
+    if not found:
+        return None
+    glued = [_RUN.fullmatch(word) is not None for word in found]
+    pattern = re.escape(found[0])
+    for at, word in enumerate(found[1:], 1):
+        apart = "*" if glued[at - 1] or glued[at] else "+"
+        pattern += rf"[\W_]{apart}{re.escape(word)}"
+    goes_on = prefix and folded.rstrip().endswith(found[-1])
+    return Phrase(
+        re.compile(pattern), max(found, key=len), not glued[0], not (glued[-1] or goes_on)
+    )
+
+
+# Words that tell nothing of what a text is about.
+_COMMON = """
+a about all also an and any are as at be been but by can could did do does for from get had has
+have he her here him his how i if in into is it its just let like make me more my need no not
+now of on one only or our out please s she should so some t than that the their them then there
+these they this those to too up us use want was we were what when where which who why will with
+would you your
+"""
+COMMON = frozenset(words(_COMMON))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,37 +24,38 @@ class Embedder(Protocol):
 
 
 class _Model2Vec:
-    def __init__(self, chosen: str) -> None:
+    def __init__(self, name: str, model: str) -> None:
         from model2vec import StaticModel
 
-        self.name = chosen
-        self._model = StaticModel.from_pretrained(chosen, force_download=False)
+        self.name = name
+        self._model = StaticModel.from_pretrained(model, force_download=False)
 
     def encode(self, texts: Sequence[str]) -> Any:
         return self._model.encode(list(texts), use_multiprocessing=False)
 
 
 class _SentenceTransformers:
-    def __init__(self, chosen: str) -> None:
+    def __init__(self, name: str, model: str) -> None:
         from importlib import import_module  # an extra of its own, which checkers do not see
 
         library = import_module("sentence_transformers")
-        self.name = chosen
-        self._model = library.SentenceTransformer(chosen, device="cpu", local_files_only=True)
+        self.name = name
+        self._model = library.SentenceTransformer(model, device="cpu", local_files_only=True)
 
     def encode(self, texts: Sequence[str]) -> Any:
         return self._model.encode(list(texts), show_progress_bar=False, convert_to_numpy=True)
 
 
 def embedder(chosen: str) -> Embedder:
-    """The embedder of a folder or a name: by sentence-transformers if that folder is one of its
-    models, else by model2vec."""
+    """The embedder of a folder, of an installed package that carries a model, or of a name in the
+    local cache: by sentence-transformers if the folder is one of its models, else by model2vec."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    folder = Path(chosen).expanduser()
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    folder = _carried(chosen) or Path(chosen).expanduser()
     is_transformer = (folder / "modules.json").exists() and not _is_static(folder)
     made = _SentenceTransformers if is_transformer else _Model2Vec
     try:
-        return made(str(folder) if folder.exists() else chosen)
+        return made(chosen, str(folder) if folder.exists() else chosen)
     except ModuleNotFoundError as error:
         extra = "sentence-transformers" if is_transformer else "agents-ledger[meaning]"
         raise Refused(
@@ -65,6 +67,16 @@ def embedder(chosen: str) -> Embedder:
             f"there is no embedder at {chosen}: {error}",
             "Name a folder with a model; none is fetched from a network.",
         ) from error
+
+
+def _carried(chosen: str) -> Path | None:
+    """The folder of a model that an installed package of this name carries."""
+    name = chosen.replace("-", "_")
+    package = find_spec(name) if name.isidentifier() else None
+    for place in (package and package.submodule_search_locations) or ():
+        if (Path(place) / "model" / "modules.json").exists():
+            return Path(place) / "model"
+    return None
 
 
 def _is_static(folder: Path) -> bool:

@@ -67,12 +67,9 @@ def excluded() -> tuple[str, ...]:
     return tuple(patterns)
 
 
-def chosen_embedder() -> str:
+def chosen_embedder() -> str | None:
     """The model for searching by meaning: `embedder = "FOLDER"` in the settings."""
     chosen = _said().get("embedder")
-    if not isinstance(chosen, str) or not chosen:
-        raise Refused(
-            "no embedder is chosen",
-            f'Put embedder = "FOLDER" into {settings_file()}.',
-        )
-    return chosen
+    if chosen is not None and not isinstance(chosen, str):
+        raise Refused(f"`embedder` in {settings_file()} is not a text")
+    return chosen or None

@@ -24,6 +24,12 @@ class Transaction(Protocol):
     def kept(self, read: Callable[[Transaction], T], /) -> T:
         """What `read` reads; an engine may keep it until anything is committed."""
 
+    def nearest(
+        self, model: str, asked: Sequence[float], low: int, high: int, limit: int, /
+    ) -> list[Row] | None:
+        """The turns of these numbers whose vectors are most like the one asked for, as rows of
+        `vectors` with the likeness in place of the vector; None: the engine cannot tell."""
+
     def change(self, name: str, /, **values: object) -> int:
         """Run one statement that writes, and return how many rows it wrote."""
 

@@ -49,6 +49,9 @@ WAL_BYTES = 16 * 1024 * 1024  # a checkpoint is due above this
 WORDS = {
     "serial_key": "INTEGER PRIMARY KEY",
     "bytes": "BLOB",
+    "floats": "BLOB",
+    "vector_bytes": "v.vector",
+    "vector_length": "length(v.vector) / 4",
     "clustered": "WITHOUT ROWID",
     **dict.fromkeys(("lock_sessions", "lock_live", "lock_idle"), ""),
     **dict.fromkeys(("lock_projection", "lock_summaries"), "SELECT 1"),
@@ -109,6 +112,9 @@ class _Transaction:
 
     def kept(self, read: Work[T], /) -> T:
         return read(self)
+
+    def nearest(self, *_: object) -> None:
+        return None
 
     def stream(self, sql: str, /) -> Iterator[list[Row]]:
         cursor = self._execute(sql)

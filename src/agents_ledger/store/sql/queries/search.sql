@@ -41,6 +41,10 @@ DELETE FROM search_waiting WHERE turn_id IN <ids>;
 -- forget_all_docs --
 DELETE FROM search_docs;
 
+-- forget_vectors --
+DELETE FROM search_vectors
+WHERE doc_id IN (SELECT d.id FROM search_docs d WHERE d.turn_id IN <ids>);
+
 -- forget_docs --
 <forget_docs>;
 
@@ -228,13 +232,17 @@ ORDER BY d.id DESC LIMIT :limit;
 
 -- insert_vector --
 INSERT INTO search_vectors (doc_id, model, vector)
-SELECT d.id, CAST(:model AS TEXT), CAST(:vector AS <bytes>) FROM search_docs d WHERE d.id = :doc_id
+SELECT d.id, CAST(:model AS TEXT), CAST(:vector AS <floats>) FROM search_docs d WHERE d.id = :doc_id
 ON CONFLICT (doc_id, model) DO NOTHING;
 
+-- vector_length --
+SELECT <vector_length> FROM search_vectors v WHERE v.model = :model LIMIT 1;
+
 -- vectors --
-SELECT d.id, d.turn_id, p.segment_id, p.depth, v.vector
+SELECT d.id, d.turn_id, p.segment_id, p.depth, <vector_bytes>
 FROM search_vectors v
 JOIN search_docs d ON d.id = v.doc_id
 JOIN places p ON p.turn_id = d.turn_id
 WHERE v.model = :model AND v.doc_id >= :low AND v.doc_id < :high
-AND <is_indexed>;
+AND <is_indexed>
+ORDER BY v.doc_id DESC LIMIT :limit;
