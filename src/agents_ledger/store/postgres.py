@@ -132,8 +132,8 @@ class _Transaction:
         known = queries.pieces("nearest.postgres.sql")
         schema = self.execute(known["extension"])
         if not schema:
+            return None
         sql = _named(known["nearest"]).replace("{schema}", schema[0][0].replace("%", "%%"))
-        sql = _named(known["nearest"].replace("{schema}", schema[0][0]))
         values = {"model": model, "asked": str(list(asked)), "low": low, "high": high}
         return unescape_rows(
             self.cursor.execute(sql, _escaped({**values, "limit": limit})).fetchall()
