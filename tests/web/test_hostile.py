@@ -6,10 +6,13 @@ import json
 import re
 import sqlite3
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from html import unescape
 from pathlib import Path
 from urllib.parse import urldefrag
 
+import psycopg
 import pytest
 from playwright.sync_api import Browser
 
@@ -18,6 +21,7 @@ from agents_ledger.exporters.exporting import FORMS, Export
 from agents_ledger.importers.importing import import_paths
 from tests.builders import a_detailed_message
 from tests.importers.claude_log import Log
+from tests.raw import Raw
 from tests.web.conftest import Running, Visitor, visits
 
 PAYLOAD = (
@@ -151,6 +155,11 @@ def links(visitor: Visitor) -> list[str]:
     return [urldefrag(link[len(own) :])[0] for link in found if link.startswith(own)]
 
 
+def shape_of(path: str) -> str:
+    """What pages of one kind have in common."""
+    return re.sub(r"/[^/?]*%[^/?]*|01[0-9A-Z]{24}|=[^&]*%[^&]*", "/*", path)
+
+
 def test_every_page_shows_it_as_text(browser: Browser, hostile: Running) -> None:
     for new in visits(browser, hostile):
         visitor = new()
@@ -159,7 +168,7 @@ def test_every_page_shows_it_as_text(browser: Browser, hostile: Running) -> None
         waiting = deque(["/", "/usage?by=model", "/usage?by=project", "/audit", "/imports"])
         while waiting and len(seen) < PAGES_MAX:
             path = waiting.popleft()
-            shape = re.sub(r"/[^/?]*%[^/?]*|01[0-9A-Z]{24}|=[^&]*%[^&]*", "/*", path)
+            shape = shape_of(path)
             kinds[shape] = kinds.get(shape, 0) + 1
             if path in seen or "/file?" in path or kinds[shape] > 4:
                 continue
@@ -189,6 +198,24 @@ def test_a_thread_shows_the_payload_whole(browser: Browser, hostile: Running) ->
         assert page.locator("main script, main img:not(.shot)").count() == 0
 
 
+def test_letters_that_turn_the_reading_order_are_shown(own_server: Callable[[], Running]) -> None:
+    running = own_server()
+    turned = "safe\u202egnp.exe"
+    running.ledger.record(
+        "main", turned, turned, model=turned, workspace_path=turned, steps=[call_named(turned)]
+    )
+    running.ledger.record("main", turned, None, status="failed", error=turned)
+    running.ledger.annotate("main", title=turned, note=turned)
+    head = running.ledger.head("main")
+    tabs = [f"/t/{head}?tab={tab}" for tab in ("tools", "files", "context", "raw")]
+    pages = ["/", "/sessions", "/s/main", "/s/main/tree", "/s/main/history", "/audit", "/files"]
+    for path in (*pages, *tabs, f"/raw/turn/{head}", "/tools", "/usage?by=model", "/search?q=safe"):
+        answer = running.ask(path)
+        assert answer.status == 200
+        shown = re.sub(r"<textarea.*?</textarea>", "", answer.text)
+        assert "\u202e" not in re.sub(r"<[^>]*>", " ", shown), path
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_exports_show_it_as_text(
     browser: Browser, hostile: Running, tmp_path: Path, form: str
@@ -205,3 +232,67 @@ def test_exports_show_it_as_text(
         foreign = [url for url in visitor.foreign if not url.startswith("file:")]
         visitor.foreign.clear()
         assert not foreign
+
+
+# -- the same on the other engine, without a browser ------------------------------------------
+
+MARKUP = ("<script>alert", "<img src=x", "<img/src=x", "<svg onload", "<svg/onload")
+TEXT_COLUMNS = """
+    SELECT c.table_name, c.column_name FROM information_schema.columns c
+    WHERE c.table_schema = current_schema() AND c.data_type = 'text'
+    AND c.table_name IN (SELECT tablename FROM pg_tables WHERE schemaname = current_schema())
+    AND NOT EXISTS (
+        SELECT 1 FROM information_schema.key_column_usage k
+        WHERE k.table_schema = c.table_schema AND k.table_name = c.table_name
+        AND k.column_name = c.column_name
+    )
+"""
+
+
+def overwrite_on_server(address: str) -> set[str]:
+    """As on SQLite: every text column that is no key and no word of few values."""
+    written = set()
+    with Raw(address) as raw:
+        raw.execute("SET session_replication_role = replica")  # no guards, no foreign keys
+        for table, column in raw.execute(TEXT_COLUMNS):
+            if column in SHAPED:
+                continue
+            value = text(f"{table}.{column}")
+            value = json.dumps({value: value}) if column.endswith("_json") else value
+            with suppress(psycopg.errors.IntegrityError):
+                raw.execute(f"UPDATE {table} SET {column} = ?", [value])
+                written.add(f"{table}.{column}")
+    return written
+
+
+def test_pages_and_answers_on_a_server_hold_no_markup_of_it(
+    new_schema: Callable[[], str], tmp_path: Path
+) -> None:
+    address = new_schema()
+    with Ledger.open(address) as ledger:
+        fill(ledger, tmp_path)
+    assert len(overwrite_on_server(address)) > 40
+    running = Running(address)
+    seen: set[str] = set()
+    kinds: dict[str, int] = {}
+    waiting = deque(["/", "/usage?by=model", "/audit?run=true", "/imports", "/api/v1/sessions"])
+    while waiting and len(seen) < PAGES_MAX:
+        path = waiting.popleft()
+        shape = shape_of(path)
+        kinds[shape] = kinds.get(shape, 0) + 1
+        if path in seen or "/file?" in path or kinds[shape] > 4:
+            continue
+        seen.add(path)
+        answer = running.ask(path)
+        assert answer.status == 200, (path, answer.text)
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        if answer.headers["content-type"].startswith("text/html"):
+            assert not [mark for mark in MARKUP if mark in answer.text], path
+            found = re.findall(r'href="(/[^"#]*)', answer.text)
+            waiting.extend(unescape(link) for link in found if "/static/" not in link)
+    missing = [kind for kind in KINDS if not any(re.search(kind, path) for path in seen)]
+    for form in FORMS:
+        made = "".join(Export(running.ledger, text("label"), form, full=True))
+        assert form != "html" or not [mark for mark in MARKUP if mark in made]
+    running.stop()
+    assert not missing

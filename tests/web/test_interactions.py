@@ -226,6 +226,43 @@ def test_text_is_copied(visit: Callable[..., Visitor]) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == "demo"
 
 
+def test_everything_is_done_without_a_mouse(visitor: Visitor, running: Running) -> None:
+    page = visitor.open("/")
+    page.keyboard.type("strict numbers unit")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/search"))
+    reach(page, "Refuse numbers without a unit.")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/t/"))
+    assert at(page) == "2"
+    page.keyboard.press("x")
+    page.keyboard.press("f")
+    page.keyboard.type("by-hand")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/s/by-hand"))
+    page.keyboard.press("k")
+    page.keyboard.press("o")
+    expect(page.locator("article.card.at details.call").first).to_contain_text("durations.py:14")
+    page.keyboard.press("x")
+    page.wait_for_url(re.compile("/compare"))
+    reach(page, "Tools")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/tools"))
+    assert running.ledger.session("by-hand").thread_id == running.ledger.head("demo-strict")
+
+
+def reach(page: Page, name: str) -> None:
+    """Press Tab until a link of this name has the focus, which is to be seen."""
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent.trim()") == name:
+            outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+            assert outline != "none"
+            return
+    raise AssertionError(f"{name} cannot be reached")
+
+
 def test_what_was_said_in_a_turn_is_copied(visit: Callable[..., Visitor]) -> None:
     visitor = visit(permissions=["clipboard-read", "clipboard-write"])
     page = visitor.open("/s/demo-strict")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,18 +12,11 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
 from agents_ledger import Session
+from tests.importers.claude_log import Log, text
 from tests.web.conftest import Running, Visitor, visits
 
 # What does not depend on colours is checked once.
 RULES = {"light": ["wcag2a", "wcag2aa", "wcag21aa"], "dark": ["color-contrast"]}
-COLOURFUL = (
-    "/",
-    "/s/demo",
-    "/s/demo/tree",
-    "/usage",
-    "/search?q=seconds",
-    "/compare?a=demo&b=demo-strict",
-)
 PAGES = (
     "/",
     "/sessions",
@@ -66,6 +60,7 @@ def every_page(running: Running) -> list[str]:
         f"/t/{turn.id}/call/{call}",
         f"/t/{turn.id}/message/{turn.messages[0].id}",
         f"/t/{turn.id}/steps",
+        f"/t/{first}/branches",
         f"/raw/turn/{turn.id}",
         f"/raw/calls/{turn.id}",
     ]
@@ -77,7 +72,7 @@ def test_every_page_opens_and_is_accessible(
 ) -> None:
     visitor = visit(color_scheme=scheme)
     axe = Axe()
-    for path in every_page(running) if scheme == "light" else COLOURFUL:
+    for path in every_page(running):
         page = visitor.open(path)
         assert page.locator("h1").count() == 1, path
         found = axe.run(page, options={"runOnly": RULES[scheme]})
@@ -283,3 +278,42 @@ def test_a_long_thread_is_shown_in_parts(visitor: Visitor, running: Running) -> 
     assert page.locator("article.card").count() > shown
     assert "120 turns" not in page.locator(".rail").inner_text()
     assert "118 turns" in page.locator(".rail").inner_text()
+
+
+def test_an_empty_ledger_offers_what_it_finds_and_imports_it(
+    browser: Browser,
+    own_server: Callable[[], Running],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / ".claude" / "projects" / "-home-user-shelves"
+    folder.mkdir(parents=True)
+    log = Log(folder)
+    log.user("u1", "Sort the shelves")
+    log.assistant("a1", text("By colour."))
+    log.save()
+    running = own_server()
+    for new in visits(browser, running):
+        page = new().open("/")
+        assert "claude-code 1 file" in page.locator(".start").inner_text()
+        page.get_by_role("button", name="Import all of it").click()
+        page.wait_for_url(re.compile("/imports"))
+        expect(page.locator("table", has_text="Imported")).to_contain_text("1")
+        page.get_by_role("link", name="Agents Ledger, home").click()
+        expect(page.locator(".sessions")).to_contain_text("Sort the shelves")
+
+
+def test_an_empty_ledger_where_no_agent_was_used_says_what_to_do(
+    browser: Browser,
+    own_server: Callable[[], Running],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for new in visits(browser, own_server()):
+        page = new().open("/")
+        assert "No agent's history was found" in page.locator(".start").inner_text()
+        assert "agents-ledger import" in page.locator(".start").inner_text()
+        page = new().open("/imports")
+        assert "Nothing was imported yet" in page.locator("main").inner_text()

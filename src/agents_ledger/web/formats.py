@@ -11,11 +11,10 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup, escape
 
 from agents_ledger.exporters import lines
-from agents_ledger.model import amounts
+from agents_ledger.model import amounts, harmless
 from agents_ledger.model.ids import now_ms
 
 _LONG_ID = re.compile(r"([0-9a-fA-F]{8})[0-9a-fA-F-]{20,}")
-_SPACE = re.compile(r"\s+")
 
 
 def age(at_ms: int) -> str:
@@ -29,8 +28,8 @@ def iso(at_ms: int) -> str:
 
 
 def one_line(text: str | None, most: int = 160) -> str:
-    """Text on one line, cut where it would be too long."""
-    text = _SPACE.sub(" ", text or "").strip()
+    """Text on one line with nothing hidden in it, cut where it would be too long."""
+    text = harmless.visible(harmless.one_line(text or ""))
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
@@ -66,11 +65,11 @@ def marked(snippet: Any) -> Markup:
     pieces, at = [], 0
     for start, end in snippet.marks:
         pieces += [
-            escape(snippet.text[at:start]),
-            Markup("<mark>{}</mark>").format(snippet.text[start:end]),
+            escape(harmless.visible(snippet.text[at:start])),
+            Markup("<mark>{}</mark>").format(harmless.visible(snippet.text[start:end])),
         ]
         at = end
-    return Markup("").join([*pieces, escape(snippet.text[at:])])
+    return Markup("").join([*pieces, escape(harmless.visible(snippet.text[at:]))])
 
 
 FILTERS = {
@@ -89,6 +88,7 @@ FILTERS = {
     "basename": lambda path: path.rstrip("/").rpartition("/")[2],
     "tail": lambda path: "/".join(path.rsplit("/", 3)[-3:]),
     "part": part,
+    "visible": harmless.visible_lines,
     "quoted": shlex.quote,
 }
 GLOBALS: dict[str, Any] = {
