@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -243,6 +242,8 @@ def watch(
         raise NotFound(f"there is no source {unknown[0]!r}", f"Sources are {', '.join(READERS)}.")
     home = discovery.this_home()
     if install_:
+        import subprocess
+
         command_ = watching.this_command(run.address, what, exclude)
         file, start = watching.install(home, command_)
         run.out.line("wrote ", str(file))

@@ -5,12 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct
 
-from agents_ledger.importers.outlines import BROKEN, UUID, mend, parsed
+from agents_ledger.importers.outlines import (
+    BROKEN,
+    UUID,
+    as_dict,
+    as_text,
+    mend,
+    parsed,
+    record_of,
+)
+from agents_ledger.importers.reader import Line, Material
 
 CHAIN = {"user", "assistant", "system", "attachment"}
 PLAIN = {
@@ -42,7 +51,7 @@ _NULL = Raw(b"null")
 
 class _Message(Struct):
     id: str | None = None
-    content: Raw = field(default_factory=lambda: _NULL)
+    content: Raw = _NULL
 
 
 class Record(Struct, rename="camel"):
@@ -71,21 +80,48 @@ class Record(Struct, rename="camel"):
     ai_title: Any = None
     custom_title: Any = None
     message: _Message | None = None
-    attachment: Raw = field(default_factory=lambda: _NULL)
+    attachment: Raw = _NULL
 
 
 class _Block(Struct):
     type: str | None = None
     id: str | None = None
     name: str | None = None
-    input: Raw = field(default_factory=lambda: _NULL)
+    input: Raw = _NULL
 
 
 class _Prompt(Struct):
     prompt: Any = None
 
 
+class Whole(TypedDict, total=False):
+    """What the content of a turn is made of. The screen's copy of a result, often most of a record,
+    is left as it stands."""
+
+    type: Any
+    timestamp: Any
+    cwd: Any
+    message: Any
+    attachment: Any
+    content: Any
+    subtype: Any
+    level: Any
+    error: Any
+    retryAttempt: Any
+    durationMs: Any
+    compactMetadata: Any
+    toolUseResult: Raw
+    isMeta: Any
+    isSidechain: Any
+    isApiErrorMessage: Any
+    requestId: Any
+    permissionMode: Any
+    promptSource: Any
+    origin: Any
+
+
 _decode = msgspec.json.Decoder(Record).decode
+_decode_whole = msgspec.json.Decoder(Whole).decode
 _decode_blocks = msgspec.json.Decoder(list[_Block]).decode
 _decode_prompt = msgspec.json.Decoder(_Prompt).decode
 _FIELDS = dict(zip(Record.__struct_encode_fields__, Record.__struct_fields__, strict=True))
@@ -105,6 +141,21 @@ def read(data: bytes) -> Record:
         if mended is None:
             raise
         return _without_misfits(mended)
+
+
+def whole(material: Material, line: Line) -> dict[str, Any]:
+    """A held record, with all that is shown of it."""
+    try:
+        return cast(dict[str, Any], _decode_whole(material.bytes_of(line)))
+    except BROKEN:
+        return record_of(material, line)
+
+
+def agent_of(result: Any) -> str | None:
+    """The subagent that the screen's copy of a result names."""
+    if isinstance(result, Raw):
+        result = parsed(result) if b'"agentId"' in bytes(result) else None
+    return as_text(as_dict(result).get("agentId"))
 
 
 def _without_misfits(data: bytes) -> Record:

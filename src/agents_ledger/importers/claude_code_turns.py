@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from agents_ledger.importers import claude_code_records as records
 from agents_ledger.importers.building import TurnBuilder, milliseconds
 from agents_ledger.importers.claude_code_records import text_of
-from agents_ledger.importers.outlines import as_dict, as_number, as_text, record_of
+from agents_ledger.importers.outlines import as_dict, as_number, as_text
 from agents_ledger.importers.reader import Line, Material
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.sources import SourceFile
@@ -55,13 +55,13 @@ class _Turn:
         self.spawned, self.spills = beside
 
     def built(self, lines: Sequence[tuple[str, str, Line]]) -> Turn:
-        records = [(uuid, kind, record_of(self.material, line)) for uuid, kind, line in lines]
+        whole = [(uuid, kind, records.whole(self.material, line)) for uuid, kind, line in lines]
         pieces: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-        for uuid, kind, record in records:
+        for uuid, kind, record in whole:
             if kind == "assistant":
                 pieces.setdefault(_message_id(uuid, record), []).append((uuid, record))
         told: set[str] = set()
-        for uuid, kind, record in records:
+        for uuid, kind, record in whole:
             if kind == "assistant":
                 self._assistant(uuid, record, pieces[_message_id(uuid, record)], told)
             elif kind == "result":
@@ -201,7 +201,7 @@ class _Turn:
 
     def _results(self, uuid: str, record: dict[str, Any]) -> None:
         at = milliseconds(record.get("timestamp"))
-        rich = record.get("toolUseResult")
+        agent_id = records.agent_of(record.get("toolUseResult"))
         words: list[Any] = []
         for block in _blocks(as_dict(record.get("message")).get("content")):
             if block.get("type") != "tool_result":
@@ -209,10 +209,7 @@ class _Turn:
                 continue
             said = block.get("content")
             status, error = _status(block, said)
-            spawned = None
-            agent_id = as_dict(rich).get("agentId")
-            if isinstance(agent_id, str) and agent_id:
-                spawned = f"claude-code:agent-{agent_id}"
+            spawned = f"claude-code:agent-{agent_id}" if agent_id else None
             call_id = as_text(block.get("tool_use_id")) or ""
             spilled = self._spilled(said) if self.spills else None
             known = self.builder.result(

@@ -6,9 +6,7 @@ what is kept; a row that vanished stays.
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -97,6 +95,8 @@ def snapshot(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         connection = _opened(path)
     except sqlite3.OperationalError:  # its folder allows no index of the log: read a copy
+        import tempfile
+
         with tempfile.TemporaryDirectory(prefix="agents-ledger-") as folder:
             copy = _copied(path, Path(folder))
             with closing(_opened(copy)) as connection:
@@ -123,6 +123,8 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 def _copied(path: Path, folder: Path) -> Path:
     """A copy that did not change while it was made."""
+    import shutil
+
     for _ in range(COPIES):
         before = state(path)
         for name in (path.name, path.name + "-wal"):

@@ -88,8 +88,6 @@ def fingerprint(version: int, prints: Iterable[bytes]) -> bytes:
 
 
 def _is_text(data: bytes) -> bool:
-    if data.isascii():
-        return True
     try:
         data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
@@ -125,26 +123,29 @@ class Material:
         for block in self._sources.stream(file.id):
             for at, piece in enumerate(block.split(b"\n")):
                 if at:  # a line ended before this piece
-                    yield from self._line(file, start, number, length, pending)
+                    if line := self._line(file, start, number, length, pending):
+                        yield line
                     start, number = start + length + 1, number + 1
                     pending, length = [], 0
                 length += len(piece)
                 if length <= RECORD_MAX:
                     pending.append(piece)
-        yield from self._line(file, start, number, length, pending)
+        if line := self._line(file, start, number, length, pending):
+            yield line
 
     def _line(
         self, file: SourceFile, start: int, number: int, length: int, pieces: list[bytes]
-    ) -> Iterator[Line]:
+    ) -> Line | None:
         if length > RECORD_MAX:
             self._overlong(file, start, number, length)
-            return
+            return None
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        if data.strip():
-            line = Line(file, start, length, number, data)
-            if not _is_text(data):
-                self.fault(line, NO_TEXT)
-            yield line
+        if not data or data.isspace():
+            return None
+        line = Line(file, start, length, number, data)
+        if not (data.isascii() or _is_text(data)):
+            self.fault(line, NO_TEXT)
+        return line
 
     def _overlong(self, file: SourceFile, offset: int, number: int, length: int) -> None:
         what = f"a record of {length:,} bytes is kept, but too long to read"

@@ -48,13 +48,13 @@ def policy_file(chosen: str, environment: Mapping[str, str] = os.environ) -> Pat
 
 def _said() -> dict[str, object]:
     """What the settings say."""
+    file = settings_file()
+    if not file.exists():
+        return {}
     import tomllib
 
-    file = settings_file()
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise Refused(f"{file} cannot be read: {error}", "Correct it, or remove it.") from error
 
