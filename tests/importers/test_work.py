@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agents_ledger import Ledger
+from agents_ledger.importers.reader import Line, Material
 from agents_ledger.ledger import projection
 from agents_ledger.ledger.core import Core
-from agents_ledger.model.sources import DerivedSession
+from agents_ledger.model.sources import DerivedSession, SourceFile
 from agents_ledger.store.database import Database, Transaction, Work
 from tests.importers.claude_log import Log, text
 from tests.importers.helping import import_paths
@@ -94,3 +97,30 @@ def test_a_session_is_counted_once_however_often_it_is_derived(
     assert (again.counts.imported, again.counts.upserted, again.counts.skipped) == (0, 0, 4)
     assert third.counts.imported == 0
     assert third.counts.upserted + third.counts.skipped == 4
+
+
+def test_a_file_with_many_forks_is_read_twice_not_once_for_every_fork(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = sessions(tmp_path / "logs", 1)[0]
+    for number in range(10, 22):
+        copy = Log(tmp_path / "logs", f"{number:08}-0000-4000-8000-000000000000")
+        copy.lines, copy.last, copy.clock = list(origin.lines), origin.last, origin.clock
+        copy.user(f"{number}c", "more")
+        copy.assistant(f"{number}d", text("said"))
+        copy.save()
+    read: Counter[str] = Counter()
+    lines = Material.lines
+
+    def counted(self: Material, file: SourceFile) -> Iterator[Line]:
+        read[file.path] += 1
+        return lines(self, file)
+
+    monkeypatch.setattr(Material, "lines", counted)
+    report = import_paths(ledger, tmp_path / "logs")
+
+    assert report.counts.imported == 13
+    assert (len(read), max(read.values())) == (13, 2)
+    assert sum(report.records.values()) == 2 + 12 * 4  # each told once
+    assert len(ledger.query("SELECT id FROM turns")[1]) == 13
+    assert ledger.audit() == ()

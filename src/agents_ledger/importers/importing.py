@@ -21,6 +21,7 @@ from agents_ledger.ledger.projection import (
     Written,
     files_of_kin,
     files_sharing,
+    names_of,
 )
 from agents_ledger.ledger.sources import Sources
 from agents_ledger.model.errors import StoreUnavailable
@@ -66,6 +67,17 @@ class _Told(NamedTuple):
     families: set[str]
     records: Counter[tuple[str, str, Fate]]
     faults: tuple[Fault, ...]
+
+
+class _Tangle(NamedTuple):
+    """Families that share turns, or sessions, and what they are known by."""
+
+    reader: Reader
+    families: set[str]
+    names: set[str]
+
+    def meets(self, other: _Tangle) -> bool:
+        return not (self.families.isdisjoint(other.families) and self.names.isdisjoint(other.names))
 
 
 class Importer:
@@ -118,27 +130,31 @@ class Importer:
     # -- deriving -----------------------------------------------------------------------------
 
     def _derive_all(self, families: dict[str, Reader], told: Callable[[str], None]) -> None:
-        done: set[str] = set()
+        """Each family for itself; those that share turns with others afterwards, together: a family
+        with many forks is read twice, not once more for every fork."""
+        tangled: list[_Tangle] = []
         for family, reader in families.items():
-            if family not in done:
-                done |= self._derive_one(reader, family)
+            self._derive_one(reader, [family], tangled)
             told(family)
+        for tangle in tangled:
+            self._derive_one(tangle.reader, sorted(tangle.families))
         self._projector.flush()
 
     def derive_safely(self, reader: Reader, family: str) -> None:
         """derive(), with a failure of the reader reported instead of raised."""
-        self._derive_one(reader, family)
+        self._derive_one(reader, [family])
         self._projector.flush()
 
-    def _derive_one(self, reader: Reader, family: str) -> set[str]:
-        failed = partial(self._failed, reader, family)
+    def _derive_one(
+        self, reader: Reader, families: Sequence[str], tangled: list[_Tangle] | None = None
+    ) -> None:
+        failed = partial(self._failed, reader, families[0])
         try:
-            return self._derive(reader, [family], failed)
+            self._derive(reader, families, failed, tangled=tangled)
         except StoreUnavailable:
             raise
         except Exception as error:
             failed(error)
-            return {family}
 
     def _failed(self, reader: Reader, family: str, error: Exception) -> None:
         """A reader must not fail on any input. If one does, its file is kept and reported, and the
@@ -161,20 +177,22 @@ class Importer:
         failed: Callable[[Exception], None],
         *,
         again: bool = False,
+        tangled: list[_Tangle] | None = None,
     ) -> set[str]:
+        """`tangled`: where to note families that share turns with others, to be derived later."""
         kept = {file.id: file for family in families for file in self._files(reader, family, again)}
         before = 0
         while len(kept) > before:  # until no further file shares a turn
             before = len(kept)
             files = sorted(kept.values(), key=lambda f: (f.path, f.generation))
             derivation = reader.derive(Material(self.sources, files))
-            if self._projector.concerns(derivation):
-                self._projector.flush()
-            shared = files_sharing(self._core, derivation.turns)
-            if derivation.with_kin:
-                shared |= files_of_kin(self._core, derivation.sessions)
-            for file_id in shared - set(kept):  # it may be a state that is not read again
-                family = self.sources.file_by_id(file_id).family
+            shared = self._files_shared(derivation)
+            others = {self.sources.file_by_id(file_id).family for file_id in shared - set(kept)}
+            if tangled is not None and _is_tangled(
+                reader, {*families, *others}, derivation, tangled
+            ):
+                return set()
+            for family in others:  # a shared file may be a state that is not read again
                 kept |= {file.id: file for file in self._files(reader, family, again)}
         together = {file.family for file in kept.values()}
 
@@ -189,6 +207,15 @@ class Importer:
 
         self._projector.add(reader.name, reader.version, tuple(kept.values()), derivation, done)
         return together
+
+    def _files_shared(self, derivation: Derivation) -> set[int]:
+        """The files that gave turns, or kin, that a derivation tells of."""
+        if self._projector.concerns(derivation):
+            self._projector.flush()
+        shared = files_sharing(self._core, derivation.turns)
+        if derivation.with_kin:
+            shared |= files_of_kin(self._core, derivation.sessions)
+        return shared
 
     def _files(self, reader: Reader, family: str, again: bool) -> list[SourceFile]:
         files = self.sources.files_of_family(family)
@@ -221,6 +248,22 @@ class Importer:
         self._told |= dict.fromkeys(families, told)
         self.report.records += told.records
         self.report.faults += told.faults
+
+
+def _is_tangled(
+    reader: Reader, families: set[str], derivation: Derivation, tangled: list[_Tangle]
+) -> bool:
+    """Whether there are others to be derived with these families; if so, all of them are noted."""
+    mine = _Tangle(reader, families, names_of(derivation))
+    known = [each for each in tangled if each.meets(mine)]
+    if len(families) == 1 and not known:
+        return False
+    for each in known:
+        mine.families.update(each.families)
+        mine.names.update(each.names)
+        tangled.remove(each)
+    tangled.append(mine)
+    return True
 
 
 def _raise(error: Exception) -> None:

@@ -71,8 +71,7 @@ class Projector:
     def _clear(self) -> None:
         self._asked: list[_Asked] = []
         self._turns = self._bytes = 0
-        self._records: set[str] = set()  # of turns that wait for the commit
-        self._names: set[str] = set()  # of their sessions, and of these sessions' kin
+        self._names: set[str] = set()  # of what waits for the commit: of its records and sessions
 
     def add(
         self,
@@ -123,22 +122,17 @@ class Projector:
             self.flush()
 
     def _note(self, derivation: Derivation, batch: Sequence[Change]) -> None:
-        self._records.update(_records(derivation.turns))
-        self._names.update(_own_names(derivation.sessions), _parents(derivation.sessions))
+        self._names |= names_of(derivation)
+        self._names.update(_parents(derivation.sessions))
         for change in batch:
-            self._records.update(message.id for message in change.turn.messages)
+            self._names.update(message.id for message in change.turn.messages)
             for call in change.turn.tool_calls:
                 self._names.add(call.spawned_session_label or "")
 
     def concerns(self, derivation: Derivation) -> bool:
         """Whether what waits may be of the same trees, or of their kin: it has to be committed
         before anybody can tell."""
-        names = _own_names(derivation.sessions)
-        if derivation.with_kin:
-            names += _parents(derivation.sessions)
-        return not (
-            self._names.isdisjoint(names) and self._records.isdisjoint(_records(derivation.turns))
-        )
+        return not self._names.isdisjoint(names_of(derivation))
 
     def flush(self) -> None:
         """Commit what waits: all of it together, or, if that fails, each for itself."""
@@ -172,6 +166,12 @@ class Projector:
     def _commit(self, works: Sequence[Work[None]]) -> None:
         self._core.db.write(partial(_together, works=works))
         self._core.index()
+
+
+def names_of(derivation: Derivation) -> set[str]:
+    """What others would name to be of the same trees: records, sessions, and parents of kin."""
+    names = {*_records(derivation.turns), *_own_names(derivation.sessions)}
+    return names.union(_parents(derivation.sessions)) if derivation.with_kin else names
 
 
 def _records(turns: Iterable[DerivedTurn]) -> Iterator[str]:
