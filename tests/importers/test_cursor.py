@@ -5,7 +5,7 @@ import os
 import random
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
+from agents_ledger.ledger.sources import Sources
 from tests.importers.cursor_made import bubble, chat, shown, state_db, tool
 from tests.importers.helping import import_paths, result
 
@@ -397,6 +398,25 @@ def test_only_new_and_changed_rows_are_kept_again(ledger: Ledger, tmp_path: Path
     assert report.written_turns == 1
     assert ledger.thread("cursor:c").turns[-1].response == ledger.thread("q2").turns[-1].response
     assert column(ledger, "SELECT content FROM messages WHERE id = 'a2'") == ["Those two."]
+
+
+def test_a_change_reads_what_is_kept_once(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = state_db(tmp_path / GLOBAL, chat("c", *PAIR, *NEXT))
+    import_paths(ledger, path)
+    state_db(path, {"bubbleId:c:a2": bubble("a2", 2, "Those two.", 4)})
+    read = []
+    stream = Sources.stream
+
+    def counted(self: Sources, file_id: int) -> Iterator[bytes]:
+        read.append(file_id)
+        return stream(self, file_id)
+
+    monkeypatch.setattr(Sources, "stream", counted)
+    import_paths(ledger, path)
+
+    assert len(read) == 1  # to derive; a table without chats is not compared with anything
 
 
 def test_rows_that_vanish_stay_and_numbers_that_go_back_are_noticed(

@@ -171,7 +171,6 @@ class _Rows:
         has_rowid = _has_rowid(connection, table.name)
         mark = self.marks.get(table.name, Mark())
         goes_on = table.grows and has_rowid and mark.rowid > 0 and _stands(connection, table, mark)
-        known = {} if goes_on else self._kept()
         latest = Mark(mark.rowid, dict(mark.keys)) if goes_on else Mark()
         found = _select(connection, table, columns, has_rowid, mark.rowid if goes_on else None)
         for rowid, *values in found:
@@ -182,7 +181,7 @@ class _Rows:
                 latest.rowid = max(latest.rowid, rowid)
                 latest.keys[rowid] = identity.hex()
                 latest.keys.pop(min(latest.keys) if len(latest.keys) > MARKS else -1, None)
-            if known.get(identity) != digest(data):
+            if goes_on or self._kept().get(identity) != digest(data):
                 yield data
         self.marks[table.name] = latest
 

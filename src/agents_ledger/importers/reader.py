@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from agents_ledger.importers.building import milliseconds
-from agents_ledger.model.records import digest, records, unframe
+from agents_ledger.model.records import Framed, RowRecord, digest, records, unframe
 from agents_ledger.model.sources import Derivation, Fate, Fault, SourceFile, SourceKind
 
 SHOWN = 80  # letters of a value in a fault
@@ -77,6 +77,19 @@ class Row(NamedTuple):
     def fingerprint(self) -> bytes:
         """Tells this version of a row from another."""
         return self.print
+
+
+class _Version(NamedTuple):
+    """A row as it was kept, without its bytes."""
+
+    offset: int
+    length: int
+    row: RowRecord | None
+    print: bytes
+
+
+def _version(framed: Framed) -> _Version:
+    return _Version(framed.offset, framed.length, framed.row, digest(framed.data))
 
 
 def fingerprint(version: int, prints: Iterable[bytes]) -> bytes:
@@ -180,17 +193,21 @@ class Material:
     def rows(self, file: SourceFile) -> Iterator[Row]:
         """Every version of every row, in the order they were kept."""
         last: dict[bytes, int] = {}
-        for each in records(self._sources.stream(file.id)):
-            if each.row is not None:
-                last[each.row.identity] = each.offset
-        for offset, length, data, row in records(self._sources.stream(file.id)):
-            if row is None:
-                self.faults.append(Fault(file.path, "not a row", offset))
+        held: list[_Version] = []
+        for framed in records(self._sources.stream(file.id)):
+            if framed.row is not None:
+                last[framed.row.identity] = framed.offset
+            if self._holds:
+                held.append(_version(framed))
+        for each in held or map(_version, records(self._sources.stream(file.id))):
+            if each.row is None:
+                self.faults.append(Fault(file.path, "not a row", each.offset))
                 self.count("(malformed)", "malformed")
                 continue
+            row = each.row
             values = dict(zip(row.columns, row.values, strict=False))
-            latest = last.get(row.identity) == offset
-            yield Row(file, offset, length, row.table, values, digest(data), latest)
+            latest = last.get(row.identity) == each.offset
+            yield Row(file, each.offset, each.length, row.table, values, each.print, latest)
 
     def held_row(self, row: Row) -> Row:
         """The row to keep for later: of large families only where it stands."""
