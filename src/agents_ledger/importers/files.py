@@ -46,6 +46,7 @@ def chunks(path: Path, file: BinaryIO, start: int) -> Iterator[bytes]:
         return
     import zstandard
 
+    file.seek(0)
     unpacking = zstandard.ZstdDecompressor()
     with unpacking.stream_reader(file, read_across_frames=True, closefd=False) as stream:
         while start > 0:
