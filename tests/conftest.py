@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 
 from agents_ledger import Ledger
 from agents_ledger.ledger.core import Core
@@ -23,6 +24,9 @@ from agents_ledger.store.database import Database, open_database
 from tests.raw import Raw
 
 POSTGRES = "AGENTS_LEDGER_TEST_POSTGRES"
+# A busy machine is no failure.
+settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
 QUICK = ("fsync = off", "synchronous_commit = off", "full_page_writes = off")
 
 

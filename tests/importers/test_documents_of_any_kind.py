@@ -155,25 +155,25 @@ def written(value: Any) -> bytes:
 
 @pytest.mark.parametrize("name", READERS)
 @given(first=st.binary(max_size=60), value=VALUES)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_anything(name: str, first: bytes, value: Any) -> None:
     READERS[name](first, written(value), written(value)[:-3])
 
 
 @given(st.lists(CONVERSATIONS, min_size=1, max_size=3))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_conversations(exports: list[Any]) -> None:
     READERS["chatgpt"](*map(written, exports))
 
 
 @given(st.lists(TALKS, min_size=1, max_size=3))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_talks(exports: list[Any]) -> None:
     READERS["claude.ai"](*map(written, exports))
 
 
 @given(st.lists(CHATS, min_size=1, max_size=3))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_chats(chats: list[Any]) -> None:
     READERS["gemini"](*map(written, chats))
     records = [record for chat in chats for record in [chat, *chat["messages"]]]
@@ -181,7 +181,7 @@ def test_chats(chats: list[Any]) -> None:
 
 
 @given(st.lists(ENTRIES, min_size=1, max_size=3))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_tasks(documents: list[Any]) -> None:
     READERS["cline"](*map(written, documents))
     READERS["cline history"](*map(written, documents))

@@ -10,7 +10,7 @@ from msgspec import to_builtins
 
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import Output, Span, fit, lines_of
-from agents_ledger.ledger.contexts import LAST_TURNS, Context
+from agents_ledger.ledger.contexts import Context
 from agents_ledger.model import amounts
 from agents_ledger.model.context import (
     CallItem,
@@ -21,7 +21,7 @@ from agents_ledger.model.context import (
     TextItem,
     ThinkingItem,
 )
-from agents_ledger.model.tokens import item_tokens
+from agents_ledger.model.tokens import LAST_TURNS, item_tokens
 
 FORMS = ("anthropic", "openai", "openai-responses")
 PARTS = {

@@ -34,7 +34,6 @@ from agents_ledger.model.tokens import BYTES_PER_TOKEN, Counter, item_tokens
 
 RESULT_HEAD = 100  # tokens of a long result that stay at its beginning
 RESULT_TAIL = 50
-LAST_TURNS = 3
 
 
 class Block(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from agents_ledger.ledger import audit, contexts, history, live, names, sessions, threads, trees
+from agents_ledger.ledger import contexts, history, live, names, sessions, threads
 from agents_ledger.ledger.contexts import Context
 from agents_ledger.ledger.core import Core
 from agents_ledger.model import config as configs
@@ -21,7 +21,7 @@ from agents_ledger.model.permissions import PermissionReview
 from agents_ledger.model.routing import Route
 from agents_ledger.model.search import Action, Found, Ranking, Touched
 from agents_ledger.model.sessions import Alias, Finding, Move, Session, SessionStatus, Thread
-from agents_ledger.model.tokens import Counter, estimate_tokens
+from agents_ledger.model.tokens import LAST_TURNS, Counter, estimate_tokens
 from agents_ledger.model.trees import Headline, Tree
 from agents_ledger.model.turns import Query, Turn
 from agents_ledger.model.usage import ToolUsage, UsageBy, UsageReport
@@ -122,6 +122,8 @@ class AsyncReading:
         self, *, limit: int = 100, before: str | None = None, subagents: bool = False
     ) -> tuple[str, ...]:
         """The ids of turns that hang on nothing, newest first; the next page `before` the last."""
+        from agents_ledger.ledger import trees
+
         return await self._read(
             lambda tx: trees.latest_roots(tx, limit=limit, before=before, subagents=subagents)
         )
@@ -130,12 +132,16 @@ class AsyncReading:
         self, target: str, *, fold: bool = True, limit: int = 2000, to_depth: int | None = None
     ) -> Tree:
         """A turn and what stands below it, down to a depth: runs folded, at most `limit` nodes."""
+        from agents_ledger.ledger import trees
+
         return await self._read(
             lambda tx: trees.tree(tx, target, fold=fold, limit=limit, to_depth=to_depth)
         )
 
     async def headlines(self, turn_ids: Iterable[str]) -> tuple[Headline, ...]:
         """Turns in one line each: a short id, and how the first message begins."""
+        from agents_ledger.ledger import trees
+
         wanted = tuple(turn_ids)
         return await self._read(lambda tx: trees.headlines(tx, wanted))
 
@@ -145,7 +151,7 @@ class AsyncReading:
         query: Query | None = None,
         budget: int | None = None,
         *,
-        last: int = contexts.LAST_TURNS,
+        last: int = LAST_TURNS,
         before: bool = False,
         count: Counter = estimate_tokens,
     ) -> Context:
@@ -371,6 +377,8 @@ class AsyncReading:
 
     async def audit(self) -> tuple[Finding, ...]:
         """Every broken rule; empty when all hold."""
+        from agents_ledger.ledger import audit
+
         return await self._read(partial(audit.audit, engine=self._core.db.engine))
 
     async def review_permissions(

@@ -14,15 +14,13 @@ from msgspec import Struct
 from agents_ledger.ledger import recording, threads
 from agents_ledger.model.context import Cut, Item, Part, Problem, Repair
 from agents_ledger.model.errors import Refused
-from agents_ledger.model.tokens import Counter, estimate_tokens
+from agents_ledger.model.tokens import LAST_TURNS, Counter, estimate_tokens
 from agents_ledger.model.turns import Query
 from agents_ledger.store.database import Transaction
 
 if TYPE_CHECKING:
     from agents_ledger.context.assembly import Assembled
     from agents_ledger.context.providers import Provider
-
-LAST_TURNS = 3  # never cut for a budget, unless the caller says otherwise
 
 
 class Context(Struct, frozen=True):

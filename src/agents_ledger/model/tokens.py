@@ -15,6 +15,7 @@ from agents_ledger.model.context import CallItem, ImageItem, Item, ResultItem
 BYTES_PER_TOKEN = 3
 IMAGE_TOKENS = 1500  # of about a megapixel, whichever provider
 ITEM_TOKENS = 4  # what a provider adds around each item: role, name, separators
+LAST_TURNS = 3  # never cut for a budget, unless the caller says otherwise
 
 Counter = Callable[[str], int]
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from agents_ledger.model.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 T = TypeVar("T")
 Engine = Literal["sqlite", "postgresql"]
