@@ -324,6 +324,15 @@ def test_a_search_leads_to_the_turn_with_what_was_found_marked(visitor: Visitor)
     visitor.open("/search?q=before:nonsense")
 
 
+def test_a_search_is_narrowed_by_a_click(visitor: Visitor) -> None:
+    page = visitor.open("/search?q=changelog")
+    found = page.locator(".hit").count()
+    page.get_by_role("link", name="is:failed").click()
+    page.wait_for_url(re.compile("is%3Afailed"))
+    assert 0 < page.locator(".hit").count() < found
+    assert page.get_by_role("link", name="is:failed").count() == 0
+
+
 def test_somebody_goes_on_with_a_session_by_typing(
     browser: Browser, tmp_path: Path, own_server: Callable[[], Running]
 ) -> None:

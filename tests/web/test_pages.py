@@ -133,6 +133,10 @@ def test_sessions_are_filtered_by_the_address(visitor: Visitor) -> None:
 
     assert "subagents=true" in page.url
     assert page.locator(".sessions tbody tr").count() == 2
+    page.get_by_label("Updated").select_option("last week")
+    page.get_by_role("button", name="Filter").click()
+    assert "days=7" in page.url
+    assert page.locator(".sessions tbody tr").count() == 2
 
 
 def test_the_tree_has_its_forks_compaction_subagent_and_labels(visitor: Visitor) -> None:

@@ -8,12 +8,15 @@ from litestar import Response, get
 from litestar.params import FromPath, FromQuery
 
 from agents_ledger.model.errors import Refused
+from agents_ledger.model.search import Found
 from agents_ledger.web.formats import part, session_url, turn_url
 from agents_ledger.web.site import Asked, Here, Site, named
 
 PER_PAGE = 20
 FILES_MAX = 50
 PALETTE_MAX = 6
+MODELS_MAX = 4
+NARROWER = ("after:7d", "is:failed", "is:fork", "is:compaction", "role:user", "in:tool_result")
 PLACES = (
     ("Home", "/"), ("Sessions", "/sessions"), ("Search", "/search"), ("Files", "/files"),
     ("Tools", "/tools"), ("Usage", "/usage"), ("Compare", "/compare"), ("Audit", "/audit"),
@@ -51,7 +54,16 @@ def search_page(
         order=order,
         found=found,
         problem=problem,
+        narrower=_narrower(q, found) if found else (),
     )
+
+
+def _narrower(q: str, found: Found) -> list[str]:
+    """Operators that would leave some of what was found: its models, then what often helps."""
+    models = dict.fromkeys(hit.model for hit in found.hits if hit.model)
+    named_ones = [f'model:"{model}"' for model in models if '"' not in model][:MODELS_MAX]
+    offered = named_ones if len(models) > 1 else []
+    return [word for word in (*offered, *NARROWER) if word not in q]
 
 
 @get("/files", sync_to_thread=True)

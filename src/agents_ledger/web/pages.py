@@ -22,6 +22,7 @@ from agents_ledger.web.threads import Card, Cards, card_of, cards_upto
 from agents_ledger.web.trees import rail
 
 PER_PAGE = 50
+DAY_MS = 86_400_000
 BELOW = 10  # turns shown below the one asked for
 STATUSES = ("active", "archived", "deleted")
 TABS = ("overview", "tools", "files", "context", "raw")
@@ -41,6 +42,7 @@ def sessions(
     model: FromQuery[str] = "",
     status: FromQuery[str] = "active",
     since: FromQuery[int] = 0,
+    days: FromQuery[int] = 0,
     starred: FromQuery[bool] = False,
     subagents: FromQuery[bool] = False,
     after: FromQuery[str] = "",
@@ -54,7 +56,7 @@ def sessions(
         model=model or None,
         project=project or None,
         text=q or None,
-        since=max(0, since),
+        since=max(0, since, site.now() - days * DAY_MS if days > 0 else 0),
         starred=starred,
         subagents=subagents,
         limit=PER_PAGE + 1,
@@ -63,6 +65,7 @@ def sessions(
     asked = {
         "q": q, "origin": origin, "project": project, "persona": persona, "model": model,
         "status": "" if status == "active" else status, "since": since or "",
+        "days": days or "",
         "starred": "true" if starred else "", "subagents": "true" if subagents else "",
     }  # fmt: skip
     more = len(lines) > PER_PAGE
