@@ -214,7 +214,9 @@ def test_every_row_of_a_long_tree_can_be_reached(tmp_path: Path) -> None:
         rows = tree_rows(counted.site, thread, Part(unfold=True, upto=upto), TREE_ROWS)
         assert len(rows) <= TREE_ROWS + 2
         seen |= {row.node.headline.turn.depth for row in rows if row.node and row.on_path}
-        upto = rows[0].turns if rows[0].kind == "above" else 0
+        above = rows[0].turns if rows[0].kind == "above" else 0
+        assert above < (upto or thread.depth)  # each page leads further up
+        upto = above
 
     assert seen == set(range(1, 1301))
     counted.ledger.close()
