@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, get_args
 
 from litestar import Response, get
@@ -11,7 +13,7 @@ from markupsafe import Markup
 from agents_ledger.exporters import bodies
 from agents_ledger.model.comparison import WrittenFile
 from agents_ledger.model.errors import NotFound, Refused
-from agents_ledger.model.usage import UsageBy
+from agents_ledger.model.usage import UsageBy, UsageReport
 from agents_ledger.web import charts
 from agents_ledger.web.site import Asked, Here, Site, named
 
@@ -39,13 +41,15 @@ def usage_page(
     latest = site.pages.latest_turn_at() or 0
     since = latest - days * DAY_MS if days > 0 else None
     in_time = by in ("day", "week", "month")
-    report = site.ledger.usage(
+    ask = partial(
+        site.ledger.usage,
         by,  # type: ignore[arg-type]
         since=since,
         project=project or None,
         model=model or None,
         limit=None if in_time else PER_PAGE,
     )
+    report = _kept(site, f"usage by {by}", ask) if not (days or project or model) else ask()
     lines = report.lines
     if in_time:
         lines = tuple(line for line in lines[::-1] if not before or (line.key or "") < before)
@@ -67,6 +71,11 @@ def usage_page(
         undated=charts.UNDATED,
         heat=site.heat_map(),
     )
+
+
+def _kept(site: Site, name: str, ask: Callable[[], UsageReport]) -> UsageReport:
+    """What all of it used is told as it was at most a minute ago."""
+    return site.keeper.get(name, ask) or ask()
 
 
 @get("/tools", sync_to_thread=True)
