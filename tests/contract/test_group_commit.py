@@ -14,6 +14,7 @@ import pytest
 
 from agents_ledger import Ledger, LedgerError, OutcomeUnknown
 from agents_ledger.store.database import Database, Transaction
+from agents_ledger.store.sqlite import SqliteDatabase
 from tests.builders import chain
 
 
@@ -152,6 +153,37 @@ def test_an_interrupted_waiter_leaves_nothing(ledger: Ledger, db: Database) -> N
 
     assert other.error is None
     assert ledger.thread("main").depth == 1
+    assert ledger.record("main", "q", "r").depth == 2
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_leader_interrupted_while_it_waits_for_others_leaves_nothing(
+    ledger: Ledger, db: Database, others: int
+) -> None:
+    if not hasattr(signal, "setitimer"):
+        pytest.skip("only a main thread is interrupted")
+    if not isinstance(db, SqliteDatabase):
+        pytest.skip("on a server writers do not wait for one another")
+    chain(ledger, "main", 1)
+
+    def ring(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, ring)
+    other = Writer(lambda: ledger.record("other", "q", "r"))
+    db._group._expected, db._group._until = 5, time.monotonic() + 1
+    try:
+        threading.Timer(0.1, other.start if others else lambda: None).start()
+        signal.setitimer(signal.ITIMER_REAL, 0.4)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.record("main", "never", "stored")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+    if others:
+        other.join(20)
+        assert other.result.depth == 1
     assert ledger.record("main", "q", "r").depth == 2
 
 

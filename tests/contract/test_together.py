@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from agents_ledger import Config, HeadMoved, Ledger, Refused, ToolCall
+from agents_ledger import AsyncLedger, Config, HeadMoved, Ledger, Refused, ToolCall
 from agents_ledger.ledger.core import Core
 from agents_ledger.store.database import Database
 from agents_ledger.store.sqlite import SqliteDatabase
@@ -86,6 +88,47 @@ def test_sessions_that_share_a_head_fork_and_others_go_on(ledger: Ledger, db: Da
     assert ledger.thread("fork").depth == 4
     assert ledger.thread("new").depth == 2
     assert ledger.common_ancestor("main", "fork") == head
+
+
+def test_turns_of_one_session_stand_in_the_order_they_came(address: str) -> None:
+    async def main() -> list[str]:
+        async with AsyncLedger.open(address) as ledger:
+            await ledger.record("main", "root", "r")
+            await ledger.alias("other-name", "main")
+            names = itertools.cycle(["main", "other-name", "main"])
+            await asyncio.gather(
+                *(
+                    ledger.record(next(names), str(n), "r", id=f"own-{n}")
+                    if n % 2
+                    else ledger.record(next(names), str(n), "r")
+                    for n in range(12)
+                )
+            )
+            return [str(turn.query[0].content) for turn in (await ledger.thread("main")).turns]
+
+    if address.startswith("postgresql"):
+        pytest.skip("on a server writers do not wait for one another")
+    assert asyncio.run(main()) == ["root", *map(str, range(12))]
+
+
+def test_what_came_before_a_turn_is_done_before_it(address: str) -> None:
+    async def main() -> Any:
+        async with AsyncLedger.open(address) as ledger:
+            for name in ("a", "b", "c"):
+                await ledger.record(name, "root", "r")
+            return await asyncio.gather(
+                ledger.record("a", "q", "r"),
+                ledger.archive("b"),
+                ledger.record("b", "q", "r"),
+                ledger.record("c", "q", "r"),
+                return_exceptions=True,
+            )
+
+    if address.startswith("postgresql"):
+        pytest.skip("on a server writers do not wait for one another")
+    _, _, refused, stored = asyncio.run(main())
+    assert isinstance(refused, Refused)
+    assert stored.depth == 2
 
 
 def test_who_is_refused_spoils_nobody(ledger: Ledger, db: Database) -> None:

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -177,7 +178,7 @@ def test_a_leader_waits_for_callers_that_were_just_answered(tmp_path: Path) -> N
     counted = Counted(tmp_path / "ledger.db", 1)
     with counted.ledger as ledger:
         group = counted.database._group
-        group._expected, group._patience = 2, 20.0
+        group._expected, group._until = 2, time.monotonic() + 20
         before = counted.commits
         writers = [threading.Thread(target=ledger.record, args=(s, "q", "r")) for s in "ab"]
         writers[0].start()
@@ -196,7 +197,7 @@ def test_a_leader_does_not_wait_for_ever(tmp_path: Path) -> None:
     counted = Counted(tmp_path / "ledger.db", 1)
     with counted.ledger as ledger:
         counted.database._group._expected = 5
-        counted.database._group._patience = 0.01
+        counted.database._group._until = time.monotonic() + 0.01
 
         assert ledger.record("main", "q", "r").depth == 2
         assert counted.database._group._expected == 1

@@ -19,6 +19,7 @@ from agents_ledger.ledger import recording, sessions, waiting
 from agents_ledger.ledger.recording import Prepared
 from agents_ledger.ledger.sessions import Pointer
 from agents_ledger.ledger.threads import Place
+from agents_ledger.model.errors import Conflict
 from agents_ledger.model.turns import Turn, to_json
 from agents_ledger.store import rows
 from agents_ledger.store.database import Transaction
@@ -41,22 +42,20 @@ class Record:
 
     def together(self, tx: Transaction, works: Sequence[Record], /) -> list[Turn | None]:
         """The turns of those that could be; None for the others."""
-        simple = {work.prepared.new.session: work.prepared for work in works if work._is_simple()}
-        written = _write(tx, list(_standing(tx, simple)))
+        written = _write(tx, list(_standing(tx, works)))
         return [written.get(work.prepared.id) for work in works]
 
-    def _is_simple(self) -> bool:
+    def is_simple(self) -> bool:
         """Whether it is a finished turn that says nothing of its session, its thread or others."""
         new = self.prepared.new
         return not (
             self.prepared.chosen
             or new.status != "completed"
-            or new.compaction
-            or new.config
+            or new.compaction is not None
+            or new.config is not None
             or new.system_prompt is not None
             or new.thread_key is not None
-            or not new.session.isprintable()
-            or any(call.spawned_session_label for call in self.prepared.turn.tool_calls)
+            or any(call.spawned_session_label is not None for call in self.prepared.turn.tool_calls)
         )
 
 
@@ -69,17 +68,24 @@ class _Standing(NamedTuple):
     has_children: bool
 
 
-def _standing(tx: Transaction, simple: dict[str, Prepared]) -> Iterator[_Standing]:
-    """Those whose session can go on without a fork; one for each session and turn."""
+def _standing(tx: Transaction, works: Sequence[Record]) -> Iterator[_Standing]:
+    """Of each session, and of sessions at the same turn, the first to go on, if it is simple and
+    the session can go on without a fork."""
+    names = list(dict.fromkeys(work.prepared.new.session for work in works))
+    if not all(name.isprintable() for name in names):  # others are stored in another form
+        return
+    found = {row[0]: row[1:] for row in tx.run("standing_sessions", ids=to_json(names))}
     heads = set()
-    for name, *row in tx.run("standing_sessions", ids=to_json(list(simple))):
-        prepared, session = simple[name], Pointer(*row[:_POINTER])
-        expected = prepared.new.parent
-        if expected in (UNSET, session.thread_id) and session.thread_id not in heads:
-            heads.add(session.thread_id)
-            yield _Standing(
-                prepared, session, Place(*row[_POINTER : _POINTER + _PLACE]), bool(row[-1])
-            )
+    for work in works:
+        row = found.get(work.prepared.new.session)
+        if row is None:
+            continue
+        session = Pointer(*row[:_POINTER])
+        is_first = session.thread_id not in heads
+        heads.add(session.thread_id)
+        if is_first and work.is_simple() and work.prepared.new.parent in (UNSET, session.thread_id):
+            place = Place(*row[_POINTER : _POINTER + _PLACE])
+            yield _Standing(work.prepared, session, place, bool(row[-1]))
 
 
 def _write(tx: Transaction, standing: Sequence[_Standing]) -> dict[str, Turn]:
@@ -115,7 +121,8 @@ def _write(tx: Transaction, standing: Sequence[_Standing]) -> dict[str, Turn]:
         )
         for turn, each in zip(turns, standing, strict=True)
     ]
-    tx.run_many("insert_place", places)
+    if tx.run_many("insert_place", places) != len(places):
+        raise Conflict("a turn took another's place while both were written")
     waiting.grown(tx, [turn.id for turn in turns])
     sessions.move_heads(
         tx, [(each.session.label, each.session.thread_id, each.prepared.id) for each in standing]

@@ -6,12 +6,12 @@ at once, without a hand-over. Members that do not wait in a thread (asyncio) are
 kept for them.
 
 Callers that were answered together are likely to be back together. The next leader waits for them,
-a fraction of the time their batch took: written one by one while the others prepare theirs, each
-statement would have to win the interpreter back.
+an instant at most: written one by one while the others prepare theirs, each statement would have to
+win the interpreter back.
 
-Works that can be done at once (Joint) are. A work that raises before it wrote anything fails alone.
-One that raises after it wrote spoils the batch: it is rolled back and done again with a savepoint
-for each.
+Works are done in the order they came; neighbours that can be done at once (Joint) are. A work that
+raises before it wrote anything fails alone. One that raises after it wrote spoils the batch: it is
+rolled back and done again with a savepoint for each.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat, starmap
+from contextlib import suppress
+from itertools import groupby, repeat, starmap
 from typing import Any, Protocol, cast
 
 from agents_ledger.model.errors import OutcomeUnknown
 from agents_ledger.store.database import Answer, Joint, Transaction, Work
 
 BATCH_MAX = 256
-PATIENCE = 0.4  # of what the batch before took, waiting for its callers to be back
+PATIENCE = 0.4  # of what a batch took, waiting for its callers to be back
+PATIENCE_MAX = 0.005  # seconds
 
 
 class Session(Protocol):
@@ -83,7 +85,7 @@ class GroupCommit:
         self._leading = False
         self._start_leader: Callable[[], object] | None = None
         self._expected = 0  # callers just answered
-        self._patience = 0.0  # seconds the next leader waits for them
+        self._until = 0.0  # so long the next leader waits for them
         self._awaited = 0  # not 0: somebody waits until so many are queued
         self._gathered = threading.Lock()  # locked, but for the moment when they are
         self._gathered.acquire()
@@ -98,7 +100,7 @@ class GroupCommit:
             self._leading = True
             self._enqueue(me)
         if me.wake is None:
-            self.lead()
+            self.lead(me)
         else:
             self._wait(me, me.wake)
         if me.error is not None:
@@ -113,10 +115,10 @@ class GroupCommit:
             if not withdrawn:
                 wake.acquire()
             if me.leads:
-                self.lead()
+                self.lead(me)
             raise
         if me.leads:
-            self.lead()
+            self.lead(me)
 
     def submit(self, work: Work[Any], answer: Answer, start: Callable[[], object]) -> Member:
         """Queue `work` and return; `start` is called when nobody leads: it makes a thread of its
@@ -148,8 +150,9 @@ class GroupCommit:
                 return False
             return True
 
-    def lead(self, *, for_others: bool = False) -> None:
-        """Commit a batch and hand over; a leader for others goes on while only such wait."""
+    def lead(self, me: Member | None = None) -> None:
+        """Commit a batch and hand over. Without a work of its own it leads for others, and goes on
+        while only such wait that cannot."""
         again = True
         while again:
             batch: list[Member] = []
@@ -159,19 +162,29 @@ class GroupCommit:
                 if batch:
                     self._commit(batch)
             except BaseException:  # Ctrl-C in the leader: nobody may hang
+                self._drop(me)
                 self._fail(batch, OutcomeUnknown("the process was interrupted while it wrote"))
                 raise
             finally:
-                again = self._hand_over(batch, for_others)
+                again = self._hand_over(batch, for_others=me is None)
+
+    def _drop(self, me: Member | None) -> None:
+        """Take a leader's own work back, if it is not begun: it is not to be done by its heir."""
+        with self._state, suppress(ValueError):
+            if me is not None:
+                self._queue.remove(me)
 
     def _gather(self) -> None:
-        """Wait a little for the callers that were just answered."""
-        with self._state:
-            if len(self._queue) >= self._expected:
-                return
-            self._awaited = self._expected
+        """Wait an instant for the callers that were just answered."""
+        patience = self._until - time.monotonic()
+        if patience <= 0:
+            return
         try:
-            self._gathered.acquire(timeout=self._patience)
+            with self._state:
+                if len(self._queue) >= self._expected:
+                    return
+                self._awaited = self._expected
+            self._gathered.acquire(timeout=patience)
         finally:
             with self._state:
                 self._awaited = 0
@@ -183,7 +196,7 @@ class GroupCommit:
             count = min(len(self._queue), BATCH_MAX - len(batch))
             batch.extend(starmap(self._queue.popleft, repeat((), count)))
 
-    def _hand_over(self, batch: Sequence[Member], for_others: bool) -> bool:
+    def _hand_over(self, batch: Sequence[Member], *, for_others: bool) -> bool:
         heir = None
         with self._state:
             if self._queue:
@@ -213,33 +226,39 @@ class GroupCommit:
             wake()
 
     def _commit(self, batch: list[Member]) -> None:
-        session, began = self._session, time.monotonic()
+        session = self._session
+        self._until = 0.0
         try:
             session.begin()
+            began = time.monotonic()
             try:
                 if not self._run_together(batch):
                     self._run_apart(batch)
                 if session.is_open():
                     session.commit()
+                    now = time.monotonic()
+                    self._until = now + min(PATIENCE * (now - began), PATIENCE_MAX)
             finally:
                 session.end()
         except Exception as error:
             self._fail(batch, session.error(error))
-        self._expected, self._patience = len(batch), PATIENCE * (time.monotonic() - began)
+        self._expected = len(batch)
 
     def _joining(self, batch: list[Member]) -> Iterator[list[Member]]:
-        """Everyone in the batch, and whoever queues up meanwhile: first those that can be done at
-        once, then, each by itself, whoever was left."""
+        """Everyone in the batch, and whoever queues up meanwhile: neighbours that can be done at
+        once together, and then, each by itself, whoever of them was left."""
         done = 0
         while done < len(batch):
-            new = batch[done:]
-            done = len(batch)
-            joint = [member for member in new if hasattr(member.work, "together")]
-            if len(joint) > 1:
-                yield joint
-            for member in new:
-                if member.result is None:
-                    yield [member]
+            for joint, members in groupby(
+                batch[done:], lambda member: hasattr(member.work, "together")
+            ):
+                neighbours = list(members)
+                done += len(neighbours)
+                if joint and len(neighbours) > 1:
+                    yield neighbours
+                for member in neighbours:
+                    if member.result is None:
+                        yield [member]
             self._take(batch)
 
     def _do(self, members: Sequence[Member]) -> None:

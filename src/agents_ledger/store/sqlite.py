@@ -585,7 +585,7 @@ class _LeaderThread:
             self._wanted.acquire()
             if self._stopped:
                 return
-            self._group.lead(for_others=True)
+            self._group.lead()
 
     def stop(self) -> None:
         self._stopped = True

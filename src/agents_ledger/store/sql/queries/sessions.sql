@@ -13,7 +13,8 @@ SELECT s.label, s.thread_id, s.persona_id, s.status FROM sessions s WHERE s.labe
 
 -- standing_sessions --
 -- Active sessions by their names, with the place of their head and whether it has children; only
--- those whose next turn goes right behind it: nothing stands there, and it is no projection.
+-- those whose next turn goes right behind it: nothing stands there, and it is no projection. No
+-- lock: only who writes alone asks this.
 SELECT
     n.name, s.label, s.thread_id, s.persona_id, s.status,
     p.segment_id, p.depth, p.input_tokens, p.output_tokens, p.cached_input_tokens,
