@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents_ledger import Alias, Ledger, NameTaken, NotFound, Refused
+from agents_ledger import Alias, Ambiguous, Ledger, NameTaken, NotFound, Refused, Session
 from tests.builders import chain
 from tests.raw import Raw
 
@@ -194,3 +194,42 @@ def test_a_new_channel_of_somebody_known_leads_to_their_session(ledger: Ledger) 
     assert ledger.promote("signal:5", "dm:ann").label == "dm:ann"
     assert ledger.promote("signal:6", "dm:bob").label == "dm:bob"
     assert ledger.session("signal:6").thread_id is None
+
+
+# -- what a person means ----------------------------------------------------------------------
+
+
+def test_a_session_is_found_by_the_id_of_its_source_and_by_how_it_or_its_label_begins(
+    ledger: Ledger,
+) -> None:
+    known = Session("agent:622ab40d-27a3", origin="agent", origin_session_id="622ab40d-27a3")
+    ledger.create_session(known)
+    turn = ledger.record("main", "q", "r")
+
+    for typed in ("622ab40d-27a3", "622a", "agent:622ab40d", "agen"):
+        assert ledger.lookup(typed) == "agent:622ab40d-27a3"
+    assert ledger.lookup("622ab40d-27a3", beginnings=False) == "agent:622ab40d-27a3"
+    assert ledger.lookup("main") == "main"
+    assert ledger.lookup(turn.id[:20]) == turn.id
+    for typed in ("", "622", "age", "22ab", "Main", "agent:622ab40d-27a3-"):
+        with pytest.raises(NotFound, match="there is no session or turn"):
+            ledger.lookup(typed)
+    with pytest.raises(NotFound):
+        ledger.lookup("agent:622ab40d", beginnings=False)
+    with pytest.raises(NotFound):  # programs name it exactly
+        ledger.session("agent:622a")
+
+
+def test_of_several_sessions_none_is_guessed_but_a_subagent_gives_way(ledger: Ledger) -> None:
+    ledger.create_session(Session("shop-a", origin="agent", origin_session_id="same-id"))
+    with ledger.turn("shop-a", "q") as turn:
+        turn.tool_call("Task", id="c").spawn("shop-a-helper")
+        turn.respond("r")
+    assert ledger.lookup("shop") == "shop-a"
+
+    ledger.create_session(Session("shop-b", origin="agent", origin_session_id="same-id"))
+
+    for typed in ("shop", "same-id", "same"):
+        with pytest.raises(Ambiguous, match=f"several sessions fit '{typed}': shop-a, shop-b"):
+            ledger.lookup(typed)
+    assert ledger.lookup("shop-a-h") == "shop-a-helper"

@@ -62,6 +62,37 @@ def test_the_last_line_counts_sessions_by_what_came_of_them(run: Run, projects: 
     assert run("import", "codex").out == "imported 0 upserted 0 skipped 0 failed 0\n"
 
 
+def test_a_file_is_the_same_by_whatever_path_it_is_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, name in (("here", SESSION), ("there", OTHER)):
+        log = a_log(tmp_path / folder, name)
+        log.path.rename(log.path.with_name("same.jsonl"))
+        monkeypatch.chdir(tmp_path / folder)
+        assert run("import", "same.jsonl").out == "imported 1 upserted 0 skipped 0 failed 0\n"
+
+    whole = run("import", str(tmp_path / "there" / "same.jsonl"))
+    up = run("import", "../here/same.jsonl", "../there")
+
+    assert whole.out == "imported 0 upserted 0 skipped 1 failed 0\n"
+    assert up.out == "imported 0 upserted 0 skipped 2 failed 0\n"
+    kept = run("sql", "SELECT path, generation FROM source_files ORDER BY path", "--json").json
+    assert kept["rows"] == [[str(tmp_path / at / "same.jsonl"), 0] for at in ("here", "there")]
+
+
+def test_an_empty_path_is_not_this_folder(
+    run: Run, projects: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_log(projects)
+    monkeypatch.chdir(projects)
+
+    answer = run("import", "")
+
+    assert answer.code == 5
+    assert "a path is empty" in answer.err
+    assert run("sessions").code != 0
+
+
 def test_what_was_not_understood_is_told_by_file_and_line(run: Run, projects: Path) -> None:
     log = a_log(projects)
     log.add("hologram", beam="blue")

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
@@ -15,7 +15,7 @@ from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.errors import EXIT_CODES
 from agents_ledger.cli.terminal import ask, complain, fit, note
 from agents_ledger.model import settings
-from agents_ledger.model.errors import EngineError, EngineFault, NotFound, Refused
+from agents_ledger.model.errors import Ambiguous, EngineError, EngineFault, NotFound, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +74,11 @@ async def _chat(
 
 
 async def _label(broker: Broker, target: str | None, persona: str | None) -> str:
-    """The session to talk with; one that is new is made by the first message."""
+    """The session to talk with; one that is new is made by the first message, and may be called
+    as another begins."""
+    if target is not None:
+        with suppress(NotFound, Ambiguous):
+            target = await broker.ledger.lookup(target, beginnings=False)
     label, _ = await broker.resolve(target or f"persona:{persona or 'main'}")
     try:
         session = await broker.ledger.session(label)

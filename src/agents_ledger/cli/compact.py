@@ -52,7 +52,7 @@ def compact(
     turn: Turn | None = None
     if dry_run:
         with run.reading() as ledger:
-            plan = ledger.plan_compaction(session, strategy=strategy, budget=budget)
+            plan = ledger.plan_compaction(ledger.lookup(session), strategy=strategy, budget=budget)
     else:
         engine = None
         if strategy not in WITHOUT_MODEL:
@@ -79,8 +79,8 @@ def compact(
 
 
 def _compacted(ledger: Ledger, session: str, **asked: object) -> Turn:
-    ledger.session(session)
-    return ledger.compact(session, **asked)  # type: ignore[arg-type]
+    found = ledger.session(ledger.lookup(session))
+    return ledger.compact(found.label, **asked)  # type: ignore[arg-type]
 
 
 def _plan(out: Output, plan: CompactionPlan) -> None:

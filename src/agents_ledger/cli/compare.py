@@ -32,6 +32,7 @@ FILES_MAX = 20
 def compare(run: Invocation, *, a: str, b: str, limit: int, diff: bool) -> None:
     """Compare what two sessions or turns did since they parted."""
     with run.reading() as ledger:
+        a, b = ledger.lookup(a), ledger.lookup(b)
         found = ledger.compare(a, b, limit=limit)
         written = ledger.compare_files(a, b) if diff else ()
     if run.as_json:

@@ -69,7 +69,7 @@ def context(
 ) -> None:
     """Show what a model is shown at a turn, with token counts."""
     with run.reading() as ledger:
-        shown = ledger.context(target, query, budget, last=last, before=before)
+        shown = ledger.context(ledger.lookup(target), query, budget, last=last, before=before)
     if run.as_json:
         run.out.json(**_as_json(shown, form))
     elif form is not None:

@@ -21,7 +21,7 @@ def show(run: Invocation, target: str | None, *, last: int | None, day: str | No
         raise click.UsageError("Name a TARGET or a --day, one of the two.")
     if target is not None:
         with run.reading() as ledger:
-            events = ledger.events(target, last=last or LAST)
+            events = ledger.events(ledger.lookup(target), last=last or LAST)
         if run.as_json:
             run.out.json(events=to_builtins(events))
             return

@@ -66,6 +66,7 @@ def export(
     """Give a conversation away: Markdown, JSON, messages, one HTML file, or its own format."""
     chosen = form or SUFFIXES.get(Path(output).suffix.lower() if output else "", "source")
     with run.reading() as ledger:
+        target = ledger.lookup(target)
         if only_review:
             _review(run, Export(ledger, target, "json", last=last, subagents=not no_subagents))
             return

@@ -98,6 +98,8 @@ def _chosen(what: Sequence[str], wanted: Wanted, report: Report) -> list[Found]:
     from agents_ledger.importers.readers import READERS
 
     names = [name for name in what if name in READERS]
+    if "" in what:
+        raise Refused("a path is empty", "Name a file or a folder; `.` is this one.")
     paths = [Path(name) for name in what if name not in READERS]
     for path in paths:
         if not path.exists() and not path.is_symlink():

@@ -145,7 +145,8 @@ def _close_pipe() -> int:
 def main(ctx: click.Context, ledger: str | None) -> None:
     """The permanent record of AI conversations.
 
-    A TARGET is a session's label or alias, or a turn's id or the first letters of it.
+    A TARGET is a session's label, alias or id in the agent it came from, or a turn's id; the first
+    letters of it will do.
     """
     ctx.obj = ledger
 

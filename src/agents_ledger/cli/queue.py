@@ -44,6 +44,7 @@ def queue(
         entries: tuple[QueueEntry, ...] = (changed,)
     else:
         with run.reading() as ledger:
+            session = ledger.lookup(session) if session is not None else None
             entries = Queue(ledger).entries(session, everything=everything, limit=limit + 1)
     more = len(entries) > limit
     entries = entries[:limit]

@@ -59,7 +59,7 @@ def replay(
 ) -> None:
     """Step through what happened in a session or up to a turn, in order."""
     with run.reading() as ledger:
-        thread = ledger.thread(target, last=0)
+        thread = ledger.thread(ledger.lookup(target), last=0)
         if thread.turn_id is None:
             raise Refused(f"session {target!r} is empty", "There is nothing to replay.")
         moments = _moments(ledger, thread, last)

@@ -64,6 +64,7 @@ async def _rerun(
     made: list[Again] = []
     chosen = choose(engine) if engine else None
     async with Broker.open(run.address, engine=chosen, create=False) as broker:
+        target = await broker.ledger.lookup(target)
         async for again in ask_again(broker, target, **options):
             made.append(again)
             if not run.as_json:

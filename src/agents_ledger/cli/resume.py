@@ -14,7 +14,7 @@ from agents_ledger.model.resuming import command_here, command_there
 def resume(run: Invocation, *, session: str) -> None:
     """Print the command that continues a session in its own agent, or here."""
     with run.reading() as ledger:
-        found = ledger.session(session)
+        found = ledger.session(ledger.lookup(session))
         head = found.thread_id
         turn = ledger.get_turn(head) if head else None
         folder = turn.workspace_path if turn else None

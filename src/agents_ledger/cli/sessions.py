@@ -128,7 +128,7 @@ def fork(
 ) -> None:
     """Make a new session at a turn, or at a session's head. Nothing is copied."""
     with run.writing() as ledger:
-        session = ledger.fork(target, label=label, before=before, persona_id=persona)
+        session = ledger.fork(ledger.lookup(target), label=label, before=before, persona_id=persona)
         depth = ledger.thread(session.label, last=0).depth
     if run.as_json:
         run.out.json(session=session, depth=depth)

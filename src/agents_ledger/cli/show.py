@@ -61,6 +61,7 @@ def show(
     if target is None:
         raise click.UsageError("Missing argument 'TARGET'.")
     with run.reading() as ledger:
+        target = ledger.lookup(target)
         session = _session(ledger, target)
         thread = ledger.thread(target, last=last or (LAST if session else 1))
         live = _live(ledger, session.label) if session else ()

@@ -45,7 +45,7 @@ def tree(run: Invocation, *, target: str | None, unfold: bool, below: bool, limi
     with run.reading() as ledger:
         draw = Draw(ledger, run, unfold=unfold)
         if target is not None:
-            draw.one(target, below=below)
+            draw.one(ledger.lookup(target), below=below)
         else:
             draw.newest(limit)
 

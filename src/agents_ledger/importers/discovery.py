@@ -90,9 +90,10 @@ def below(root: Path, reader: Reader) -> Iterator[Found]:
 
 
 def found_at(path: Path, unknown: Unknown) -> list[Found]:
-    """What a path holds: a file, or a folder of them, each told by its content."""
+    """What a path holds: a file, or a folder of them, each told by its content and known by its
+    whole path, whichever folder it was named from."""
     found = []
-    for each in _files(path):
+    for each in _files(Path(os.path.abspath(path))):
         try:
             first = files.head(each)
         except LedgerError as error:

@@ -218,6 +218,11 @@ class AsyncReading:
         """A session by label or alias; `exact` reaches one that was merged away."""
         return await self._read(lambda tx: sessions.get(tx, key, exact=exact))
 
+    async def lookup(self, typed: str, *, beginnings: bool = True) -> str:
+        """What a person means: a label, an alias or a turn; else the label of the session whose
+        source calls it so or, unless not wanted, whose id there or label begins so."""
+        return await self._read(lambda tx: threads.lookup(tx, typed, beginnings=beginnings))
+
     async def sessions(
         self,
         *,

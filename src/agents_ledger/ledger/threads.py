@@ -156,6 +156,36 @@ def resolve_turn(tx: Transaction, target: str) -> str:
     raise NotFound(f"there is no session or turn {target!r}")
 
 
+def lookup(tx: Transaction, typed: str, *, beginnings: bool = True) -> str:
+    """What a person means: a key or turn as resolve() takes it, or else the label of the session
+    that its source calls so, or whose id there or label begins so."""
+    if tx.run("session", key=typed):
+        return typed
+    try:
+        return resolve_turn(tx, typed)
+    except NotFound:
+        label = _session_like(tx, typed, beginnings=beginnings)
+        if label is None:
+            raise
+        return label
+
+
+def _session_like(tx: Transaction, typed: str, *, beginnings: bool) -> str | None:
+    """Subagents give way to the session that they worked for."""
+    ways = [("sessions_known_as", typed + "\1")] if typed else []
+    if beginnings and len(typed) >= PREFIX_MIN:
+        ways += [
+            (name, typed + "\U0010ffff") for name in ("sessions_known_as", "sessions_labelled")
+        ]
+    for statement, upper in ways:
+        rows = tx.run(statement, prefix=typed, upper=upper)
+        if len(rows) == 1 or (rows and rows[0][1] != rows[1][1]):
+            return str(rows[0][0])
+        if rows:
+            raise Ambiguous(f"several sessions fit {typed!r}: {rows[0][0]}, {rows[1][0]}")
+    return None
+
+
 # -- reading ----------------------------------------------------------------------------------
 
 

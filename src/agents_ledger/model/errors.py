@@ -89,7 +89,7 @@ class Refused(LedgerError):
 
 
 class Ambiguous(Refused):
-    """The short id fits several turns."""
+    """The short id fits several turns or sessions."""
 
     hint = "Give more letters of the id."
 
