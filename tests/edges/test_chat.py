@@ -84,6 +84,7 @@ def test_an_imported_conversation_goes_on_here(run: Run, file: str, tmp_path: Pa
         assert [t.query[0].content for t in ledger.thread(label).turns] == ["Begin.", "Go on."]
         assert ledger.audit() == ()
     after = run("resume", label)
+    assert after.out == resumed.out == f"cd /home/dev/shop && claude --resume {SESSION}\n"
     assert "continued here" in after.err
     assert run("resume", label, "--json").json["went_on_here"] is True
 

@@ -82,8 +82,34 @@ def test_nothing_is_written_over(run: Run, ledger: Ledger, tmp_path: Path) -> No
     assert not (tmp_path / "b.md").exists()
 
 
-def test_a_session_recorded_here_has_no_source(run: Run, ledger: Ledger) -> None:
-    answer = run("export", "main")
+def test_what_was_recorded_here_is_markdown_unless_told_otherwise(
+    run: Run, ledger: Ledger, tmp_path: Path
+) -> None:
+    turn = ledger.thread("main").turn_id
+    answer = run("export", "main", "--format", "source")
 
     assert answer.code == 3
     assert "choose another format" in answer.err
+    assert run("export", "main").out.startswith("# main\n")
+    assert run("export", str(turn)).out == run("export", str(turn), "--format", "markdown").out
+    assert run("export", "main", "--output", str(tmp_path / "plain")).code == 0
+    assert (tmp_path / "plain").read_text(encoding="utf-8").startswith("# main\n")
+
+
+@pytest.mark.parametrize("name", ["a.pdf", "a.md.gz"])
+def test_an_ending_that_tells_no_format_is_refused(
+    run: Run, ledger: Ledger, tmp_path: Path, name: str
+) -> None:
+    answer = run("export", "main", "--output", str(tmp_path / name))
+
+    assert answer.code == 5
+    assert "which tells no format" in answer.err
+    assert not (tmp_path / name).exists()
+    assert run("export", "main", "--output", str(tmp_path / name), "--format", "json").code == 0
+
+
+def test_a_folder_is_not_written_to(run: Run, ledger: Ledger, tmp_path: Path) -> None:
+    answer = run("export", "main", "--output", str(tmp_path))
+
+    assert answer.code == 5
+    assert "is a folder" in answer.err

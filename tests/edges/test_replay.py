@@ -102,3 +102,8 @@ def test_hostile_text_is_shown_and_not_sent(run: Run, ledger: Ledger) -> None:
     for answer in (run("replay", "main", "--full"), run("replay", "main", "--json")):
         assert answer.code == 0
         assert not set("\x1b\u202e") & set(answer.out)
+
+
+@pytest.mark.parametrize("speed", ["nan", "inf", "0", "-1"])
+def test_a_speed_that_is_none_is_refused(run: Run, speed: str) -> None:
+    assert run("replay", "main", "--speed", speed).code in (2, 5)

@@ -14,7 +14,7 @@ from agents_ledger.exporters.exporting import Export, Form
 from agents_ledger.exporters.messages import PROVIDERS
 from agents_ledger.exporters.secrets import Masked, review
 from agents_ledger.model import amounts
-from agents_ledger.model.errors import Refused
+from agents_ledger.model.errors import NotFound, Refused
 
 if TYPE_CHECKING:
     from agents_ledger.ledger.ledger import Ledger
@@ -35,7 +35,7 @@ SUFFIXES = {
     "--format",
     "form",
     type=click.Choice(FORMS),
-    help="In this form.  [told by the ending of --output, else source]",
+    help="In this form.  [by the ending of --output; else source, or markdown without one]",
 )
 @click.option("--output", type=click.Path(), help="Where to write; else it is printed.")
 @click.option(
@@ -64,12 +64,12 @@ def export(
     only_review: bool,
 ) -> None:
     """Give a conversation away: Markdown, JSON, messages, one HTML file, or its own format."""
-    chosen = form or SUFFIXES.get(Path(output).suffix.lower() if output else "", "source")
     with run.reading() as ledger:
         target = ledger.lookup(target)
         if only_review:
             _review(run, Export(ledger, target, "json", last=last, subagents=not no_subagents))
             return
+        chosen = form or _told_by(output) or _kept_as(ledger, target)
         if chosen == "source":
             _source(run, ledger, target, output)
             return
@@ -85,6 +85,30 @@ def export(
             provider=provider,
         )
         _write(run, made, output)
+
+
+def _told_by(output: str | None) -> str | None:
+    """The form that the ending of a file's name tells; None: it has none."""
+    ending = Path(output).suffix.lower() if output else ""
+    if not ending:
+        return None
+    if ending not in SUFFIXES:
+        raise Refused(
+            f"{output} ends in {ending}, which tells no format",
+            f"Endings are {', '.join(SUFFIXES)}; or choose with --format.",
+        )
+    return SUFFIXES[ending]
+
+
+def _kept_as(ledger: Ledger, target: str) -> str:
+    """As its source has it; what was recorded here, and what ends at a turn, as people read it."""
+    from agents_ledger.ledger.sources import Sources
+
+    try:
+        label = ledger.session(target).label
+    except NotFound:
+        return "markdown"
+    return "source" if Sources(ledger._core).files_of_session(label) else "markdown"
 
 
 def _source(run: Invocation, ledger: Ledger, target: str, output: str | None) -> None:
@@ -105,6 +129,8 @@ def _write(run: Invocation, made: Export, output: str | None) -> None:
         _summary(made.masked)
         return
     path = Path(output)
+    if path.is_dir():
+        raise Refused(f"{path} is a folder", "Name a file in it.")
     try:
         opened = path.open("x", encoding="utf-8", newline="\n")
     except FileExistsError as error:

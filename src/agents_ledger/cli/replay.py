@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
+from math import isfinite
 from typing import Literal, NamedTuple
 
 import click
@@ -58,6 +59,8 @@ def replay(
     full: bool,
 ) -> None:
     """Step through what happened in a session or up to a turn, in order."""
+    if not isfinite(speed):
+        raise Refused(f"--speed is {speed}", "Say how many times as fast, such as 10.")
     with run.reading() as ledger:
         thread = ledger.thread(ledger.lookup(target), last=0)
         if thread.turn_id is None:

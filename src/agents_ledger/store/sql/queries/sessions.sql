@@ -41,7 +41,7 @@ WHERE n.name = :key;
 -- At most two sessions by the id that their source gave them, or how it begins; those of people first.
 SELECT label, is_subagent FROM sessions
 WHERE COALESCE(origin_session_id, label) >= :prefix
-AND COALESCE(origin_session_id, label) < :upper
+AND COALESCE(origin_session_id, label) < :upper AND origin_session_id IS NOT NULL
 ORDER BY is_subagent, label LIMIT 2;
 
 -- sessions_labelled --
