@@ -63,13 +63,13 @@ def age(at_ms: int, now_ms: int, ago: str = " ago") -> str:
 
 
 def date(at_ms: int) -> str:
-    """The day, as in 2026-02-05."""
-    return _at(at_ms).date().isoformat()
+    """The day, as in 2026-02-05; 0 is no time."""
+    return _at(at_ms).date().isoformat() if at_ms else "undated"
 
 
 def moment(at_ms: int) -> str:
-    """The time, as in 2026-02-05 14:02 UTC."""
-    return f"{_at(at_ms):%Y-%m-%d %H:%M} UTC"
+    """The time, as in 2026-02-05 14:02 UTC; 0 is no time."""
+    return f"{_at(at_ms):%Y-%m-%d %H:%M} UTC" if at_ms else "undated"
 
 
 def _at(at_ms: int) -> datetime:
