@@ -62,6 +62,15 @@ def test_what_fails_says_so_with_its_exit_code(run: Run, made: str, tmp_path: Pa
     assert run("chat", "work", "--message", "x").code == 5
 
 
+@pytest.mark.parametrize("message", ["", " \n"])
+def test_an_empty_message_is_not_asked(run: Run, made: str, message: str) -> None:
+    answer = run("chat", "fresh", "--message", message)
+
+    assert answer.code == 5
+    assert "the message is empty" in answer.err
+    assert run("show", "fresh").code == 3
+
+
 def test_without_a_ledger_nothing_is_made(run: Run, file: str) -> None:
     assert run("chat", "--message", "x").code == 3
     assert not Path(file).exists()
@@ -75,8 +84,8 @@ def test_an_imported_conversation_goes_on_here(run: Run, file: str, tmp_path: Pa
     assert run("import", str(path)).code == 0
     label = f"claude-code:{SESSION}"
 
-    resumed = run("resume", label)
-    answer = run("chat", label, "--message", "Go on.")
+    resumed = run("resume", SESSION)
+    answer = run("chat", SESSION, "--message", "Go on.")
 
     assert f"claude --resume {SESSION}" in resumed.out
     assert answer.out == "Go on.\n"

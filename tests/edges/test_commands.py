@@ -133,6 +133,53 @@ def test_sessions_can_be_filtered(run: Run, ledger: Ledger) -> None:
     assert "--limit" in limited.err
 
 
+def test_sessions_are_narrowed_by_folder_model_time_and_kind(
+    run: Run, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.record("here", "q", "r", workspace_path=str(tmp_path), model="big")
+    ledger.record("there", "q", "r", workspace_path="/elsewhere", model="small")
+    with ledger.turn("there", "q", workspace_path="/elsewhere") as turn:
+        turn.tool_call("Task", id="c").spawn("helper")
+        turn.respond("r")
+    monkeypatch.chdir(tmp_path)
+
+    def listed(*words: str) -> set[str]:
+        return {s["label"] for s in run("sessions", *words, "--json").json["sessions"]}
+
+    assert listed() == {"here", "there", "helper"}
+    assert listed("--no-subagents") == {"here", "there"}
+    assert listed("--project", ".") == listed("--project", str(tmp_path)) == {"here"}
+    assert listed("--project", "/elsewhere") == listed("--model", "small") == {"there"}
+    assert listed("--since", "1h") == {"here", "there", "helper"}
+    assert listed("--since", "2199-01-01") == set()
+    assert run("sessions", "--since", "soon").code == 5
+
+
+def test_that_nothing_matches_is_not_that_there_is_nothing(run: Run, ledger: Ledger) -> None:
+    assert "make the demonstration" in run("sessions").err
+    ledger.record("main", "q", "r")
+    assert run("sessions", "--origin", "nowhere").err == "No session matches.\n"
+    assert run("sessions", "--status", "archived").err == "No session matches.\n"
+
+
+def test_an_empty_label_is_not_one_made_up(run: Run, ledger: Ledger) -> None:
+    ledger.record("main", "q", "r")
+
+    answer = run("fork", "main", "--label", "")
+
+    assert answer.code == 5
+    assert "the label is empty" in answer.err
+    assert [session.label for session in ledger.sessions()] == ["main"]
+
+
+def test_a_token_is_not_made_to_expire_at_once(run: Run, ledger: Ledger) -> None:
+    answer = run("token", "create", "x", "--expires", "0d")
+
+    assert answer.code == 5
+    assert "expires at once" in answer.err
+    assert run("token", "list", "--json").json["tokens"] == []
+
+
 def test_fork_makes_a_session_at_a_turn(run: Run, ledger: Ledger) -> None:
     first, second = chain(ledger, "main", 2)
 
@@ -183,6 +230,23 @@ def test_show_prints_the_last_turns_of_a_session(run: Run, ledger: Ledger) -> No
     assert answer["session"]["label"] == "main"
     assert answer["thread"]["depth"] == 8
     assert [turn["depth"] for turn in answer["turns"]] == [7, 8]
+
+
+def test_show_passes_over_messages_without_anything_to_read(run: Run, ledger: Ledger) -> None:
+    steps = [
+        Message("assistant", ""),
+        Message("system", " \n", "event"),
+        Message("assistant", None, thinking="Hm."),
+        Message("system", "Kept.", "event"),
+    ]
+    ledger.record("main", "q", "r", steps=steps)
+    ledger.record("main", Message("user", ""), "A picture.")
+
+    first, second = run("show", "main").out.split("turn 2 of 2")
+
+    shown = [line.strip() for line in first.splitlines() if line.startswith("  ")]
+    assert shown[1:] == ["user", "q", "thinking", "Hm.", "system  event", "Kept.", "assistant", "r"]
+    assert "  user" in second
 
 
 def test_show_cuts_long_texts_unless_all_is_asked_for(run: Run, ledger: Ledger) -> None:

@@ -26,7 +26,7 @@ from agents_ledger.importers.reader import Home, Material
 from agents_ledger.ledger import projection
 from agents_ledger.model import settings
 from tests.edges.conftest import Run
-from tests.importers.claude_log import SESSION, Log, text
+from tests.importers.claude_log import SESSION, Log, text, uid
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="it is measured by /proc")
 OTHER = "22222222-2222-4222-8222-222222222222"
@@ -78,6 +78,20 @@ def test_a_file_is_the_same_by_whatever_path_it_is_named(
     assert up.out == "imported 0 upserted 0 skipped 2 failed 0\n"
     kept = run("sql", "SELECT path, generation FROM source_files ORDER BY path", "--json").json
     assert kept["rows"] == [[str(tmp_path / at / "same.jsonl"), 0] for at in ("here", "there")]
+
+
+def test_a_prompt_that_its_source_never_answered_is_not_being_written(
+    run: Run, projects: Path
+) -> None:
+    log = a_log(projects)
+    log.user("b1", "And then?")
+    log.save()
+    run("import")
+
+    for words in (("show", uid("b1")), ("tree",)):
+        shown = run(*words).out
+        assert "unanswered" in shown
+        assert "pending" not in shown
 
 
 def test_an_empty_path_is_not_this_folder(

@@ -37,6 +37,16 @@ def test_queue_cancels_and_retries(run: Run, file: str) -> None:
     assert run("queue", "--retry", first, "--json").json["entries"][0]["status"] == "waiting"
 
 
+def test_queue_tells_what_was_asked_of_what_is_answered(run: Run, file: str) -> None:
+    put(file, "What is it?")
+    assert run("chat", "main", "--message", "More.").code == 0
+
+    first, second = run("queue", "--all").out.splitlines()[1:]
+
+    assert first.endswith("What is it?")
+    assert second.endswith("More.")
+
+
 def test_queue_says_what_is_not_there(run: Run, file: str) -> None:
     put(file)
 

@@ -121,6 +121,17 @@ def test_what_is_wrong_is_told(running: Running, asked: str, body: object, told:
     assert set(answer.json) == {"kind", "message", "hint"}
 
 
+def test_a_page_of_children_goes_on_behind_a_child_alone(running: Running) -> None:
+    turns = running.ledger.thread("demo").turns
+    path = f"/api/v1/turns/{turns[0].id}/children"
+    [*_, last] = running.ask(path).json["items"]
+
+    assert running.ask(f"{path}?after={last['turn']['id']}").json["items"] == []
+    for after in ("junk", turns[0].id, "demo", "zzzzzzzz"):
+        answer = running.ask(f"{path}?after={after}")
+        assert (answer.status, answer.json["kind"]) == (422, "refused")
+
+
 def test_a_body_that_is_no_json_is_told(running: Running) -> None:
     answer = running.ask("/api/v1/sessions", method="POST", body=b"{nothing")
 

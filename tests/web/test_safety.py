@@ -145,6 +145,18 @@ def test_every_answer_says_that_it_is_harmless(running: Running) -> None:
         assert "server" not in headers
 
 
+def test_what_kind_of_text_it_is_is_said_once(running: Running) -> None:
+    kinds = {
+        "/sessions": "text/html",
+        "/static/app.js": "text/javascript",
+        "/static/app.css": "text/css",
+        "/share/demo/file?form=markdown": "text/markdown",
+        "/share/demo/file?form=html": "text/html",
+    }
+    for path, kind in kinds.items():
+        assert running.ask(path).headers["content-type"] == f"{kind}; charset=utf-8"
+
+
 def test_a_page_that_did_not_change_is_not_sent_again(running: Running) -> None:
     first = running.ask("/s/demo/history")
     again = running.ask("/s/demo/history", headers={"If-None-Match": first.headers["etag"]})

@@ -47,6 +47,8 @@ def chat(
     Without it, the main session. On a terminal a line is a message, Ctrl-C stops the answer and
     Ctrl-D ends; else every line of the input is one.
     """
+    if message is not None and not message.strip():
+        raise Refused("the message is empty", "Say something with --message.")
     said = {"directives": {"model": model} if model else {}, "persona_id": persona}
     return asyncio.run(_chat(run, target, message, engine, said))
 

@@ -6,6 +6,7 @@ import click
 
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import Span, note
+from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.queue import Queue
 from agents_ledger.model import amounts
 from agents_ledger.model.ids import now_ms
@@ -41,11 +42,13 @@ def queue(
         with run.writing() as ledger:
             lines = Queue(ledger)
             changed = lines.cancel(cancel) if cancel else lines.retry(retry or "")
-        entries: tuple[QueueEntry, ...] = (changed,)
+            entries: tuple[QueueEntry, ...] = (changed,)
+            asked = _asked(ledger, entries)
     else:
         with run.reading() as ledger:
             session = ledger.lookup(session) if session is not None else None
             entries = Queue(ledger).entries(session, everything=everything, limit=limit + 1)
+            asked = _asked(ledger, entries)
     more = len(entries) > limit
     entries = entries[:limit]
     if run.as_json:
@@ -56,14 +59,20 @@ def queue(
         return
     now = now_ms()
     heads = ["SESSION", "ENTRY", "MODE", "STATUS", "AGE", "MESSAGE"]
-    run.out.table(heads, [_row(entry, now) for entry in entries])
+    run.out.table(heads, [_row(entry, asked, now) for entry in entries])
     if more:
         note(("There are more: --limit N shows them.", "dim"))
 
 
-def _row(entry: QueueEntry, now: int) -> list[Span]:
+def _asked(ledger: Ledger, entries: tuple[QueueEntry, ...]) -> dict[str, str]:
+    """How the prompt begins, by turn: of what was answered, the turn has it."""
+    turns = {entry.turn_id for entry in entries if entry.ask is None and entry.turn_id}
+    return {line.turn.id: line.text or "" for line in ledger.headlines(turns)}
+
+
+def _row(entry: QueueEntry, asked: dict[str, str], now: int) -> list[Span]:
     texts = [message.content or "" for message in entry.ask.messages] if entry.ask else []
-    said = " · ".join(texts) or (f"turn {entry.turn_id}" if entry.turn_id else "")
+    said = " · ".join(texts) or asked.get(entry.turn_id or "", "")
     status = "stopping" if entry.stop_at and entry.status == "claimed" else entry.status
     return [
         (entry.session_label, "label"),

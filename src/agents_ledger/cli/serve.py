@@ -164,4 +164,6 @@ def _length(text: str) -> int:
     found = re.fullmatch(r"(\d{1,4})([dw])", text)
     if found is None:
         raise Refused(f"{text!r} is no length of time", "Write 30d or 12w.")
+    if not int(found[1]):
+        raise Refused("a token that expires at once is of no use", "Write 30d or 12w.")
     return int(found[1]) * UNITS[found[2]]

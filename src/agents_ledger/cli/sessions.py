@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -10,7 +11,10 @@ from msgspec import to_builtins
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import Span, fit, note
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.ledger.pages import Pages
 from agents_ledger.model import amounts
+from agents_ledger.model.dates import moment
+from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Session, SessionStatus, Thread
 from agents_ledger.model.trees import Headline
@@ -30,6 +34,10 @@ STATUSES: tuple[SessionStatus, ...] = ("active", "archived", "deleted")
 )
 @click.option("--persona", metavar="ID", help="Only sessions of this persona.")
 @click.option("--origin", metavar="NAME", help="Only sessions that came from there.")
+@click.option("--project", metavar="FOLDER", help="Only sessions that worked there last.")
+@click.option("--model", metavar="NAME", help="Only sessions that it answered last.")
+@click.option("--since", metavar="WHEN", help="Only changed since: 2026-03-01, 12h, 7d, 4w.")
+@click.option("--no-subagents", is_flag=True, help="Without the sessions of subagents.")
 @click.option(
     "--limit",
     type=click.IntRange(1),
@@ -39,19 +47,39 @@ STATUSES: tuple[SessionStatus, ...] = ("active", "archived", "deleted")
     help="At most so many.",
 )
 def sessions(
-    run: Invocation, *, status: str, persona: str | None, origin: str | None, limit: int
+    run: Invocation,
+    *,
+    status: str,
+    persona: str | None,
+    origin: str | None,
+    project: str | None,
+    model: str | None,
+    since: str | None,
+    no_subagents: bool,
+    limit: int,
 ) -> None:
     """List sessions, latest first."""
+    changed_since = moment(since, now_ms()) if since else 0
     with run.reading() as ledger:
-        wanted = next((word for word in STATUSES if word == status), None)
-        found = ledger.sessions(status=wanted, persona_id=persona, origin=origin, limit=limit + 1)
-        entries = [Entry(ledger, session) for session in found[:limit]]
+        found = Pages(ledger._core).session_lines(
+            status=next((word for word in STATUSES if word == status), None),
+            persona_id=persona,
+            origin=origin,
+            project=os.path.abspath(project) if project and os.path.isdir(project) else project,
+            model=model,
+            since=changed_since,
+            subagents=not no_subagents,
+            limit=limit + 1,
+        )
+        entries = [Entry(ledger, line.session) for line in found[:limit]]
+        is_new = not entries and not ledger.sessions(status=None, limit=1)
     more = len(found) > limit
     if run.as_json:
         run.out.json(sessions=[entry.as_json() for entry in entries], more=more)
         return
     if not entries:
-        note("No sessions. Record a turn, or make the demonstration with `agents-ledger up`.")
+        start = "No sessions. Record a turn, or make the demonstration with `agents-ledger up`."
+        note(start if is_new else "No session matches.")
         return
     _print(run, entries)
     if more:
@@ -127,6 +155,8 @@ def fork(
     run: Invocation, *, target: str, label: str | None, before: bool, persona: str | None
 ) -> None:
     """Make a new session at a turn, or at a session's head. Nothing is copied."""
+    if label == "":
+        raise Refused("the label is empty", "Leave out --label to have one made up.")
     with run.writing() as ledger:
         session = ledger.fork(ledger.lookup(target), label=label, before=before, persona_id=persona)
         depth = ledger.thread(session.label, last=0).depth

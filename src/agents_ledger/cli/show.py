@@ -185,7 +185,7 @@ class Page:
         if message.thinking:
             self.out.line("  ", ("thinking", "dim"))
             self._body(message.thinking, "dim")
-        if message.content or not message.thinking:
+        if _is_said(message):
             self.out.line("  ", (message.role, "title"), (f"  {source}", "dim"))
             self._body(message.content or "")
         for file in message.files:
@@ -234,6 +234,19 @@ class Page:
         self.out.line("    ", (f"… of {amounts.size(len(text))}; --full shows all", "dim"))
 
 
+def _is_said(message: Message) -> bool:
+    """Whether there is something to show below its role. What people asked is never passed over:
+    it may be a picture."""
+    if message.content and not message.content.isspace():
+        return True
+    return not message.thinking and (message.role == "user" or bool(message.has_details))
+
+
+def status_word(turn: Turn) -> str:
+    """Its status; nobody writes on what was imported."""
+    return "unanswered" if turn.projected and turn.status not in SEALED else turn.status
+
+
 def _facts(turn: Turn, now: int) -> list[str]:
     """What is to be said of a turn in a line."""
     took = ""
@@ -247,7 +260,7 @@ def _facts(turn: Turn, now: int) -> list[str]:
     )
     spent = [f"{amounts.tokens(number)} {word}" for number, word in kinds if number]
     facts = [
-        f"{turn.status}{took}",
+        f"{status_word(turn)}{took}",
         turn.model or "",
         ", ".join(spent),
         amounts.age(turn.started_at, now),

@@ -6,7 +6,7 @@ import click
 
 from agents_ledger.cli.branches import Layout, Row
 from agents_ledger.cli.command import Invocation, command, complete_target
-from agents_ledger.cli.show import MARKS
+from agents_ledger.cli.show import MARKS, status_word
 from agents_ledger.cli.terminal import Output, Span, fit, note, width_of
 from agents_ledger.exporters.lines import compacted
 from agents_ledger.ledger.ledger import Ledger
@@ -160,7 +160,7 @@ def _aside(node: Node, row: Row) -> tuple[str, str]:
     if turn.status == "failed":
         return f"failed: {turn.error}", "bad"
     if turn.status != "completed":
-        return turn.status, "live"
+        return status_word(turn), "live"
     if row.branch_turns:
         return f"{amounts.count(row.branch_turns, 'turn')}, no session", "dim"
     return "", ""

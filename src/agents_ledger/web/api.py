@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Annotated, Any
 
 from litestar import Response
@@ -291,9 +292,19 @@ def get_children(
 ) -> Response[Page[Headline]]:
     """The turns that hang on a turn, in a line each, by id."""
     wanted = site.ledger.get_turn(named(turn)).id
+    if after:
+        _check_child(site, after, wanted)
     lines = site.pages.branches(wanted, limit=limit + 1, after=after or None)
     cursor = lines[limit - 1].turn.id if len(lines) > limit else None
     return answer(Page(list(lines[:limit]), cursor), request)
+
+
+def _check_child(site: Site, after: str, parent_id: str) -> None:
+    with suppress(NotFound):
+        found = site.ledger.get_turn(after)
+        if (found.id, found.parent_turn_id) == (after, parent_id):
+            return
+    raise Refused(f"{after!r} is no place in the list", "Pass the `next` of the page before.")
 
 
 @reads("/turns/{turn:str}/messages")

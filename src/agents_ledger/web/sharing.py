@@ -14,8 +14,8 @@ from agents_ledger.model.errors import Refused
 from agents_ledger.web.site import Asked, Here, named
 
 KINDS = {
-    "html": ("html", "text/html; charset=utf-8"),
-    "markdown": ("md", "text/markdown; charset=utf-8"),
+    "html": ("html", "text/html"),
+    "markdown": ("md", "text/markdown"),
     "json": ("json", "application/json"),
 }
 LISTED_MAX = 300

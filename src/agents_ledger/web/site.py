@@ -257,7 +257,7 @@ def html(text: str, request: Asked, *, status: int = 200) -> Response[str]:
     return Response(
         text.encode("utf-8", "backslashreplace").decode(),
         status_code=status,
-        media_type="text/html; charset=utf-8",
+        media_type="text/html",
         headers={"etag": tag},
     )
 

@@ -11,8 +11,8 @@ from litestar.params import FromPath
 from agents_ledger.web.site import HERE, Asked, tag_of
 
 KINDS = {
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css",
+    ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
 
