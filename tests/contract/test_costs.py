@@ -66,7 +66,8 @@ def test_each_further_part_takes_one_statement(counted: tuple[Meddled, Ledger]) 
 
     ledger.record("main", ["q", "q"], "r", steps=[a_call() for _ in range(5)], id="chosen")
 
-    assert len(statements.ran) == plain + 7  # a message, five calls, and whether the id is known
+    # A message, five calls, whether the id is known, and whether it names a session.
+    assert len(statements.ran) == plain + 8
 
 
 def test_the_first_turn_beside_another_takes_three_statements_more(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents_ledger import Alias, Ambiguous, Ledger, NameTaken, NotFound, Refused, Session
+from agents_ledger import Alias, Ambiguous, Ledger, NameTaken, NotFound, Refused, Session, ToolCall
 from tests.builders import chain
 from tests.raw import Raw
 
@@ -76,6 +76,57 @@ def test_no_name_hides_another(ledger: Ledger, raw: Raw) -> None:
             ledger.alias(alias, key)
 
     assert raw.dump() == before
+
+
+def test_no_name_of_a_session_hides_a_turn(ledger: Ledger, raw: Raw) -> None:
+    turn = ledger.record("main", "q", "r", id="event-1")
+    call = ToolCall("Task", spawned_session_label=turn.id, status="completed")
+    before = raw.dump()
+
+    for naming in (
+        lambda: ledger.record(turn.id, "q", "r"),
+        lambda: ledger.turn(turn.id, "q"),
+        lambda: ledger.create_session(turn.id),
+        lambda: ledger.fork("main", label=turn.id),
+        lambda: ledger.alias(turn.id, "main"),
+        lambda: ledger.promote("main", turn.id),
+        lambda: ledger.record("main", "q", "r", steps=[call]),
+    ):
+        with pytest.raises(NameTaken, match="'event-1' is the id of a turn"):
+            naming()
+
+    assert raw.dump() == before
+
+
+def test_no_turn_takes_an_id_that_names_a_session(ledger: Ledger, raw: Raw) -> None:
+    ledger.record("main", "q", "r")
+    ledger.alias("nick", "main")
+    before = raw.dump()
+
+    for session, turn_id in (("main", "main"), ("main", "nick"), ("new", "new")):
+        with pytest.raises(NameTaken, match=f"'{turn_id}' is the name of a session"):
+            ledger.record(session, "q", "r", id=turn_id)
+        with pytest.raises(NameTaken, match=f"'{turn_id}' is the name of a session"):
+            ledger.turn(session, "q", id=turn_id)
+
+    assert raw.dump() == before
+
+
+def test_a_turn_that_a_name_hides_since_long_ago_is_still_found_by_who_knows_its_id(
+    ledger: Ledger, raw: Raw
+) -> None:
+    root = ledger.record("main", "q", "r", id="root")
+    left = ledger.record("main", "left", "r", id="left")
+    right = ledger.fork(root.id, label="right").label
+    ledger.record(right, "right", "r")
+    ledger.record("elsewhere", "q", "a longer text " * 50)
+    raw.execute("INSERT INTO names VALUES ('left', 'elsewhere', 1, 'manual')")
+
+    compared = ledger.compare("main", right)
+    assert compared.ancestor is not None
+    assert compared.ancestor.turn.id == root.id
+    assert ledger.record("main", "left", "r", id="left").id == left.id
+    assert ledger.compaction_due("main", window=100) is None
 
 
 def test_an_alias_needs_a_session_and_a_name(ledger: Ledger) -> None:

@@ -197,7 +197,7 @@ class AsyncQueue:
             turns = tx.run("last_answered", label=worker)
             if not turns:
                 return None
-            answered = threads.turn(tx, turns[0][0])
+            answered = threads.exact_turn(tx, turns[0][0])
             tx.run("answer_in_passing", id=f"result:{answered.id}", turn_id=turn_id)
             return answered.response.content if answered.response else answered.error
 

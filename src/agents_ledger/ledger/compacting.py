@@ -196,7 +196,7 @@ def due(
     if turn_id is None:
         return None
     if window is not None:
-        shown = contexts.context(tx, turn_id, count=count)
+        shown = contexts.at(tx, turn_id, count=count)
         if shown.total_tokens > window * LIMIT_PART:
             return "context_limit"
     place = threads.place_of(tx, turn_id)
@@ -299,7 +299,7 @@ def _on_head(tx: Transaction, plan: CompactionPlan) -> CompactionPlan:
     planned = threads.place_of(tx, plan.turn_id)
     if threads.place_of(tx, head).compaction_turn_id != planned.compaction_turn_id:
         raise moved
-    first = plan.first_kept_turn_id or threads.ancestor_at(tx, head, planned.depth + 1)
+    first = plan.first_kept_turn_id or threads.above(tx, head, planned.depth + 1)
     return structs.replace(plan, turn_id=head, first_kept_turn_id=first)
 
 

@@ -21,7 +21,7 @@ def compare(tx: Transaction, a: str, b: str, *, limit: int) -> Comparison:
     if limit < 0:
         raise Refused(f"limit is {limit}; it must not be negative")
     first, second = turn_of(tx, a), turn_of(tx, b)
-    shared = threads.common_ancestor(tx, first, second)
+    shared = threads.shared(tx, first, second)
     from_depth = threads.place_of(tx, shared).depth + 1
     left, right = (_branch(tx, head, from_depth, limit) for head in (first, second))
     both = {file.file_path for file in left.files} & {file.file_path for file in right.files}

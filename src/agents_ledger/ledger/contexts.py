@@ -15,7 +15,7 @@ from agents_ledger.ledger import recording, threads
 from agents_ledger.model.context import Cut, Item, Part, Problem, Repair
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.tokens import LAST_TURNS, Counter, estimate_tokens
-from agents_ledger.model.turns import Query
+from agents_ledger.model.turns import Message, Query
 from agents_ledger.store.database import Transaction
 
 if TYPE_CHECKING:
@@ -101,21 +101,45 @@ def context(
     count: Counter = estimate_tokens,
 ) -> Context:
     """The context of a target. `before`: as it was when that turn was asked."""
+    if (budget is not None and budget < 1) or last < 0:
+        raise Refused(f"a budget of {budget} tokens with the last {last} turns cannot be kept")
+    asked = () if query is None else recording.messages_of(query)
+    if before:
+        turn = threads.turn(tx, target)
+        return _at(
+            tx,
+            turn.parent_turn_id,
+            prompt_of=turn.id,
+            query=asked or turn.query,
+            budget=budget,
+            last=last,
+            count=count,
+        )
+    turn_id = threads.resolve(tx, target)
+    return _at(tx, turn_id, prompt_of=turn_id, query=asked, budget=budget, last=last, count=count)
+
+
+def at(tx: Transaction, turn_id: str, *, count: Counter = estimate_tokens) -> Context:
+    """The whole context of an exact turn."""
+    return _at(tx, turn_id, prompt_of=turn_id, query=(), budget=None, last=LAST_TURNS, count=count)
+
+
+def _at(
+    tx: Transaction,
+    turn_id: str | None,
+    *,
+    prompt_of: str | None,
+    query: tuple[Message, ...],
+    budget: int | None,
+    last: int,
+    count: Counter,
+) -> Context:
     from agents_ledger.context.assembly import assemble
     from agents_ledger.ledger import visible
 
-    if (budget is not None and budget < 1) or last < 0:
-        raise Refused(f"a budget of {budget} tokens with the last {last} turns cannot be kept")
-    turn_id = threads.resolve(tx, target)
-    asked = () if query is None else recording.messages_of(query)
-    prompt_of = turn_id
-    if before:
-        turn = threads.turn(tx, target)
-        asked = asked or turn.query
-        turn_id = turn.parent_turn_id
     boundary = visible.boundary_at(tx, turn_id)
     history, unread = visible.visible(
-        tx, turn_id, prompt_of, boundary=boundary, query=asked, budget=budget, count=count
+        tx, turn_id, prompt_of, boundary=boundary, query=query, budget=budget, count=count
     )
     made = assemble(history, budget=budget, last=last, count=count)
     return of(

@@ -308,7 +308,7 @@ def seal(tx: Transaction, live: Live, sealing: Sealing) -> HeadMoved | None:
     try:
         label = _mine(tx, live)
     except Conflict:
-        if not _ended_so(threads.turn(tx, live.turn_id), sealing):
+        if not _ended_so(threads.exact_turn(tx, live.turn_id), sealing):
             raise
         return beside_head(tx, live)
     # The session before anything else, as recording does: on a server two writers of one session
@@ -389,7 +389,7 @@ def _words(message: Message, stored: Message | None = None) -> Message:
 
 def beside_head(tx: Transaction, live: Live) -> HeadMoved | None:
     """Whether a sealed turn, completed, never became its session's head."""
-    turn = threads.turn(tx, live.turn_id)
+    turn = threads.exact_turn(tx, live.turn_id)
     if turn.status != "completed" or tx.run("was_head", turn_id=turn.id):
         return None
     session = sessions.existing(tx, live.session)

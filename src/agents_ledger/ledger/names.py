@@ -25,6 +25,7 @@ def add(tx: Transaction, alias: str, key: str, *, reason: AliasReason) -> Alias:
         raise NameTaken(f"{alias!r} leads to session {known.label!r} already")
     if not alias or len(alias) > sessions.LABEL_MAX:
         raise Refused(f"an alias has 1 to {sessions.LABEL_MAX} characters")
+    sessions.check_is_no_turn(tx, alias)
     now = now_ms()
     taken = not tx.change(
         "insert_name", name=alias, session_label=target.label, created_at=now, reason=reason

@@ -309,7 +309,7 @@ def _again(tx: Transaction, prepared: Prepared, known: bytes) -> Turn:
             f"turn {prepared.id} is recorded already, with other content",
             "Use a new id for a new turn.",
         )
-    return threads.turn(tx, prepared.id)
+    return threads.exact_turn(tx, prepared.id)
 
 
 def expected_parent(session: Pointer, new: NewTurn) -> str | None:
@@ -324,6 +324,8 @@ def write_turn(
 ) -> tuple[Turn, threads.Place]:
     """Write the turn and all it consists of; returned with its place, for the caller to put it."""
     new = prepared.new
+    if prepared.chosen:
+        sessions.check_is_no_name(tx, prepared.id)
     parent = threads.place_of(tx, parent_id)
     config = None if new.config is None else _effective_config(tx, new.config, parent_id)
     turn = replace(

@@ -65,8 +65,8 @@ def writable(tx: Transaction, key: str, **details: Any) -> Pointer:
         try:
             return _create(tx, Session(key, **details))
         except NameTaken:  # by another writer of a server, just now
-            found = existing(tx, key)
-            if found.label != key:  # as an alias; the session we made must not stay
+            found = find(tx, key)
+            if found is None or found.label != key:  # a turn, or an alias: what we made must go
                 raise
     if found.status != "active":
         raise Refused(
@@ -79,6 +79,7 @@ def _create(tx: Transaction, session: Session, reason: MoveReason = "record") ->
     now = session.created_at or now_ms()
     if not session.label or len(session.label) > LABEL_MAX:
         raise Refused(f"a label has 1 to {LABEL_MAX} characters, this one {len(session.label)}")
+    check_is_no_turn(tx, session.label)
     values: dict[str, object] = {
         name: getattr(session, name) for name in Session.__struct_fields__[:14]
     }
@@ -93,6 +94,24 @@ def _create(tx: Transaction, session: Session, reason: MoveReason = "record") ->
     if session.thread_id is not None:
         tx.run("log_move", label=session.label, reason=reason)
     return Pointer(session.label, session.thread_id, session.persona_id, "active")
+
+
+def check_is_no_turn(tx: Transaction, name: str) -> None:
+    """Refuse a name that is a turn's id: a session is looked for first, and would hide the turn."""
+    if tx.run("turn_status", id=name):
+        raise NameTaken(
+            f"{name!r} is the id of a turn, and cannot name a session",
+            "Choose another name; to go on from that turn, fork from it.",
+        )
+
+
+def check_is_no_name(tx: Transaction, turn_id: str) -> None:
+    """Refuse an id for a turn that names a session, which would hide it."""
+    if tx.run("session", key=turn_id):
+        raise NameTaken(
+            f"{turn_id!r} is the name of a session, and cannot be the id of a turn",
+            "Choose another id.",
+        )
 
 
 def create(tx: Transaction, session: Session) -> Session:
@@ -121,10 +140,14 @@ def _at(session: Session, turn_id: str | None) -> Session:
 def _standable(tx: Transaction, target: str) -> str:
     """A turn a head may point to: a sealed one."""
     turn_id = threads.resolve_turn(tx, target)
+    _check_sealed(tx, turn_id)
+    return turn_id
+
+
+def _check_sealed(tx: Transaction, turn_id: str) -> None:
     status = tx.run("turn_status", id=turn_id)[0][0]
     if status in ("pending", "streaming"):
         raise Refused(f"turn {turn_id} is still being written", "Wait until it is sealed.")
-    return turn_id
 
 
 def fork(
@@ -139,7 +162,7 @@ def fork(
     turn_id = threads.resolve(tx, target)
     if turn_id is None:
         raise Refused(f"session {target!r} is empty", "Fork from a turn.")
-    turn_id = _standable(tx, turn_id)
+    _check_sealed(tx, turn_id)
     persona = persona_id or threads.place_of(tx, turn_id).persona_id or "main"
     head: str | None = turn_id
     if before:

@@ -206,7 +206,7 @@ def _within(
     """The best place of a thread whose context fits the budget."""
     same = [best, *(s for s in ranked if s.segment_id == best.segment_id and s.depth < best.depth)]
     for spot in same[:LOOK_BACK]:
-        tokens = contexts.context(tx, spot.turn_id).total_tokens
+        tokens = contexts.at(tx, spot.turn_id).total_tokens
         if budget is None or tokens <= budget:
             return spot, tokens
     return None

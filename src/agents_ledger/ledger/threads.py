@@ -219,6 +219,11 @@ def turn(tx: Transaction, target: str) -> Turn:
     turn_id = resolve(tx, target)
     if turn_id is None:
         raise NotFound(f"session {target!r} is empty", "Record a turn on it first.")
+    return exact_turn(tx, turn_id)
+
+
+def exact_turn(tx: Transaction, turn_id: str) -> Turn:
+    """turn() for an exact id."""
     depth = place_of(tx, turn_id).depth
     return load(tx, turn_id, depth, depth)[0]
 
@@ -298,7 +303,11 @@ def ancestry(tx: Transaction, target: str) -> tuple[str, ...]:
 
 def ancestor_at(tx: Transaction, target: str, depth: int) -> str | None:
     """The turn of a thread at a depth; None above its root and below its head."""
-    turn_id = resolve(tx, target)
+    return above(tx, resolve(tx, target), depth)
+
+
+def above(tx: Transaction, turn_id: str | None, depth: int) -> str | None:
+    """ancestor_at() for an exact turn id."""
     rows = tx.run("ancestor_at", turn_id=turn_id, depth=depth) if depth > 0 else []
     return str(rows[0][0]) if rows else None
 
@@ -319,7 +328,12 @@ def on_thread(tx: Transaction, turn_id: str, head: str) -> bool:
 
 def common_ancestor(tx: Transaction, first: str, second: str) -> str | None:
     """The deepest turn on both threads; None if they share none."""
-    rows = tx.run("common_ancestor", a=resolve(tx, first), b=resolve(tx, second))
+    return shared(tx, resolve(tx, first), resolve(tx, second))
+
+
+def shared(tx: Transaction, a: str | None, b: str | None) -> str | None:
+    """common_ancestor() for exact turn ids."""
+    rows = tx.run("common_ancestor", a=a, b=b)
     return str(rows[0][0]) if rows else None
 
 

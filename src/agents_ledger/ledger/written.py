@@ -34,7 +34,7 @@ def compare_files(tx: Transaction, a: str, b: str, *, limit: int) -> tuple[Writt
     if limit < 1:
         raise Refused(f"limit is {limit}; it must be positive")
     heads = [comparing.turn_of(tx, target) for target in (a, b)]
-    shared = threads.common_ancestor(tx, *heads)
+    shared = threads.shared(tx, *heads)
     depth = threads.place_of(tx, shared).depth
     branches = [_calls(tx, head, depth + 1) for head in heads]
     paths = sorted({path for calls in branches for path in _written(calls)})[:limit]

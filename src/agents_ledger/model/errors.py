@@ -4,7 +4,7 @@ LedgerError
 ├── NotFound             no such session, turn or message
 ├── Conflict             the ledger moved under the caller, or holds something else there
 │   ├── HeadMoved        another turn was recorded on the session first
-│   └── NameTaken        a session or alias of that name exists
+│   └── NameTaken        a session, alias or turn of that name exists
 ├── Refused              the request contradicts the ledger's rules
 │   └── Ambiguous        the short id fits several turns
 ├── EngineError          the model could not be run; `kind` says why
@@ -79,7 +79,7 @@ class HeadMoved(Conflict):
 
 
 class NameTaken(Conflict):
-    """A session or alias of that name exists."""
+    """A session or alias of that name exists, or a turn of that id."""
 
     hint = "Choose another name, or use the session that has it."
 
