@@ -22,7 +22,8 @@ SHARED = {"--ledger", "--json", "--help", "-h"}
 
 
 def options(command: click.Command) -> set[str]:
-    return {name for option in command.params for name in option.opts if name.startswith("-")}
+    names = ((*option.opts, *option.secondary_opts) for option in command.params)
+    return {name for each in names for name in each if name.startswith("-")}
 
 
 def test_every_command_has_its_section_and_every_section_its_command() -> None:
@@ -75,6 +76,11 @@ def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
         "context": "context demo --as openai",
         "compact": "compact demo --strategy sliding_window",
         "fork": "fork demo",
+        "archive": "archive demo-search",
+        "alias": "alias demo-strict strict",
+        "note": "note demo-strict --star",
+        "history": "history demo-strict",
+        "undo": "undo demo-strict",
         "chat": "chat demo --message Hello",
         "resume": "resume demo",
         "rerun": "rerun demo",
