@@ -32,6 +32,7 @@ from agents_ledger import (
     Refused,
     StoreUnavailable,
     Unreachable,
+    Usage,
     new_id,
 )
 from agents_ledger.ledger.core import Core
@@ -565,3 +566,16 @@ def test_a_typed_query_changes_nothing_for_those_that_follow(ledger: Ledger, raw
     assert ledger.record("main", "q", "r").depth == 2
     with pytest.raises(Refused):
         ledger.query("DELETE FROM names")
+
+
+def test_a_number_beyond_64_bits_is_refused(ledger: Ledger) -> None:
+    chain(ledger, "main", 1)
+
+    for asking in (
+        lambda: ledger.sessions(limit=10**30),
+        lambda: ledger.history("main", limit=10**30),
+        lambda: ledger.record("main", "q", "r", usage=Usage(input_tokens=10**30)),
+    ):
+        with pytest.raises(Refused, match=r"too large|out of range"):
+            asking()
+    assert len(ledger.sessions()) == 1

@@ -257,3 +257,52 @@ def test_a_file_named_twice_in_a_message_counts_once(ledger: Ledger) -> None:
     turn = ledger.record("main", a_message(files=(file, file)), "r")
 
     assert ledger.get_turn(turn.id).messages[0].files == (file,)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"usage": Usage(input_tokens=-1)}, "input_tokens is -1"),
+        ({"usage": Usage(cached_input_tokens=1.5)}, "cached_input_tokens is 1.5"),  # type: ignore[arg-type]
+        ({"usage": Usage(total_tokens="7")}, "total_tokens is '7'"),  # type: ignore[arg-type]
+        ({"usage": Usage(output_tokens=True)}, "output_tokens is True"),
+        ({"usage": {"input_tokens": 1}}, "a turn's usage is a Usage, not {'input_tokens': 1}"),
+        ({"started_at": -1}, "started_at is -1"),
+        ({"started_at": 1.5}, "started_at is 1.5"),
+        ({"started_at": 253_370_764_800_000}, "started_at is 253370764800000"),
+        ({"completed_at": 10**30}, "completed_at is 1000"),
+        ({"completed_at": "now"}, "completed_at is 'now'"),
+        ({"started_at": 2000, "completed_at": 1999}, "1999, before started_at, which is 2000"),
+        ({"query": None}, "a query is text, a message, or a list of these, not None"),
+        ({"query": 5}, "a list of these, not 5"),
+        ({"steps": a_call()}, "steps are a list of messages and tool calls, not ToolCall"),
+    ],
+)
+def test_a_turn_with_impossible_values_is_refused(
+    ledger: Ledger, raw: Raw, said: dict[str, object], why: str
+) -> None:
+    before = raw.dump()
+
+    with pytest.raises(Refused, match=why):
+        ledger.record("main", **{"query": "q", "response": "r", **said})  # type: ignore[arg-type]
+
+    assert raw.dump() == before
+
+
+def test_a_live_turn_is_not_sealed_with_impossible_tokens(ledger: Ledger) -> None:
+    with ledger.turn("main", "q") as turn:
+        with pytest.raises(Refused, match="output_tokens is -5"):
+            turn.respond("r", usage=Usage(output_tokens=-5))
+        turn.respond("r", usage=Usage(output_tokens=5))
+
+    assert ledger.get_turn("main").output_tokens == 5
+
+
+def test_a_turn_never_ends_before_it_begins(ledger: Ledger) -> None:
+    past = ledger.record("main", "q", "r", completed_at=1000)
+    future = ledger.record("main", "q", "r", started_at=250_000_000_000_000)
+    instant = ledger.record("main", "q", "r", started_at=5000, completed_at=5000)
+
+    assert (past.started_at, past.completed_at) == (1000, 1000)
+    assert future.completed_at == future.started_at
+    assert (instant.started_at, instant.completed_at) == (5000, 5000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from agents_ledger import HeadMoved, Ledger, NameTaken, NotFound, Refused, Session
@@ -305,3 +307,28 @@ def test_sessions_are_listed_by_what_they_are(ledger: Ledger) -> None:
     assert [s.label for s in ledger.sessions(origin="cursor")] == ["b"]
     assert [s.label for s in ledger.sessions(parent="a")] == ["c"]
     assert len(ledger.sessions(status=None)) == 3
+
+
+def test_words_about_a_session_are_text(ledger: Ledger, raw: Raw) -> None:
+    ledger.create_session("main")
+    before = raw.dump()
+
+    for changes, why in (
+        ({"title": 5}, "title is 5"),
+        ({"note": b"x"}, "note is b'x'"),
+        ({"starred": "no"}, "starred is 'no'"),
+    ):
+        with pytest.raises(Refused, match=why):
+            ledger.annotate("main", **changes)
+    with pytest.raises(Refused, match="origin is 7"):
+        ledger.update_session("main", origin=7)
+
+    assert raw.dump() == before
+
+
+@pytest.mark.parametrize("at", ["text", 1.5, -1, 10**30, True])
+def test_a_head_is_asked_for_at_a_time(ledger: Ledger, at: Any) -> None:
+    chain(ledger, "main", 1)
+
+    with pytest.raises(Refused, match=f"at is {at!r}"):
+        ledger.head("main", at=at)

@@ -100,6 +100,26 @@ def test_what_the_rules_refuse(run: Run, file: str) -> None:
     assert not Path("other.db").exists()
 
 
+def test_numbers_and_times_that_cannot_be(run: Run, file: str) -> None:
+    with Ledger.open(file) as ledger:
+        chain(ledger, "main", 1)
+
+    told(run("sessions", "--limit", "9" * 20), 5, "a number is too large")
+    told(
+        run("usage", "--since", "2026-03-02T12:00Z", "--until", "2026-03-01T12:00Z"),
+        5,
+        "the time from 2026-03-02 12:00 UTC to 2026-03-01 12:00 UTC is empty",
+    )
+
+
+def test_an_empty_address_is_not_the_default_one(tmp_path: Path) -> None:
+    told(call("sessions", "--ledger", ""), 5, "the ledger's address is empty")
+    told(call("--ledger", "", "sessions"), 5, "the ledger's address is empty")
+    told(call("sessions", "--ledger", ":memory:"), 5, "a ledger is not kept in memory")
+
+    assert not (tmp_path / "home").exists()
+
+
 def ledger_prefix(file: str) -> str:
     """The first letters that the ids of two turns share."""
     with Ledger.open(file) as ledger:

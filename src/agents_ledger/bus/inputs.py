@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from agents_ledger.model.tasks import LATEST_MS
+from agents_ledger.model.ids import LATEST_MS
 
 COUNT_MAX = 1 << 53  # what a JSON number carries exactly
 PAGE_MAX = 1000

@@ -12,8 +12,8 @@ from agents_ledger.bus.inputs import COUNT_MAX, PAGE_MAX, Input, Time
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.tasks import Tasks
 from agents_ledger.model.errors import Refused
+from agents_ledger.model.ids import LATEST_MS
 from agents_ledger.model.tasks import (
-    LATEST_MS,
     Task,
     TaskCall,
     TaskCallStatus,

@@ -48,7 +48,7 @@ def command(function: Function, kind: type[click.Command] = click.Command) -> cl
     def invoke(
         ctx: click.Context, /, *, ledger: str | None, as_json: bool, **given: Any
     ) -> int | None:
-        return function(Invocation(ledger or ctx.obj, as_json=as_json), **given)
+        return function(Invocation(ctx.obj if ledger is None else ledger, as_json=as_json), **given)
 
     made = click.command(function.__name__.rstrip("_"), cls=kind)(invoke)
     made.params += [

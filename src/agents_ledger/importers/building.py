@@ -10,7 +10,7 @@ import msgspec
 from msgspec import structs
 
 from agents_ledger.model.compaction import Compaction
-from agents_ledger.model.ids import as_id
+from agents_ledger.model.ids import LATEST_MS, as_id
 from agents_ledger.model.turns import (
     OPEN_CALL,
     CallStatus,
@@ -27,7 +27,6 @@ from agents_ledger.model.turns import (
 )
 
 SECONDS_BELOW = 1e11  # a larger number counts milliseconds
-LATEST_MS = 253_370_764_800_000  # of the year 9999: nobody's calendar goes on for long after it
 NO_RESULT = "no result recorded"
 
 

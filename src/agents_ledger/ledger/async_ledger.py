@@ -121,7 +121,7 @@ class AsyncLedger(AsyncReading):
     @classmethod
     def open(cls, address: str, *, create: bool = True, read_only: bool = False) -> AsyncLedger:
         """The ledger at a file's path or `postgresql://` address; opens when awaited or entered."""
-        return cls(partial(Core.open, str(address), create=create, read_only=read_only))
+        return cls(partial(Core.open, address, create=create, read_only=read_only))
 
     async def _start(self) -> AsyncLedger:
         import asyncio

@@ -53,7 +53,7 @@ class Ledger(Reading):
     @classmethod
     def open(cls, address: str, *, create: bool = True, read_only: bool = False) -> Ledger:
         """Open the ledger at a file's path or a `postgresql://` address, creating it if need be."""
-        return cls(Core.open(str(address), create=create, read_only=read_only))
+        return cls(Core.open(address, create=create, read_only=read_only))
 
     def close(self) -> None:
         """Close the ledger. Everything acknowledged is stored already."""

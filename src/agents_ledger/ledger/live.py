@@ -181,6 +181,7 @@ class LiveState:
         return self._sealing(sealing)
 
     def _sealing(self, sealing: Sealing) -> Work[HeadMoved | None]:
+        recording.check_usage(sealing.usage)
         return partial(seal, live=self.live, sealing=sealing)
 
     def close(self, moved: HeadMoved | None) -> None:

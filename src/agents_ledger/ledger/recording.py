@@ -15,7 +15,7 @@ from agents_ledger.ledger import compaction, sessions, threads, waiting
 from agents_ledger.ledger.sessions import Pointer
 from agents_ledger.model import config as configs
 from agents_ledger.model.errors import Conflict, HeadMoved, Refused
-from agents_ledger.model.ids import ID_MAX, is_id, new_id, now_ms
+from agents_ledger.model.ids import ID_MAX, LATEST_MS, is_id, new_id, now_ms
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import (
     OPEN_CALL,
@@ -28,6 +28,7 @@ from agents_ledger.model.turns import (
     ToolCall,
     Turn,
     TurnRole,
+    Usage,
     to_json,
 )
 from agents_ledger.store import rows
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _ROLES = frozenset(get_args(MessageRole))
 _CALL_STATUSES = frozenset(get_args(CallStatus))
 _TURN_ROLES = frozenset(get_args(TurnRole))
+_TOKENS = Usage.__struct_fields__
 _HASH_VERSION = b"turn/1\0"
 _HASH_PIECE = 2047
 _JSON_FIELDS = ("tools_available", "permissions_granted", "permissions_used")
@@ -77,7 +79,7 @@ def new_turn(session: str, query: Query, answer: Answer = None, /, **fields: Any
         if fields.get(name) is not None:
             fields[name] = to_json(fields[name])
     if "steps" in fields:
-        fields["steps"] = tuple(fields["steps"])
+        fields["steps"] = _several(fields["steps"], "steps are a list of messages and tool calls")
     response = Message("assistant", answer) if isinstance(answer, str) else answer
     try:
         return NewTurn(session, messages_of(query), response=response, **fields)
@@ -90,8 +92,15 @@ def messages_of(query: Query) -> tuple[Message, ...]:
     if isinstance(query, (str, Message)):
         query = (query,)
     return tuple(
-        Message("user", part, "human") if isinstance(part, str) else part for part in query
+        Message("user", part, "human") if isinstance(part, str) else part
+        for part in _several(query, "a query is text, a message, or a list of these")
     )
+
+
+def _several(given: Iterable[Any], meant: str) -> tuple[Any, ...]:
+    if not isinstance(given, Iterable):
+        raise Refused(f"{meant}, not {given!r:.80}")
+    return tuple(given)
 
 
 def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> Prepared:
@@ -101,7 +110,7 @@ def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> Prepare
         check_id(turn_id)
     now = now_ms()
     own_id = turn_id or new_id()
-    started_at = new.started_at or now
+    started_at = new.started_at or min(now, new.completed_at or now)
     messages, calls = _fill(new, own_id, started_at, now)
     usage = new.usage
     turn = Turn(
@@ -109,7 +118,7 @@ def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> Prepare
         turn_type="compaction" if new.compaction else "normal",
         status="pending" if live else new.status,
         started_at=started_at,
-        completed_at=None if live else new.completed_at or now,
+        completed_at=None if live else new.completed_at or max(now, started_at),
         model=new.model,
         provider=new.provider,
         role=new.role,
@@ -156,6 +165,8 @@ def _check(new: NewTurn) -> None:
     for step in (*new.query, *new.steps, *((new.response,) if new.response else ())):
         check_step(step)
     check_response(new.response)
+    check_usage(new.usage)
+    _check_times(new.started_at, new.completed_at)
     if (new.status == "failed") != (new.error is not None):
         raise Refused("a failed turn says why in `error`, a completed one has none")
     open_calls = [s for s in new.steps if isinstance(s, ToolCall) and s.status in OPEN_CALL]
@@ -174,6 +185,32 @@ def check_id(chosen: str) -> None:
             f"{chosen[:80]!r} cannot be an id",
             f"Use up to {ID_MAX} printable characters without spaces, quotes and backslashes.",
         )
+
+
+def check_usage(usage: Usage) -> None:
+    """Refuse tokens that nobody can have counted."""
+    if not isinstance(usage, Usage):
+        raise Refused(f"a turn's usage is a Usage, not {usage!r:.80}")
+    for name in _TOKENS:
+        number = getattr(usage, name)
+        if number is not None and (type(number) is not int or number < 0):
+            raise Refused(f"{name} is {number!r:.80}", "Tokens are whole numbers, 0 or more.")
+
+
+def _check_times(started_at: int, completed_at: int | None) -> None:
+    _check_time("started_at", started_at)
+    if completed_at is not None:
+        _check_time("completed_at", completed_at)
+        if started_at > completed_at > 0:
+            raise Refused(
+                f"completed_at is {completed_at}, before started_at, which is {started_at}",
+                "A turn ends when it began, or later.",
+            )
+
+
+def _check_time(name: str, at: int) -> None:
+    if type(at) is not int or not 0 <= at < LATEST_MS:
+        raise Refused(f"{name} is {at!r:.80}", "Times are Unix milliseconds, from 1970 to 9998.")
 
 
 def check_response(response: Message | None) -> None:

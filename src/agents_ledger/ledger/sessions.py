@@ -238,6 +238,8 @@ def head(tx: Transaction, key: str, *, at: int | None = None, exact: bool = Fals
     session = get(tx, key, exact=exact)
     if at is None:
         return session.thread_id
+    if type(at) is not int or not 0 <= at < LATEST:
+        raise Refused(f"at is {at!r:.80}", "It is a time in Unix milliseconds.")
     rows = tx.run("head_at", label=session.label, at=at)
     return rows[0][0] if rows else None
 
@@ -329,6 +331,7 @@ def set_status(tx: Transaction, key: str, status: SessionStatus) -> Session:
 def update(tx: Transaction, key: str, changes: dict[str, Any]) -> Session:
     """Change what may change of a session beside its head."""
     _check_names(changes, CHANGEABLE)
+    _check_texts(changes)
     session = get(tx, key)
     values = {name: changes.get(name, getattr(session, name)) for name in CHANGEABLE}
     tx.run("update_session", label=session.label, **values)
@@ -341,9 +344,19 @@ def _check_names(changes: dict[str, Any], known: tuple[str, ...]) -> None:
         raise Refused(f"{unknown[0]!r} cannot be changed here", f"What can be: {', '.join(known)}.")
 
 
+def _check_texts(changes: dict[str, Any]) -> None:
+    for name, value in changes.items():
+        if value is not None and not isinstance(value, str):
+            raise Refused(f"{name} is {value!r:.80}", "It is text, or None.")
+
+
 def annotate(tx: Transaction, key: str, changes: dict[str, Any]) -> Session:
     """Give a session a title, a star or a note; what is not named stays."""
     _check_names(changes, ANNOTATIONS)
+    starred = changes.get("starred", False)
+    if starred not in (False, True):
+        raise Refused(f"starred is {starred!r:.80}", "It is True or False.")
+    _check_texts({name: value for name, value in changes.items() if name != "starred"})
     session = get(tx, key)
     tx.run(
         "annotate",

@@ -25,10 +25,9 @@ from agents_ledger.ledger.task_projection import (
     start_of,
 )
 from agents_ledger.model.errors import Conflict, NameTaken, NotFound, Refused
-from agents_ledger.model.ids import new_id, now_ms
+from agents_ledger.model.ids import LATEST_MS, new_id, now_ms
 from agents_ledger.model.sessions import Session, TaskStatus
 from agents_ledger.model.tasks import (
-    LATEST_MS,
     Task,
     TaskCall,
     TaskCallStatus,

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from agents_ledger.ledger import summaries
 from agents_ledger.ledger.threads import DEEPEST
-from agents_ledger.model import prices
+from agents_ledger.model import amounts, prices
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.periods import HOUR_MS, Period, Zone, period_of
 from agents_ledger.model.usage import ModelUsage, Spent, UsageBy, UsageLine, UsageReport
@@ -38,7 +38,8 @@ class Asked(NamedTuple):
     def check(self) -> Asked:
         """The same, if there can be such turns."""
         if self.since is not None and self.until is not None and self.since >= self.until:
-            raise Refused(f"the time from {self.since} to {self.until} is empty")
+            times = f"{amounts.moment(self.since)} to {amounts.moment(self.until)}"
+            raise Refused(f"the time from {times} is empty", "Let it begin before it ends.")
         return self
 
 

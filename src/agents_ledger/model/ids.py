@@ -12,6 +12,8 @@ import time
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 ID_MAX = 200
+LATEST_MS = 253_370_764_800_000
+"""The year 9999 begins. What is later can neither be written as a date nor meant."""
 _PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
 _LOW_BITS = 40
 _LOW_END = 1 << _LOW_BITS

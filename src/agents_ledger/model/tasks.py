@@ -6,9 +6,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-LATEST_MS = 253_370_764_800_000
-"""The year 9999 begins. What is later can neither be written as a date nor meant."""
-
 TaskRole = Literal["system", "user", "assistant"]
 TaskCallStatus = Literal["pending", "in_progress", "completed", "failed"]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from agents_ledger.model.errors import StoreUnavailable
+from agents_ledger.model.errors import Refused, StoreUnavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,6 +15,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Engine = Literal["sqlite", "postgresql"]
 Row = tuple[Any, ...]
+
+_SCHEMES = ("postgresql://", "postgres://", "sqlite:///")
+_SCHEME = re.compile(r"file:|sqlite:/*|[A-Za-z][A-Za-z0-9+.-]+://")
+_ADDRESSES = "Give a file's path, or postgresql://USER@HOST/DATABASE."
 
 
 class Transaction(Protocol):
@@ -129,8 +135,26 @@ class Database(Protocol):
     def close(self) -> None: ...
 
 
+def _check_address(given: object) -> str:
+    """The address as text. Refused is what would only make a file of an odd name."""
+    if not isinstance(given, (str, PathLike)):
+        raise Refused(f"a ledger's address is text, not {given!r:.80}", _ADDRESSES)
+    address = str(given)
+    if not address.strip() or "\0" in address:
+        raise Refused(f"{address!r} is not the address of a ledger", _ADDRESSES)
+    if address.startswith(":memory:"):
+        raise Refused(
+            "a ledger is not kept in memory", "Use a file in a temporary folder for a passing one."
+        )
+    scheme = _SCHEME.match(address)
+    if scheme and scheme[0] not in _SCHEMES:
+        raise Refused(f"a ledger's address does not begin with {scheme[0]}", _ADDRESSES)
+    return address
+
+
 def open_database(address: str, *, create: bool = True, read_only: bool = False) -> Database:
     """A ledger's database by its address, brought to the newest schema."""
+    address = _check_address(address)
     if address.startswith(("postgresql://", "postgres://")):
         try:
             from agents_ledger.store.postgres import PostgresDatabase

@@ -487,7 +487,7 @@ class SqliteDatabase:
                     return work(transaction)
                 finally:
                     transaction.connection.execute("ROLLBACK")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OverflowError) as error:
             raise translate(error, self.address) from error
 
     def query(self, sql: str) -> tuple[list[str], list[Row]]:

@@ -33,7 +33,7 @@ _FAMILIES: tuple[tuple[tuple[str, ...], type[StoreUnavailable], str], ...] = (
 def translate(error: Exception, address: str) -> Exception:
     """A driver's error in our words; others stay as they are."""
     if isinstance(error, OverflowError):
-        return Refused(f"a number is too large to store: {error}")
+        return Refused("a number is too large", "Numbers have at most 64 bits.")
     if not isinstance(error, sqlite3.Error):
         return error
     name, text = name_of(error), str(error)

@@ -1,0 +1,45 @@
+"""Addresses: what names a ledger opens it, and what cannot name one makes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents_ledger import Ledger, Refused
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        (None, "a ledger's address is text, not None"),
+        (5, "a ledger's address is text, not 5"),
+        ("", "'' is not the address of a ledger"),
+        ("a\0b", "is not the address of a ledger"),
+        (":memory:", "a ledger is not kept in memory"),
+        ("file:x.db", "does not begin with file:"),
+        ("mysql://host/db", "does not begin with mysql://"),
+        ("sqlite://x.db", "does not begin with sqlite://"),
+    ],
+)
+def test_what_can_be_no_address_makes_no_file(
+    given: Any, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(Refused, match=what) as refused:
+        Ledger.open(given)
+    assert refused.value.hint.endswith(".")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_may_be_named_by_a_path_or_with_a_scheme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for address in (tmp_path / "a.db", "b:c.db", "sqlite:///d.db", "./file:e.db"):
+        Ledger.open(address).close()  # type: ignore[arg-type]
+
+    assert {file.name for file in tmp_path.glob("*.db")} == {"a.db", "b:c.db", "d.db", "file:e.db"}
