@@ -391,7 +391,6 @@ class SqliteDatabase:
             execute("PRAGMA recursive_triggers=ON")  # else REPLACE slips past the guards
         else:
             execute("PRAGMA query_only=ON")
-            execute(f"PRAGMA cache_size=-{READ_CACHE_KB}")
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -476,6 +475,7 @@ class SqliteDatabase:
                 raise
             self._immutable = True
             connection = self._new_connection(read_only=True)
+        connection.execute(f"PRAGMA cache_size=-{READ_CACHE_KB}")
         return connection
 
     def read(self, work: Work[T]) -> T:
