@@ -31,6 +31,7 @@ from agents_ledger import (
     ReadOnly,
     Refused,
     StoreUnavailable,
+    ToolCall,
     Unreachable,
     Usage,
     new_id,
@@ -432,7 +433,7 @@ def test_a_value_too_large_to_store_is_refused(ledger: Ledger, raw: Raw) -> None
     before = raw.dump()
 
     with pytest.raises(Refused, match=r"too large|cannot be stored"):
-        ledger.record("main", "q", "r", started_at=1 << 64)
+        ledger.record("main", "q", "r", steps=[ToolCall("Read", tool_number=1 << 64)])
 
     assert raw.dump() == before
 
