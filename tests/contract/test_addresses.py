@@ -39,7 +39,14 @@ def test_a_file_may_be_named_by_a_path_or_with_a_scheme(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for address in (tmp_path / "a.db", "b:c.db", "sqlite:///d.db", "./file:e.db"):
+    for address in (
+        tmp_path / "a.db",
+        "b:c.db",
+        "sqlite:///d.db",
+        f"sqlite:///{tmp_path}/f.db",
+        "./file:e.db",
+    ):
         Ledger.open(address).close()  # type: ignore[arg-type]
 
-    assert {file.name for file in tmp_path.glob("*.db")} == {"a.db", "b:c.db", "d.db", "file:e.db"}
+    made = {file.name for file in tmp_path.glob("*.db")}
+    assert made == {"a.db", "b:c.db", "d.db", "file:e.db", "f.db"}

@@ -17,7 +17,7 @@ Engine = Literal["sqlite", "postgresql"]
 Row = tuple[Any, ...]
 
 _SCHEMES = ("postgresql://", "postgres://", "sqlite:///")
-_SCHEME = re.compile(r"file:|sqlite:/*|[A-Za-z][A-Za-z0-9+.-]+://")
+_SCHEME = re.compile(r"file:|sqlite:/{0,3}|[A-Za-z][A-Za-z0-9+.-]+://")
 _ADDRESSES = "Give a file's path, or postgresql://USER@HOST/DATABASE."
 
 
