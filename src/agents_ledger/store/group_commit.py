@@ -29,7 +29,7 @@ from agents_ledger.store.database import Answer, Joint, Transaction, Work
 
 BATCH_MAX = 256
 PATIENCE = 0.4  # of what a batch took, waiting for its callers to be back
-PATIENCE_MAX = 0.005  # seconds
+PATIENCE_MAX = 0.01  # seconds
 
 
 class Session(Protocol):
