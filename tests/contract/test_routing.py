@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents_ledger import Ledger, NotFound, Refused, Session, ToolCall
+from agents_ledger import Ambiguous, Ledger, NotFound, Refused, Session, ToolCall
 from tests.builders import chain
 
 
@@ -150,3 +150,19 @@ def test_branches_share_what_stands_above_their_fork(ledger: Ledger) -> None:
     ledger._core.index(least=1)
 
     assert ledger.route("smart:steel fence of the quokka enclosure").turn_id == steel
+
+
+def test_what_a_person_types_may_be_a_target(ledger: Ledger) -> None:
+    first, _ = chain(ledger, "main", 2)
+    kept = ledger.record("notes", "The kestrel parser chokes on tabs", "r", thread_key="key-1")
+
+    assert ledger.lookup("session:main") == ledger.lookup("persona:main") == "main"
+    assert ledger.lookup(f"thread:{first}") == first
+    assert ledger.lookup("thread_key:key-1") == kept.id
+    assert ledger.lookup("smart:kestrel parser chokes on tabs") == kept.id
+    with pytest.raises(Ambiguous, match="no turn fits") as told:
+        ledger.lookup("smart:the parser that we never spoke of before, with zebras and giraffes")
+    assert kept.id in told.value.hint
+    ledger.record("session:main", "q", "r")
+    assert ledger.lookup("session:main") == "session:main"
+    assert ledger.thread(ledger.lookup("session:main")).depth == 1

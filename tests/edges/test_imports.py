@@ -407,10 +407,10 @@ def test_a_service_watches_what_was_chosen(
     monkeypatch.setenv("PATH", str(tmp_path))  # no systemctl here
     server = "postgresql://dev:secret@db/ledgers"
 
-    run("--ledger", server, "watch", "codex", "--exclude", "/work/own", "--install")
+    run("--ledger", server, "watch", "codex", "--exclude", "/srv/own", "--install")
 
     unit = tmp_path / "config" / "systemd" / "user" / "agents-ledger-watch.service"
-    assert f"--ledger {server} watch codex --exclude=/work/own\n" in unit.read_text()
+    assert f"--ledger {server} watch codex --exclude=/srv/own\n" in unit.read_text()
     assert unit.stat().st_mode & 0o077 == 0
 
 

@@ -219,9 +219,12 @@ class AsyncReading:
         return await self._read(lambda tx: sessions.get(tx, key, exact=exact))
 
     async def lookup(self, typed: str, *, beginnings: bool = True) -> str:
-        """What a person means: a label, an alias or a turn; else the label of the session whose
-        source calls it so or, unless not wanted, whose id there or label begins so."""
-        return await self._read(lambda tx: threads.lookup(tx, typed, beginnings=beginnings))
+        """What a person means: a label, an alias, a turn, or a target as route() takes it; else the
+        label of the session whose source calls it so or, unless not wanted, whose id there or label
+        begins so."""
+        from agents_ledger.ledger import routing
+
+        return await self._read(lambda tx: routing.lookup(tx, typed, beginnings=beginnings))
 
     async def sessions(
         self,

@@ -210,9 +210,12 @@ class Reading:
         return self._read(lambda tx: sessions.get(tx, key, exact=exact))
 
     def lookup(self, typed: str, *, beginnings: bool = True) -> str:
-        """What a person means: a label, an alias or a turn; else the label of the session whose
-        source calls it so or, unless not wanted, whose id there or label begins so."""
-        return self._read(lambda tx: threads.lookup(tx, typed, beginnings=beginnings))
+        """What a person means: a label, an alias, a turn, or a target as route() takes it; else the
+        label of the session whose source calls it so or, unless not wanted, whose id there or label
+        begins so."""
+        from agents_ledger.ledger import routing
+
+        return self._read(lambda tx: routing.lookup(tx, typed, beginnings=beginnings))
 
     def sessions(
         self,
