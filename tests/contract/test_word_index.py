@@ -81,6 +81,18 @@ def test_many_turns_of_one_moment_are_found_while_they_wait(ledger: Ledger, raw:
     assert sorted(turn_id for page in found for turn_id in ids(page)) == sorted(turns)
 
 
+def test_turns_of_one_moment_are_put_in_beside_those_that_are_there(
+    ledger: Ledger, raw: Raw
+) -> None:
+    turns = []
+    for _ in range(3):
+        turns += [ledger.record("main", "word", "r", started_at=5).id for _ in range(7)]
+        ledger._core.index(least=1)
+
+    assert sorted(ids(ledger.search("word", limit=100))) == sorted(turns)
+    assert raw.one("SELECT count(DISTINCT turn_id) FROM search_docs") == len(turns)
+
+
 def test_a_backlog_is_put_in_a_few_batches_at_a_time(
     ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from agents_ledger.ledger import words
 from agents_ledger.ledger.documents import Document, documents, of_turn
-from agents_ledger.model.turns import Turn
+from agents_ledger.model.turns import Turn, to_json
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.matching import vector
 from agents_ledger.store.text import ids_of, in_batches
@@ -37,6 +37,11 @@ class _Indexed(msgspec.Struct):
     file: str = ""
     state: str = ""
     pieces: str = ""
+
+
+class _Doc(msgspec.Struct):
+    id: int
+    turn_id: str
 
 
 def first_number(at_ms: int) -> int:
@@ -89,18 +94,32 @@ def forget_all(tx: Transaction) -> None:
 
 def _insert(tx: Transaction, found: Iterable[Document]) -> None:
     oldest_first = sorted(found, key=lambda document: (document.started_at, document.turn_id))
-    rows = [_row(tx, document) for document in oldest_first]
+    numbers = _numbers(tx, oldest_first)
+    rows = [_row(tx, *each) for each in zip(numbers, oldest_first, strict=True)]
     rows.sort(key=lambda row: row.id)  # out of order the index would take each as a batch
     if rows:
         tx.run_many("insert_words", rows)
 
 
-def _row(tx: Transaction, document: Document) -> _Indexed:
+def _row(tx: Transaction, number: int, document: Document) -> _Indexed:
     columns = document.texts()
-    number = _number(tx, document)
     if tx.engine == "sqlite":
         return _Indexed(number, *[words.spaced(text) for text in columns.values()])
     return _Indexed(number, pieces=_pieces(columns))
+
+
+def _numbers(tx: Transaction, oldest_first: Sequence[Document]) -> list[int]:
+    """A new number for each: all at once if they are free, and nobody else can take them."""
+    if tx.engine == "sqlite":
+        wanted: list[int] = []
+        for document in oldest_first:
+            after = wanted[-1] + 1 if wanted else 0
+            wanted.append(max(first_number(document.started_at), after))
+        if not tx.run("numbers_taken", numbers=to_json(wanted))[0][0]:
+            numbered = zip(wanted, oldest_first, strict=True)
+            tx.run_many("insert_doc", [_Doc(number, each.turn_id) for number, each in numbered])
+            return wanted
+    return [_number(tx, document) for document in oldest_first]
 
 
 def _number(tx: Transaction, document: Document) -> int:

@@ -20,6 +20,10 @@ SELECT CAST(:low AS BIGINT) + (hashtext(:turn_id) & (CAST(:high AS BIGINT) - :lo
 ON CONFLICT (id) DO NOTHING
 RETURNING id
 
+-- numbers_taken --
+SELECT count(*) FROM search_docs
+WHERE id IN (SELECT CAST(json_array_elements_text(CAST(:numbers AS json)) AS BIGINT))
+
 -- insert_words --
 INSERT INTO search_words (doc_id, part, piece, words)
 SELECT :id, w.part, w.piece, CAST(w.words AS TSVECTOR)

@@ -20,6 +20,9 @@ FROM (
 WHERE next.id < :high
 RETURNING id
 
+-- numbers_taken --
+SELECT count(*) FROM search_docs WHERE id IN (SELECT value FROM json_each(:numbers))
+
 -- insert_words --
 INSERT INTO search_index (
     rowid, user, assistant, thinking, system, tool_call, tool_result, project, model, tool, file,

@@ -31,6 +31,13 @@ DELETE FROM search_waiting WHERE turn_id IN <ids>;
 -- new_doc --
 <new_doc>;
 
+-- numbers_taken --
+-- How many of these numbers.
+<numbers_taken>;
+
+-- insert_doc --
+INSERT INTO search_docs (id, turn_id) VALUES (:id, :turn_id);
+
 -- insert_words --
 <insert_words>;
 
