@@ -11,10 +11,12 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +31,23 @@ GOALS = ("agentsview sync",)  # to be faster than these
 THREAD = re.compile(rb'"id":\s*"([0-9a-f-]{36})"')
 HEAD = 4000  # bytes of a rollout that name its thread
 MADE = 4_000  # lines, where there is no corpus
+PAGES = """
+SELECT
+    CASE
+        WHEN s.name = 'source_blocks' THEN 'source records'
+        WHEN s.name LIKE 'search_%' THEN 'word index'
+        WHEN s.name IN ('tool_calls', 'messages') THEN 'rows of ' || s.name
+        WHEN m.type = 'index' THEN 'indexes'
+        ELSE 'all other rows'
+    END AS part,
+    sum(s.pgsize) AS size
+FROM dbstat s LEFT JOIN sqlite_master m ON m.name = s.name
+GROUP BY part
+UNION ALL
+SELECT 'empty pages', f.freelist_count * p.page_size
+FROM pragma_freelist_count f, pragma_page_size p
+ORDER BY size DESC
+"""
 PARSE = """
 import sys, msgspec
 decoder = msgspec.json.Decoder()
@@ -156,6 +175,18 @@ def _both(folder: Path, home: Path, files: Sequence[Path], given: int) -> Iterat
     size = ledger.stat().st_size
     ratio = size / given
     yield Line("bytes kept / bytes of the files", f"{size:,}", f"{given:,}", ratio, Goal("<=", 0.7))
+    yield from _parts(ledger, given)
+
+
+def _parts(ledger: Path, given: int) -> Iterator[Line]:
+    """What of the ledger's file holds what, the largest first."""
+    with closing(sqlite3.connect(ledger)) as connection:
+        try:
+            rows = connection.execute(PAGES).fetchall()
+        except sqlite3.OperationalError:  # this build of SQLite does not tell
+            return
+    for part, size in rows:
+        yield Line(f"{part} / bytes of the files", f"{size:,}", f"{given:,}", size / given)
 
 
 def _rendering(folder: Path, home: Path) -> Iterator[Line]:

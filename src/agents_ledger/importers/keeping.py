@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from agents_ledger.importers import databases, files
+from agents_ledger.importers.copies import HEAD_BYTES, TRIED, Heads
 from agents_ledger.importers.discovery import Found
 from agents_ledger.importers.reader import Reader, ReaderOfRows, Table, kind_of
 from agents_ledger.ledger.sources import TAIL_BYTES, Growth, Sources, tail_hash
@@ -30,6 +31,8 @@ class Keeper:
         self._sources = sources
         self._waiting: list[tuple[Found, Growth]] = []
         self._waiting_bytes = 0
+        self._heads: dict[str, Heads] = {}  # of the files of a source
+        self._seen: set[str] = set()  # the folders whose kept files are among them
 
     def add(self, found: Found) -> None:
         """Keep what is new of a file, now or with the next ones. A fault is noted, not raised."""
@@ -89,8 +92,7 @@ class Keeper:
                     kind=kind_of(reader, path),
                     previous=known,
                 )
-                base = known if kind_of(reader, path) == "document" else None
-                self._grow(file, found, opened, base)
+                self._grow(file, found, opened, known)
 
     def _unless_derived(self, file: SourceFile, reader: Reader) -> None:
         if (file.derived_bytes, file.derived_version) == (file.kept_bytes, reader.version):
@@ -158,6 +160,8 @@ class Keeper:
         opened.seek(0)
         pieces = files.chunks(found.path, opened, file.kept_bytes)
         data = next(pieces, b"")
+        if file.kept_bytes == 0 and file.kind == "lines":
+            base = base or self._original(file, data)
         while True:
             first = (first + data[:TAIL_BYTES])[:TAIL_BYTES]
             last = (last + data[-TAIL_BYTES:])[-TAIL_BYTES:]
@@ -174,3 +178,21 @@ class Keeper:
         )
         self._waiting.append((found, growth))
         self._waiting_bytes += len(data)
+
+    def _original(self, file: SourceFile, data: bytes) -> SourceFile | None:
+        """The kept file whose records a new one begins with."""
+        heads = self._heads.setdefault(file.source, Heads())
+        folder = os.path.join(os.path.dirname(file.path), "")
+        if folder not in self._seen:
+            self._seen.add(folder)
+            latest = sorted(self._sources.files_under(folder), key=lambda known: known.mtime_ns)
+            for known in latest[-TRIED:]:
+                if known.source == file.source and known.kind == "lines":
+                    heads.remember(known.path, self._sources.read(known.id, 0, HEAD_BYTES))
+        path = heads.original(data)
+        heads.remember(file.path, data)
+        if path is None:
+            return None
+        if any(growth.file.path == path for _, growth in self._waiting):
+            self.flush()
+        return self._sources.file(path)

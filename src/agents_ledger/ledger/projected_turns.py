@@ -142,7 +142,8 @@ def _clear_turn(tx: Transaction, turn_id: str) -> None:
 
 def _write_steps(tx: Transaction, changes: Sequence[Change], owners: Mapping[str, str]) -> None:
     messages = [m for change in changes for m in change.turn.messages]
-    recording.write_messages(tx, messages, statement="project_message")
+    once = len({message.id for message in messages}) == len(messages)  # else the last one counts
+    recording.write_messages(tx, messages, statement="project_message", any_order=once)
     calls: list[ToolCall] = []
     children: set[str] = set()
     for change in changes:
@@ -153,7 +154,7 @@ def _write_steps(tx: Transaction, changes: Sequence[Change], owners: Mapping[str
             else:
                 calls.append(_linked(tx, call, owner, children))
     if calls:
-        tx.run_many("insert_tool_call", calls)
+        tx.run_many("insert_tool_call", calls, any_order=True)
 
 
 def _linked(tx: Transaction, call: ToolCall, owner: str | None, children: set[str]) -> ToolCall:

@@ -405,12 +405,16 @@ def place_below(parent: threads.Place, prepared: Prepared, session: Pointer) -> 
 
 
 def write_messages(
-    tx: Transaction, messages: Sequence[Message], *, statement: str = "insert_message"
+    tx: Transaction,
+    messages: Sequence[Message],
+    *,
+    statement: str = "insert_message",
+    any_order: bool = False,
 ) -> None:
     """Write messages with their files, lints and codeblocks."""
     if not messages:
         return
-    tx.run_many(statement, messages)
+    tx.run_many(statement, messages, any_order=any_order)
     detailed = [message for message in messages if message.has_details]
     if detailed:
         _write_details(tx, detailed)

@@ -1,7 +1,7 @@
 """Source records kept for ever: the bytes of every imported file, compressed in blocks.
 
 A file that grows gets more blocks; one that was rewritten gets another generation, compressed
-against the one before. Nothing is ever taken away.
+against the one before, as a copy is against its original. Nothing is ever taken away.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from agents_ledger.store.locks import is_open_here
 T = TypeVar("T")
 
 BLOCK_BYTES = 4 << 20  # of logs, blocks of 1 MB take a tenth more
-BASE_MAX = 8 << 20  # a generation longer than this does not serve as a base for the next
-CHAIN_MAX = 16  # so many generations lean on each other; then one stands alone
+BASE_MAX = 8 << 20  # of a longer file only the beginning serves as a base
+CHAIN_MAX = 16  # so many files lean on each other; then one stands alone
+LEVEL = 4  # the next one takes twice the time for a twentieth less
+WINDOW_LOG = 24  # a block, its base, and room to look back through both
 TAIL_BYTES = 4096
 CACHED_BLOCKS = 3
 BLOCKS_AT_ONCE = 8
@@ -43,7 +45,16 @@ class Block(NamedTuple):
     start: int
     length: int
     base_file_id: int | None
+    base_length: int | None  # of its beginning; None: all of it
     data: bytes
+
+
+class Base(NamedTuple):
+    """The beginning of a kept file, to pack against."""
+
+    file_id: int | None = None
+    length: int | None = None
+    data: bytes | None = None
 
 
 class Growth(NamedTuple):
@@ -61,7 +72,7 @@ class Looks(TypedDict, total=False):
     mtime_ns: Required[int]
     tail: bytes | None
     cursor: str | None
-    base: SourceFile | None  # the generation before, to pack against
+    base: SourceFile | None  # the generation before or the original, to pack against
 
 
 def is_own_file(path: Path) -> bool:
@@ -79,7 +90,12 @@ def pack(data: bytes, base: bytes | None = None) -> bytes:
     import zstandard
 
     known = zstandard.ZstdCompressionDict(base, zstandard.DICT_TYPE_RAWCONTENT) if base else None
-    return zstandard.ZstdCompressor(level=3, dict_data=known).compress(data)
+    size = len(data) + len(base or b"")
+    parameters = zstandard.ZstdCompressionParameters.from_level(
+        LEVEL, source_size=size, window_log=min(WINDOW_LOG, max(10, size.bit_length()))
+    )
+    packing = zstandard.ZstdCompressor(compression_params=parameters, dict_data=known)
+    return packing.compress(data)
 
 
 def unpack(data: bytes, length: int, base: bytes | None = None) -> bytes:
@@ -177,16 +193,17 @@ class Sources:
         base: SourceFile | None = None,
     ) -> Growth:
         """The next bytes of a file, packed, and how it looked when they were read."""
-        known = None
-        if base is not None and base.kept_bytes <= BASE_MAX and file.generation % CHAIN_MAX:
-            known = self.read(base.id, 0, base.kept_bytes)
+        known = Base()
+        if base is not None and data and file.kept_bytes < BASE_MAX:
+            known = self._base(base)
         blocks = [
             Block(
                 file.id,
                 file.kept_bytes + at,
                 len(data[at : at + BLOCK_BYTES]),
-                base.id if base and known else None,
-                pack(data[at : at + BLOCK_BYTES], known),
+                known.file_id,
+                known.length,
+                pack(data[at : at + BLOCK_BYTES], known.data),
             )
             for at in range(0, len(data), BLOCK_BYTES)
         ]
@@ -199,6 +216,17 @@ class Sources:
             cursor_json=cursor,
         )
         return Growth(grown, file.kept_bytes, blocks)
+
+    def _base(self, file: SourceFile) -> Base:
+        """The beginning of a file to pack against, unless it leans on many others itself."""
+        length = min(file.kept_bytes, BASE_MAX)
+        leans: int | None = file.id
+        for _ in range(CHAIN_MAX):
+            rows = self._core.db.read(partial(_base_of, leans))
+            leans = rows[0][0] if rows else None
+            if leans is None:
+                return Base(file.id, length, self.read(file.id, 0, length)) if length else Base()
+        return Base()
 
     def keep(self, growths: Sequence[Growth]) -> list[SourceFile | None]:
         """Keep what files have grown by, in one commit. None: another import keeps that one."""
@@ -281,13 +309,17 @@ class Sources:
     def _unpacked(self, block: Block) -> bytes:
         base = None
         if block.base_file_id is not None:
-            base_file = self.file_by_id(block.base_file_id)
-            base = self.read(base_file.id, 0, base_file.kept_bytes)
+            length = block.base_length or self.file_by_id(block.base_file_id).kept_bytes
+            base = self.read(block.base_file_id, 0, length)
         return unpack(bytes(block.data), block.length, base)
 
 
 def _blocks_from(file_id: int, start: int, tx: Transaction) -> list[Row]:
     return tx.run("blocks_from", file_id=file_id, start=start, limit=BLOCKS_AT_ONCE)
+
+
+def _base_of(file_id: int | None, tx: Transaction) -> list[Row]:
+    return tx.run("base_of_file", file_id=file_id)
 
 
 def _run(statement: str, ids: str, tx: Transaction) -> list[Row]:

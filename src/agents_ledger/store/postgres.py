@@ -94,7 +94,7 @@ class _Transaction:
     def change(self, name: str, /, **values: object) -> int:
         return self.cursor.execute(self._statements[name], _escaped(values)).rowcount
 
-    def run_many(self, name: str, things: Sequence[object], /) -> int:
+    def run_many(self, name: str, things: Sequence[object], /, *, any_order: bool = False) -> int:
         sql = self._statements[name]
         names = re.findall(r"%\((\w+)\)s", sql)
         rows = [_escaped({name: getattr(thing, name) for name in names}) for thing in things]

@@ -33,6 +33,7 @@ from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work,
 from agents_ledger.store.files import sync_folder
 from agents_ledger.store.group_commit import GroupCommit
 from agents_ledger.store.locks import FileLock, WriteQueue, note_closed, note_open
+from agents_ledger.store.packing import filling
 from agents_ledger.store.sqlite_errors import name_of, translate
 from agents_ledger.store.text import escape_row, unescape_rows
 
@@ -91,10 +92,10 @@ class _Transaction:
         sql, row_of, _ = self._statements[name]
         return int(self._execute(sql, escape_row(row_of(values))).rowcount)
 
-    def run_many(self, name: str, things: Sequence[object], /) -> int:
+    def run_many(self, name: str, things: Sequence[object], /, *, any_order: bool = False) -> int:
         sql, _, attributes = self._statements[name]
         rows = [escape_row(attributes(thing)) for thing in things]
-        return int(self._executemany(sql, rows).rowcount)
+        return int(self._executemany(sql, filling(rows) if any_order else rows).rowcount)
 
     def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
         rows: list[Row] = self._execute(sql, values).fetchall()

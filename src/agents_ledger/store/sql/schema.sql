@@ -345,13 +345,15 @@ CREATE UNIQUE INDEX idx_source_files_path ON source_files (path, generation);
 CREATE INDEX idx_source_files_family ON source_files (family);
 CREATE INDEX idx_source_files_behind ON source_files (id) WHERE derived_bytes <> kept_bytes;
 
--- Their bytes, packed with zstd; against the generation before, where base_file_id names it.
+-- Their bytes, packed with zstd; against the beginning of another, where base_file_id names it: the
+-- generation before, or the file it was copied from. base_length NULL: against all of it.
 CREATE TABLE source_blocks (
     file_id BIGINT NOT NULL REFERENCES source_files (id) DEFERRABLE INITIALLY IMMEDIATE,
     start BIGINT NOT NULL,
     length BIGINT NOT NULL,
     base_file_id BIGINT REFERENCES source_files (id) DEFERRABLE INITIALLY IMMEDIATE,
     data <bytes> NOT NULL,
+    base_length BIGINT,
     PRIMARY KEY (file_id, start)
 );
 
@@ -551,12 +553,13 @@ CREATE TABLE search_waiting (
 -- The index itself (search.sqlite.sql, search.postgres.sql).
 <words_table>;
 <words_lookup>;
+<words_settings>;
 
 -- What days that are over used, summed up, so that a year of turns is not read again and again. A day
 -- counts while it stands in summary_days; a trigger takes it out as soon as one of its turns changes.
 CREATE TABLE summary_days (
     day BIGINT PRIMARY KEY            -- since 1970, by UTC
-);
+) <clustered>;
 
 -- '' where a turn does not say its model, provider or workspace.
 CREATE TABLE usage_sums (

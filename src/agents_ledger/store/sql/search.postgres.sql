@@ -13,6 +13,9 @@ CREATE TABLE search_words (
 -- words_lookup --
 CREATE INDEX idx_search_words ON search_words USING GIN (words)
 
+-- words_settings --
+SELECT 1
+
 -- new_doc --
 -- A number that others are unlikely to take meanwhile. No row returned: it is taken.
 INSERT INTO search_docs (id, turn_id)

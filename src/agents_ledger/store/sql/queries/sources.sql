@@ -84,19 +84,24 @@ UPDATE source_files SET derived_bytes = :derived_bytes, derived_version = :deriv
 WHERE id = :id;
 
 -- insert_block --
-INSERT INTO source_blocks (file_id, start, length, base_file_id, data)
-VALUES (:file_id, :start, :length, :base_file_id, :data);
+INSERT INTO source_blocks (file_id, start, length, base_file_id, base_length, data)
+VALUES (:file_id, :start, :length, :base_file_id, :base_length, :data);
+
+-- base_of_file --
+-- What a file was packed against, by its first block.
+SELECT base_file_id FROM source_blocks
+WHERE file_id = :file_id AND start = 0 AND base_file_id IS NOT NULL;
 
 -- block_starts --
 SELECT start FROM source_blocks WHERE file_id = :file_id ORDER BY start;
 
 -- blocks_from --
 -- The next blocks of a file.
-SELECT start, length, base_file_id, data FROM source_blocks
+SELECT start, length, base_file_id, base_length, data FROM source_blocks
 WHERE file_id = :file_id AND start >= :start ORDER BY start LIMIT :limit;
 
 -- block_at --
-SELECT start, length, base_file_id, data FROM source_blocks
+SELECT start, length, base_file_id, base_length, data FROM source_blocks
 WHERE file_id = :file_id AND start = :start;
 
 -- delete_faults --

@@ -1,0 +1,39 @@
+"""Which file a new one goes on from: agents copy all of a session when it is resumed or forked."""
+
+from __future__ import annotations
+
+from collections import deque
+
+HEAD_BYTES = 64 << 10
+REMEMBERED = 16  # files of one source
+TRIED = 8
+SAMPLE = 48  # bytes from the middle of a record: its content, not its new ids and times
+RECORD_MIN = 4 * SAMPLE
+
+
+class Heads:
+    """The beginnings of the files of one source."""
+
+    def __init__(self) -> None:
+        self._heads: deque[tuple[str, bytes]] = deque(maxlen=REMEMBERED)
+
+    def remember(self, path: str, data: bytes) -> None:
+        """Note how a file begins."""
+        self._heads.append((path, data[:HEAD_BYTES]))
+
+    def original(self, data: bytes) -> str | None:
+        """The path of the file that begins with the same records; the latest, if several do."""
+        samples = _samples(data[:HEAD_BYTES])
+        if len(samples) < TRIED:
+            return None
+        found = [(sum(sample in head for sample in samples), path) for path, head in self._heads]
+        most, path = max(reversed(found), key=lambda each: each[0], default=(0, ""))
+        return path if most > TRIED // 2 else None
+
+
+def _samples(head: bytes) -> list[bytes]:
+    """Pieces of records, evenly from what is given; the last may be cut."""
+    records = [each for each in head.split(b"\n")[1:-1] if len(each) >= RECORD_MIN]
+    middles = [(record, (len(record) - SAMPLE) // 2) for record in records]
+    samples = [record[at : at + SAMPLE] for record, at in middles]
+    return [samples[n * len(samples) // TRIED] for n in range(min(TRIED, len(samples)))]

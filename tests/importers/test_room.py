@@ -1,0 +1,132 @@
+"""What an import keeps takes little room, and is all there."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from agents_ledger import Ledger
+from agents_ledger.importers.importing import rederive
+from agents_ledger.ledger.sources import CHAIN_MAX, Sources
+from agents_ledger.store.packing import NEIGHBOURS, filling
+from tests.importers.claude_log import Log, text
+from tests.importers.helping import import_paths, result
+
+TURNS = 20
+
+
+def noise(seed: int, letters: int) -> str:
+    return random.Random(seed).randbytes(letters // 2).hex()
+
+
+def session(folder: Path, number: int, turns: int = TURNS) -> Log:
+    """A log whose first turns every other has too, under a session id of its own."""
+    log = Log(folder, f"{number:08}-1111-4111-8111-111111111111")
+    for turn in range(turns):
+        log.user(f"a{turn}", f"Question {noise(turn, 600)}")
+        log.assistant(f"b{turn}", text(noise(turn + 1000, 600)))
+    return log
+
+
+def kept(ledger: Ledger) -> dict[str, int]:
+    """How many bytes are kept of every file."""
+    _, rows = ledger.query(
+        "SELECT f.path, sum(length(b.data)) FROM source_blocks b"
+        " JOIN source_files f ON f.id = b.file_id GROUP BY f.path"
+    )
+    return {Path(path).name: int(size) for path, size in rows}
+
+
+def is_lossless(ledger: Ledger, *paths: Path) -> bool:
+    sources = Sources(ledger._core)
+    files = [(path, sources.file(str(path))) for path in paths]
+    return all(
+        file is not None and b"".join(sources.stream(file.id)) == path.read_bytes()
+        for path, file in files
+    )
+
+
+def test_a_copy_is_packed_against_its_original_and_outlives_its_growth(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    first, second = session(tmp_path, 1), session(tmp_path, 2)
+    second.user("c1", "And now?")
+    paths = [first.save(), second.save()]
+    import_paths(ledger, tmp_path)
+
+    sizes = kept(ledger)
+    assert sizes[paths[1].name] * 4 < sizes[paths[0].name]
+    first.user("d1", noise(7, 5000))
+    first.assistant("d2", text(noise(8, 5000)))
+    first.save()
+    import_paths(ledger, tmp_path)
+    assert is_lossless(ledger, *paths)
+    before = result(ledger)
+    rederive(ledger)
+    assert result(ledger) == before
+
+
+def test_a_copy_made_later_is_packed_against_its_original_too(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    paths = []
+    for number in range(CHAIN_MAX + 4):  # longer than files may lean on each other
+        log = session(tmp_path, number)
+        log.user(f"c{number}", "And now?")
+        paths.append(log.save())
+        import_paths(ledger, tmp_path)
+
+    sizes = kept(ledger)
+    alone = [name for name in sizes if sizes[name] * 4 > sizes[paths[0].name]]
+    assert len(alone) == 2
+    assert is_lossless(ledger, *paths)
+
+
+def test_a_file_that_only_looks_alike_stands_alone(ledger: Ledger, tmp_path: Path) -> None:
+    for number in range(2):
+        log = Log(tmp_path, f"{number:08}-1111-4111-8111-111111111111")
+        for turn in range(TURNS):
+            log.user(f"{number}a{turn}", noise(number * 5000 + turn, 600))
+            log.assistant(f"{number}b{turn}", text(noise(number * 5000 + turn + 1000, 600)))
+        log.save()
+    import_paths(ledger, tmp_path)
+
+    _, bases = ledger.query("SELECT base_file_id FROM source_blocks")
+    assert bases == [(None,), (None,)]
+
+
+def test_a_rewritten_log_is_packed_against_what_it_was(ledger: Ledger, tmp_path: Path) -> None:
+    path = session(tmp_path, 1).save()
+    import_paths(ledger, tmp_path)
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[2:]))
+    import_paths(ledger, tmp_path)
+
+    _, sizes = ledger.query("SELECT length(data) FROM source_blocks ORDER BY file_id")
+    assert sizes[1][0] * 4 < sizes[0][0]
+    assert is_lossless(ledger, path)
+
+
+def pages(path: Path, rows: list[tuple[object, ...]]) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE calls (id INTEGER PRIMARY KEY, a TEXT, b TEXT, n INTEGER)")
+        connection.executemany("INSERT INTO calls (a, b, n) VALUES (?, ?, ?)", rows)
+        connection.commit()
+        return int(connection.execute("PRAGMA page_count").fetchone()[0])
+
+
+def test_rows_fill_pages_and_stay_near_their_neighbours(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    rows: list[tuple[object, ...]] = [
+        (f"call {n}", "é" * int(chance.paretovariate(0.5) * 50 % 9000), None if n % 2 else n)
+        for n in range(1000)
+    ]
+    filled = filling(rows)
+
+    assert sorted(filled, key=str) == sorted(rows, key=str)
+    where = {row[0]: at for at, row in enumerate(filled)}
+    assert all(abs(where[row[0]] - at) < NEIGHBOURS for at, row in enumerate(rows))
+    long = sum(len(str(row[1]).encode()) for row in rows)
+    as_they_came, least = pages(tmp_path / "a.db", rows), long / 4096
+    assert pages(tmp_path / "b.db", filled) < least + (as_they_came - least) / 2
