@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from agents_ledger.ledger.core import Core
 from agents_ledger.store import sqlite
 from agents_ledger.store.database import Database
 from agents_ledger.store.sqlite import SqliteDatabase
-from tests.builders import A_USAGE, a_call, chain
+from tests.builders import A_USAGE, a_call, a_full_turn, chain
 from tests.raw import Raw
 from tests.statements import Meddled
 
@@ -174,6 +175,25 @@ def test_sqlite_is_asked_for_nothing_else(traced: tuple[list[str], Ledger, Path]
     assert plain[0] == "BEGIN IMMEDIATE"
     assert plain[-1] == "COMMIT"
     assert len(plain) == 12, plain
+
+
+def test_recording_makes_no_table_by_the_way(traced: tuple[list[str], Ledger, Path]) -> None:
+    asked, ledger, log = traced
+    chain(ledger, "main", 3)
+    asked.clear()
+
+    ledger.record("main", **a_full_turn())
+
+    with closing(sqlite3.connect(log.with_name("ledger.db"))) as connection:
+        connection.text_factory = bytes
+        steps = [
+            operation
+            for sql in set(asked)
+            if sql.startswith(("INSERT", "UPDATE"))
+            for _, operation, *_ in connection.execute(f"EXPLAIN {sql}")
+        ]
+    assert len(steps) > 1000
+    assert b"OpenEphemeral" not in steps
 
 
 def test_reading_a_thread_takes_as_many_statements_as_a_turn(

@@ -15,6 +15,7 @@ import pytest
 
 from agents_ledger import Ledger, NewerLedger
 from agents_ledger.store import migrations, queries, tables
+from agents_ledger.store.database import Engine
 from agents_ledger.store.postgres import WORDS as POSTGRES_WORDS
 from agents_ledger.store.sqlite import WORDS as SQLITE_WORDS
 from tests.raw import Raw
@@ -47,11 +48,9 @@ ORDER BY 1, 2, 3
 """
 
 
-def spelled(words: dict[str, str], *, collated: bool) -> list[str]:
+def schema(engine: Engine, words: dict[str, str]) -> list[str]:
     """The statements of schema.sql for one engine."""
-    script = queries.fill(re.sub(r"--.*", "", queries.read("schema.sql")), words)
-    if collated:
-        script = re.sub(r"\bTEXT\b", 'TEXT COLLATE "C"', script)
+    script = migrations.spelled(re.sub(r"--.*", "", queries.read("schema.sql")), engine, words)
     return [statement for statement in script.split(";") if statement.strip()]
 
 
@@ -69,7 +68,7 @@ def test_schema_sql_is_the_sum_of_the_migrations_on_sqlite(tmp_path: Path) -> No
     with closing(sqlite3.connect(tmp_path / "ledger.db")) as migrated:
         found = [(kind, name, plain(sql)) for kind, name, sql in migrated.execute(catalogue)]
     with closing(sqlite3.connect(":memory:")) as made:
-        for statement in spelled(SQLITE_WORDS, collated=False):
+        for statement in schema("sqlite", SQLITE_WORDS):
             made.execute(statement)
         wanted = [(kind, name, plain(sql)) for kind, name, sql in made.execute(catalogue)]
 
@@ -81,19 +80,20 @@ def test_schema_sql_is_the_sum_of_the_migrations_on_postgresql(
     new_schema: Callable[[], str], postgres_server: str
 ) -> None:
     migrated, made = new_schema(), new_schema()
+    statements = schema("postgresql", POSTGRES_WORDS)
     Ledger.open(migrated).close()
     with psycopg.connect(postgres_server, autocommit=True) as connection:
-        schema = made.rpartition("=")[2]
-        connection.execute(f"CREATE SCHEMA {schema}")
-        connection.execute(f"SET search_path TO {schema}")
-        for statement in spelled(POSTGRES_WORDS, collated=True):
+        name = made.rpartition("=")[2]
+        connection.execute(f"CREATE SCHEMA {name}")
+        connection.execute(f"SET search_path TO {name}")
+        for statement in statements:
             connection.execute(statement)
     described = []
     for address in (migrated, made):
         with Raw(address) as raw:
-            schema = address.rpartition("=")[2]
+            name = address.rpartition("=")[2]
             described.append(
-                [tuple(word.replace(schema, "") for word in row) for row in raw.execute(CATALOGUE)]
+                [tuple(word.replace(name, "") for word in row) for row in raw.execute(CATALOGUE)]
             )
 
     assert described[0] == described[1]

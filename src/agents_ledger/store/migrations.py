@@ -14,6 +14,7 @@ from agents_ledger.model.ids import now_ms
 from agents_ledger.store import queries
 from agents_ledger.store.database import Engine, Transaction
 
+_CHECK = re.compile(r"CHECK \((\w+) IN \(([^)]+)\)\)")
 _MADE = re.compile(r"^CREATE (VIEW|TRIGGER|FUNCTION) (\w+)", re.MULTILINE)
 _SUFFIX: dict[Engine, str] = {"sqlite": "sqlite", "postgresql": "postgres"}
 _TABLES: dict[Engine, str] = {
@@ -69,7 +70,7 @@ def migrate(tx: Transaction, engine: Engine, words: Mapping[str, str], address: 
         try:
             drop_made(tx, engine)
             for statement in queries.split(path.read_text(encoding="utf-8")):
-                tx.execute(_spelled(statement, engine, words))
+                tx.execute(spelled(statement, engine, words))
             number = _number(path)
             tx.run("insert_migration", number=number, name=path.stem, applied_at=now_ms())
             if path is pending[-1]:  # they fit the newest tables only
@@ -80,10 +81,18 @@ def migrate(tx: Transaction, engine: Engine, words: Mapping[str, str], address: 
             raise
 
 
-def _spelled(statement: str, engine: Engine, words: Mapping[str, str]) -> str:
-    """The statement for one engine. On a server text is compared byte by byte, as SQLite does."""
+def spelled(statement: str, engine: Engine, words: Mapping[str, str]) -> str:
+    """The statement for one engine. On a server text is compared byte by byte, as SQLite does;
+    SQLite would make a table of the words a column may have, anew for every row it checks."""
     filled = queries.fill(statement, words)
-    return re.sub(r"\bTEXT\b", 'TEXT COLLATE "C"', filled) if engine == "postgresql" else filled
+    if engine == "postgresql":
+        return re.sub(r"\bTEXT\b", 'TEXT COLLATE "C"', filled)
+    return _CHECK.sub(_one_by_one, filled)
+
+
+def _one_by_one(check: re.Match[str]) -> str:
+    column, words = check.groups()
+    return f"CHECK ({' OR '.join(f'{column} = {word}' for word in words.split(', '))})"
 
 
 def _files(engine: Engine) -> list[str]:
