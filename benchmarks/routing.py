@@ -3,7 +3,7 @@
 For real sessions each prompt after the third turn is hidden, with all that came after it, and its
 text alone is asked for its place. The place is the turn before it; a method that names another turn
 of that session is right about the session alone. Sessions are divided by chance: one half was used
-to choose the numbers in ledger/smart.py, the other is measured here.
+to choose the numbers in ledger/smart.py and ledger/relevance.py, the other is measured here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from agents_ledger import Embedder, Ledger, embedder
 from agents_ledger.importers.importing import import_paths
-from agents_ledger.ledger import smart
+from agents_ledger.ledger import relevance, smart
 from agents_ledger.ledger.search import Candidate, Looking, Page
 from agents_ledger.ledger.search_query import TERMS_MAX, Asked, Term
 from agents_ledger.ledger.words import asked
@@ -75,6 +75,7 @@ def routing(folder: Path) -> Iterator[Line]:
     file = str(folder / "routing.db")
     with Ledger.open(file) as ledger:
         import_paths(ledger, [Path(corpus) / name for name in SOURCES])
+        ledger._core.index(least=1)
     chosen = _embedder()
     if chosen is not None:
         with Ledger.open(file) as ledger:
@@ -122,12 +123,12 @@ def measured(tx: Transaction, chosen: Embedder | None = None) -> dict[str, list[
 def _by_method(
     tx: Transaction, text: str, hidden: Collection[str], chosen: Embedder | None
 ) -> Iterator[tuple[str, list[Candidate]]]:
-    terms = smart.weighed(tx, text)
-    yield "words", smart.relevant(tx, terms, hidden)
+    found = relevance.tellings(tx, text)
+    yield "words", smart.relevant(found, hidden)
     if chosen is not None:
         near = smart.nearest(tx, chosen, text)
-        yield "meaning", smart.relevant(tx, (), hidden, near)
-        yield "hybrid", smart.relevant(tx, terms, hidden, near)
+        yield "meaning", smart.relevant((), hidden, near)
+        yield "hybrid", smart.relevant(found, hidden, near)
 
 
 def _tuned_with(segment_id: int) -> bool:

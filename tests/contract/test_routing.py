@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents_ledger import Ambiguous, Ledger, NotFound, Refused, Session, ToolCall
+from agents_ledger.ledger import relevance
 from tests.builders import chain
 
 
@@ -117,6 +118,45 @@ def test_the_place_holds_what_matters_and_leaves_out_what_came_after(ledger: Led
     assert fork.proposals[0].depth == 2
     assert [reason.files for reason in fork.proposals[0].reasons].count(("durations.py",)) == 1
     assert fork.proposals[0].context_tokens > 0
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_words_side_by_side_tell_more_than_the_same_words_apart(
+    ledger: Ledger, indexed: bool
+) -> None:
+    ledger.record("apart", "The retry queue is empty, the budget of the queue is not", "Yes.")
+    together = ledger.record("together", "The retry budget is empty, the queue is not so", "Yes.")
+    ledger.record("apart-too", "The budget for a retry of the queue is the empty one", "Yes.")
+    if indexed:
+        ledger._core.index(least=1)
+
+    assert ledger.route("smart:is the retry budget empty").turn_id == together.id
+
+
+def test_a_word_that_one_thread_repeats_is_rare_all_the_same(ledger: Ledger) -> None:
+    for number in range(12):
+        ledger.record("kestrels", f"and the kestrel, part {number}", "done")
+        ledger.record(f"other-{number % 6}", f"and the parser, part {number}", "done")
+    ledger._core.index(least=1)
+
+    route = ledger.route("smart:kestrel or parser")
+
+    assert route.proposals[0].session_label == "kestrels"
+
+
+def test_of_a_word_that_very_many_turns_have_the_newest_are_looked_at(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn_ids = [ledger.record(f"s{n % 4}", f"kestrel flight {n}", "r").id for n in range(30)]
+    ledger._core.index(least=1)
+    monkeypatch.setattr(relevance, "COUNTED", 10)
+
+    found = ledger._core.db.read(lambda tx: relevance.tellings(tx, "kestrel flight to nowhere"))
+
+    assert [each.text for each in found] == ["nowhere", "kestrel", "flight", "kestrel flight"]
+    for each in found[1:]:
+        assert {turn.turn_id for turn in each.turns} == set(turn_ids[-10:])
+    assert ledger.route("smart:kestrel flight").proposals
 
 
 def test_where_nothing_fits_well_it_only_proposes(ledger: Ledger) -> None:

@@ -266,8 +266,15 @@ class Looking:
             )
 
     def _waits(self, low: int, high: int) -> Iterator[Candidate]:
-        """Turns that wait for the index and have the words, newest first. It stops after so many
-        that one page takes its time, and no more."""
+        """Turns that wait for the index and have the words, newest first."""
+        for each, document in self.waiting(low, high):
+            share = self._share(document)
+            if share:
+                yield each._replace(score=share)
+
+    def waiting(self, low: int, high: int) -> Iterator[tuple[Candidate, Document]]:
+        """Turns that wait for the index, newest first. It stops after so many that one page takes
+        its time, and no more."""
         waiting = list(self._numbered(low, high))
         letters = 0
         for at in range(0, len(waiting), WAITS_AT_ONCE):
@@ -277,10 +284,7 @@ class Looking:
                 return
             found = documents(self._tx, ids_of([each.turn_id for each in batch]))
             letters += sum(document.letters for document in found.values())
-            for each in batch:
-                share = self._share(found[each.turn_id])
-                if share:
-                    yield each._replace(score=share)
+            yield from ((each, found[each.turn_id]) for each in batch)
 
     def _numbered(self, low: int, high: int) -> Iterator[Candidate]:
         """What waits, each with a number as the index would give it, every one below the last."""

@@ -8,46 +8,35 @@ matters, and early enough to leave out what came after it.
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from agents_ledger.ledger import contexts, words
+from agents_ledger.ledger import contexts, relevance
 from agents_ledger.ledger.documents import Document, documents
 from agents_ledger.ledger.holders import holders
-from agents_ledger.ledger.search import LAST, Candidate, Looking, Page
+from agents_ledger.ledger.relevance import Telling
+from agents_ledger.ledger.search import LAST, Candidate
 from agents_ledger.ledger.search_query import Asked, Term
 from agents_ledger.ledger.snippets import Finder
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.routing import Proposal, Reason
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.matching import Group, Wanted, match
 from agents_ledger.store.text import ids_of
 
 if TYPE_CHECKING:
     from agents_ledger.model.embedding import Embedder
 
 CONFIDENT = 0.5  # below this nothing is chosen, only proposed
-WORDS_MAX = 1000  # of a text are looked at, its first
-TERMS = 24  # the rarest words of a text are looked for
 CANDIDATES = 200
 MEANING = 1.0  # what the nearest turn by meaning counts, against the best by words
 FADING = 0.95  # what a relevant turn counts one turn further down
 FURTHER = 0.5  # what the next relevant turn of a thread counts, against the one before
 AT_THE_END = 0.5  # what the end of a thread has ahead: most conversations go on there
-COUNTED = 2000  # a word that more turns have is common
 REASONS = 3
 LOOK_BACK = 8  # places tried, from late to early, to fit a budget
 _PATH = re.compile(r"[\w.\-/\\]*[\w\-]\.[A-Za-z][A-Za-z0-9]{0,5}\b|[\w.\-]+(?:/[\w.\-]+)+")
-
-
-class Weighed(NamedTuple):
-    """A word of a text, and how much it tells: rare ones more."""
-
-    text: str
-    weight: float
 
 
 class Spot(NamedTuple):
@@ -60,34 +49,14 @@ class Spot(NamedTuple):
     matches: tuple[Candidate, ...]  # the relevant turns of its thread, the best first
 
 
-def weighed(tx: Transaction, text: str) -> list[Weighed]:
-    """The words of a text that tell most."""
-    said = dict.fromkeys(
-        word
-        for word in words.words(text)
-        if word not in words.COMMON and (len(word) > 1 or not word.isascii())
-    )
-    total = max(1, tx.run("indexed_count")[0][0])
-    found = []
-    for word in itertools.islice(said, WORDS_MAX):
-        asked = match(tx.engine, [Group((Wanted((word,), _TEXT),))], words.fold)
-        count = tx.run("word_count", match=asked, low=0, high=1 << 62, limit=COUNTED)[0][0]
-        found.append(Weighed(word, math.log(1 + total / (1 + count))))
-    return sorted(found, key=lambda each: -each.weight)[:TERMS]
-
-
-_TEXT = ("user", "assistant", "thinking", "system", "tool_call", "tool_result")
-
-
 def relevant(
-    tx: Transaction,
-    terms: Sequence[Weighed],
+    found: Iterable[Telling],
     hidden: Collection[str] = (),
     near: Iterable[Candidate] = (),
 ) -> list[Candidate]:
-    """The turns that have some of the words or are near by meaning, the most relevant first."""
+    """The turns that have what tells or are near by meaning, the most relevant first."""
     by_meaning = _relative([each for each in near if each.turn_id not in hidden], MEANING)
-    by_words = _having(tx, terms, hidden)
+    by_words = relevance.relevant(found, hidden)[:CANDIDATES]
     return _together(_relative(by_words, 1.0), by_meaning) if by_meaning else by_words
 
 
@@ -113,19 +82,6 @@ def nearest(tx: Transaction, embedder: Embedder, text: str) -> list[Candidate]:
     from agents_ledger.ledger import meaning
 
     return meaning.nearest(tx, embedder, text, low=-LAST, high=LAST)
-
-
-def _having(tx: Transaction, terms: Sequence[Weighed], hidden: Collection[str]) -> list[Candidate]:
-    if not terms:
-        return []
-    asked = Asked([Term(term.text) for term in terms], [], [])
-    found: list[Candidate] = []
-    for candidate in Looking(tx, asked, "any").ranked(Page("any")):
-        if candidate.turn_id not in hidden:
-            found.append(candidate)
-            if len(found) == CANDIDATES:
-                break
-    return found
 
 
 def spots(
@@ -182,9 +138,10 @@ def propose(
         raise Refused("there is no text to find a place for")
     if budget is not None and budget < 1:
         raise Refused(f"a budget of {budget} tokens holds nothing")
-    terms = weighed(tx, text)
+    found = relevance.tellings(tx, text)
+    terms = [each for each in found if len(each.said) == 1]
     near = nearest(tx, embedder, text) if embedder is not None else []
-    ranked = spots(tx, relevant(tx, terms, near=near))
+    ranked = spots(tx, relevant(found, near=near))
     proposals: list[Proposal] = []
     seen: set[int] = set()
     for spot in ranked:
@@ -213,7 +170,7 @@ def _within(
 
 
 def _proposal(
-    tx: Transaction, spot: Spot, tokens: int, text: str, terms: Sequence[Weighed]
+    tx: Transaction, spot: Spot, tokens: int, text: str, terms: Sequence[Telling]
 ) -> Proposal:
     label, title, _ = holders(tx, [spot.turn_id])[spot.turn_id]
     best = [each.turn_id for each in spot.matches[: 2 * REASONS]]

@@ -80,6 +80,11 @@ def is_letter(text: str) -> bool:
     return len(text) == 1 and _RUN.fullmatch(text) is not None
 
 
+def is_glued(word: str) -> bool:
+    """Whether this is of an unspaced run."""
+    return _RUN.match(word) is not None
+
+
 class Phrase(NamedTuple):
     """Words one after the other, to be found in a folded text."""
 

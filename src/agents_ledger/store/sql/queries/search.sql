@@ -199,9 +199,14 @@ ORDER BY held.number LIMIT 1;
 SELECT count(*) FROM search_docs WHERE turn_id IS NOT NULL;
 
 -- word_count --
--- How many turns have a word, up to so many.
+-- How many turns have a word, up to so many of the newest, and the oldest of these.
 <matched>
-SELECT count(*) FROM (SELECT m.id FROM matched m LIMIT :limit) AS counted;
+SELECT count(*), min(counted.id)
+FROM (SELECT m.id FROM matched m ORDER BY m.id DESC LIMIT :limit) AS counted;
+
+-- last_segment --
+-- About how many there are.
+SELECT max(s.id) FROM segments s;
 
 -- segments_above --
 -- A segment and those it hangs on, each with how far down it belongs to the thread.
