@@ -82,12 +82,40 @@ def test_the_events_of_a_thread_come_in_its_order(ledger: Ledger) -> None:
         ("<system-reminder>be good</system-reminder>\nHello", "Hello"),
         ("a <system-reminder>x", "a <system-reminder>x"),
         ("see <div>x</div>", "see <div>x</div>"),
-        ("<command-name>/clear</command-name>", ""),
+        ("<command-message>c</command-message>\n<command-name>/clear</command-name>", "/clear"),
+        (
+            "<command-name>/plan</command-name>\n <command-args>the parser</command-args>",
+            "/plan the parser",
+        ),
         ("1 < 2 </x>", "1 < 2 </x>"),
     ],
 )
 def test_only_the_blocks_of_harnesses_are_taken_out(text: str, left: str) -> None:
     assert readable(text) == left
+
+
+def test_what_a_harness_marked_as_its_own_was_not_said(ledger: Ledger, raw: Raw) -> None:
+    marked = Message("user", "Base directory for this skill", metadata_json='{"meta":true}')
+    odd = [
+        Message("user", "nested", metadata_json='{"blocks":[{"meta":true}]}'),
+        Message("user", "denied", metadata_json='{"meta":false}'),
+        Message("user", "broken", metadata_json='{"meta":true'),
+        Message("user", "other", metadata_json='{"queued":true}'),
+    ]
+    turn = ledger.record("main", [marked, Message("user", "Plan it."), *odd], "Planned.")
+    alone = ledger.record("main", [marked], "Done.")
+
+    said_in = "Plan it.\n\nnested\n\ndenied\n\nbroken\n\nother"
+    assert said(ledger.events("main")) == [
+        ("inbound", said_in),
+        ("outbound", "Planned."),
+        ("outbound", "Done."),
+    ]
+    asked = raw.row("events", "id = ?", f"{turn.id}:in")
+    assert (asked["content"], asked["source_id"]) == (said_in, turn.messages[1].id)
+    assert raw.execute("SELECT 1 FROM events WHERE id = ?", (f"{alone.id}:in",)) == []
+    digest = ledger.digest(since=0, until=1 << 60)
+    assert [event.content for event in digest.sessions[0].events] == [said_in, "Planned.", "Done."]
 
 
 def test_a_digest_tells_what_was_discussed_in_each_session(ledger: Ledger) -> None:

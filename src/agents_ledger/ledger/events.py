@@ -18,10 +18,12 @@ TURNS_MAX = 1000
 # closed: anything else in angle brackets is somebody's text.
 _BLOCKS = (
     "system-reminder", "local-command-caveat", "local-command-stdout", "command-message",
-    "command-name", "command-args", "environment_context", "environment_details",
-    "user_instructions", "additional_data", "ide_opened_file", "ide_selection", "task-notification",
+    "environment_context", "environment_details", "user_instructions", "additional_data",
+    "ide_opened_file", "ide_selection", "task-notification",
 )  # fmt: skip
 _NOISE = re.compile(rf"<({'|'.join(_BLOCKS)})(?: [^<>]*)?>.*?</\1>\s*", re.DOTALL)
+# A command as somebody typed it: its name, and what was given to it.
+_TYPED = re.compile(r"<command-(name|args)>(.*?)</command-\1>\s*", re.DOTALL)
 
 
 def of_thread(tx: Transaction, target: str, *, last: int) -> tuple[Event, ...]:
@@ -50,8 +52,8 @@ def _events(rows: Iterable[Row]) -> Iterable[Event]:
 
 
 def readable(text: str) -> str:
-    """A message without the blocks that a harness put into it."""
-    return _NOISE.sub("", text).strip() if "</" in text else text.strip()
+    """A message without the blocks that a harness put into it, and commands as they were typed."""
+    return _TYPED.sub(r"\2 ", _NOISE.sub("", text)).strip() if "</" in text else text.strip()
 
 
 def digest(tx: Transaction, *, since: int, until: int) -> Digest:

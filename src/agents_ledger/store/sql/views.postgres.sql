@@ -153,6 +153,14 @@ FROM bus_calls;
 CREATE VIEW task_messages AS
 SELECT id, task_id, role, content, timestamp, position FROM bus_messages WHERE partial = 0;
 
+-- What was put into words, without what a harness marked as its own.
+CREATE VIEW spoken AS
+SELECT m.turn_id, m.id, m.role, m.content, m.sequence FROM messages m
+WHERE m.role IN ('user', 'assistant') AND m.content <> '' AND COALESCE(
+    CASE WHEN m.metadata_json LIKE '%"meta"%' THEN json_word(m.metadata_json, 'meta') END,
+    ''
+) <> 'true';
+
 -- What was said, one row for each side of a turn, without tools: seed 001's Events Ledger. Ask it by
 -- thread_id (the turn), or for all.
 CREATE VIEW events AS
@@ -164,19 +172,19 @@ SELECT
     ), 'native') AS channel,
     'inbound' AS direction,
     (
-        SELECT string_agg(m.content, chr(10) || chr(10) ORDER BY m.sequence) FROM messages m
-        WHERE m.turn_id = t.id AND m.role = 'user' AND m.content <> ''
+        SELECT string_agg(m.content, chr(10) || chr(10) ORDER BY m.sequence) FROM spoken m
+        WHERE m.turn_id = t.id AND m.role = 'user'
     ) AS content,
     t.id AS thread_id, 'agents-ledger' AS source_adapter,
     (
-        SELECT m.id FROM messages m
-        WHERE m.turn_id = t.id AND m.role = 'user' AND m.content <> '' ORDER BY m.sequence LIMIT 1
+        SELECT m.id FROM spoken m
+        WHERE m.turn_id = t.id AND m.role = 'user' ORDER BY m.sequence LIMIT 1
     ) AS source_id,
     CAST(json_build_object('status', t.status, 'workspace_path', t.workspace_path) AS TEXT)
         AS metadata_json
 FROM turns t
 WHERE EXISTS (
-    SELECT 1 FROM messages m WHERE m.turn_id = t.id AND m.role = 'user' AND m.content <> ''
+    SELECT 1 FROM spoken m WHERE m.turn_id = t.id AND m.role = 'user'
 )
 UNION ALL
 SELECT
@@ -187,17 +195,17 @@ SELECT
     ), 'native'),
     'outbound',
     (
-        SELECT string_agg(m.content, chr(10) || chr(10) ORDER BY m.sequence) FROM messages m
-        WHERE m.turn_id = t.id AND m.role = 'assistant' AND m.content <> ''
+        SELECT string_agg(m.content, chr(10) || chr(10) ORDER BY m.sequence) FROM spoken m
+        WHERE m.turn_id = t.id AND m.role = 'assistant'
     ),
     t.id, 'agents-ledger',
     COALESCE(t.response_message_id, (
-        SELECT m.id FROM messages m
-        WHERE m.turn_id = t.id AND m.role = 'assistant' AND m.content <> ''
+        SELECT m.id FROM spoken m
+        WHERE m.turn_id = t.id AND m.role = 'assistant'
         ORDER BY m.sequence DESC LIMIT 1
     )),
     CAST(json_build_object('status', t.status, 'model', t.model) AS TEXT)
 FROM turns t
 WHERE EXISTS (
-    SELECT 1 FROM messages m WHERE m.turn_id = t.id AND m.role = 'assistant' AND m.content <> ''
+    SELECT 1 FROM spoken m WHERE m.turn_id = t.id AND m.role = 'assistant'
 );

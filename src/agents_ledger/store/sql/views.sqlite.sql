@@ -144,6 +144,15 @@ FROM bus_calls;
 CREATE VIEW task_messages AS
 SELECT id, task_id, role, content, timestamp, position FROM bus_messages WHERE partial = 0;
 
+-- What was put into words, without what a harness marked as its own.
+CREATE VIEW spoken AS
+SELECT m.turn_id, m.id, m.role, m.content, m.sequence FROM messages m
+WHERE m.role IN ('user', 'assistant') AND m.content <> '' AND COALESCE(
+    CASE WHEN m.metadata_json LIKE '%"meta"%' AND json_valid(m.metadata_json)
+    THEN json_type(m.metadata_json, '$.meta') END,
+    ''
+) <> 'true';
+
 -- What was said, one row for each side of a turn, without tools: seed 001's Events Ledger. Ask it by
 -- thread_id (the turn), or for all.
 CREATE VIEW events AS
@@ -157,19 +166,19 @@ SELECT
     (
         SELECT group_concat(said.content, char(10) || char(10))
         FROM (
-            SELECT m.content FROM messages m
-            WHERE m.turn_id = t.id AND m.role = 'user' AND m.content <> '' ORDER BY m.sequence
+            SELECT m.content FROM spoken m
+            WHERE m.turn_id = t.id AND m.role = 'user' ORDER BY m.sequence
         ) AS said
     ) AS content,
     t.id AS thread_id, 'agents-ledger' AS source_adapter,
     (
-        SELECT m.id FROM messages m
-        WHERE m.turn_id = t.id AND m.role = 'user' AND m.content <> '' ORDER BY m.sequence LIMIT 1
+        SELECT m.id FROM spoken m
+        WHERE m.turn_id = t.id AND m.role = 'user' ORDER BY m.sequence LIMIT 1
     ) AS source_id,
     json_object('status', t.status, 'workspace_path', t.workspace_path) AS metadata_json
 FROM turns t
 WHERE EXISTS (
-    SELECT 1 FROM messages m WHERE m.turn_id = t.id AND m.role = 'user' AND m.content <> ''
+    SELECT 1 FROM spoken m WHERE m.turn_id = t.id AND m.role = 'user'
 )
 UNION ALL
 SELECT
@@ -182,18 +191,18 @@ SELECT
     (
         SELECT group_concat(said.content, char(10) || char(10))
         FROM (
-            SELECT m.content FROM messages m
-            WHERE m.turn_id = t.id AND m.role = 'assistant' AND m.content <> '' ORDER BY m.sequence
+            SELECT m.content FROM spoken m
+            WHERE m.turn_id = t.id AND m.role = 'assistant' ORDER BY m.sequence
         ) AS said
     ),
     t.id, 'agents-ledger',
     COALESCE(t.response_message_id, (
-        SELECT m.id FROM messages m
-        WHERE m.turn_id = t.id AND m.role = 'assistant' AND m.content <> ''
+        SELECT m.id FROM spoken m
+        WHERE m.turn_id = t.id AND m.role = 'assistant'
         ORDER BY m.sequence DESC LIMIT 1
     )),
     json_object('status', t.status, 'model', t.model)
 FROM turns t
 WHERE EXISTS (
-    SELECT 1 FROM messages m WHERE m.turn_id = t.id AND m.role = 'assistant' AND m.content <> ''
+    SELECT 1 FROM spoken m WHERE m.turn_id = t.id AND m.role = 'assistant'
 );

@@ -1,0 +1,1 @@
+-- Events without what a harness marked as its own: views are made anew after every migration.
