@@ -60,6 +60,10 @@ class _MeddledTransaction:
         self._database.count(self._tx, name)
         return self._tx.run(name, **values)
 
+    def read_as(self, name: str, kind: Callable[..., T], /, **values: object) -> list[T]:
+        self._database.count(self._tx, name)
+        return self._tx.read_as(name, kind, **values)
+
     def change(self, name: str, /, **values: object) -> int:
         self._database.count(self._tx, name)
         return self._tx.change(name, **values)
@@ -106,6 +110,11 @@ class _WatchedTransaction:
         rows = self._tx.run(name, **values)
         self._database.ran.append((name, len(rows)))
         return rows
+
+    def read_as(self, name: str, kind: Callable[..., T], /, **values: object) -> list[T]:
+        found = self._tx.read_as(name, kind, **values)
+        self._database.ran.append((name, len(found)))
+        return found
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tx, name)

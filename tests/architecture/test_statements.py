@@ -11,7 +11,7 @@ import agents_ledger
 from agents_ledger.ledger import audit
 from agents_ledger.store import queries
 from agents_ledger.store.postgres import WORDS as POSTGRES_WORDS
-from agents_ledger.store.sqlite import WORDS as SQLITE_WORDS
+from agents_ledger.store.sqlite_statements import WORDS as SQLITE_WORDS
 
 PACKAGE = Path(agents_ledger.__file__).parent
 SQL = PACKAGE / "store" / "sql"
@@ -19,7 +19,7 @@ FOREIGN = ("databases.py", "source.py")  # they read and make databases of other
 
 
 def used() -> set[str]:
-    """The names passed to run(), change() and run_many()."""
+    """The names passed to run(), read_as(), change() and run_many()."""
     return {
         name
         for path in PACKAGE.rglob("*.py")
@@ -40,7 +40,7 @@ def names_in(tree: ast.AST) -> Iterator[str]:
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("run", "change", "run_many")
+            and node.func.attr in ("run", "read_as", "change", "run_many")
             and node.args
         ):
             passed = node.args[0]

@@ -275,7 +275,7 @@ def test_what_a_compaction_hides_is_not_read(watched: tuple[Watched, Ledger]) ->
 
     assert taken[0] == taken[1]
     assert len(taken[0]) <= 12
-    assert dict(taken[0])["thread_messages"] == 8
+    assert dict(taken[0])["segment_messages"] == 8
 
 
 def test_with_a_budget_no_more_is_read_than_can_fit(watched: tuple[Watched, Ledger]) -> None:
@@ -285,7 +285,7 @@ def test_with_a_budget_no_more_is_read_than_can_fit(watched: tuple[Watched, Ledg
 
     context = ledger.context("main", budget=each * 20)
 
-    read = [rows for name, rows in statements.ran if name == "thread_turns"]
+    read = [rows for name, rows in statements.ran if name == "segment_turns"]
     assert sum(read) == 32
     assert context.turns["since"] + context.turns_left_out == 150
     assert context.turns["since"] == 18

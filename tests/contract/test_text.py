@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from agents_ledger import (
     Alias,
     Compaction,
     Config,
+    Conflict,
     Ledger,
     Message,
     MessageCodeblock,
@@ -20,6 +22,7 @@ from agents_ledger import (
     Session,
     ToolCall,
 )
+from agents_ledger.ledger.copying import copy
 from tests.builders import chain
 from tests.raw import Raw
 
@@ -173,6 +176,49 @@ def test_stored_text_is_escaped_alike_on_both_engines(ledger: Ledger, raw: Raw) 
     ledger.record("main", "a\x00\ud800\x1ab")
 
     assert raw.one("SELECT content FROM messages") == "a\x1a0000\x1ad800\x1a001ab"
+
+
+def test_a_reader_learns_of_the_first_escape_that_another_writes(
+    ledger: Ledger, open_ledger: Callable[[], Ledger]
+) -> None:
+    ledger.record("main", "plain")
+    assert [turn.messages[0].content for turn in ledger.thread("main").turns] == ["plain"]
+
+    open_ledger().record("main", ODD)
+
+    found = [turn.messages[0].content for turn in ledger.thread("main").turns]
+    assert found == ["plain", ODD]
+    assert [message.content for message in ledger.get_turn("main").messages] == [ODD]
+
+
+def test_many_rows_written_at_once_tell_of_their_escapes(ledger: Ledger) -> None:
+    ledger.record("main", "plain", steps=[ToolCall("a", "{}", ODD), ToolCall("b", "{}", ODD)])
+
+    (turn,) = ledger.thread("main").turns
+    assert [call.result_json for call in turn.tool_calls] == [ODD, ODD]
+
+
+def test_a_copy_tells_of_the_escapes_it_took_over(
+    ledger: Ledger, address: str, new_address: Callable[[], str]
+) -> None:
+    ledger.record("main", "q", provider=ODD)  # which the word index does not hold
+    there = new_address()
+    copy(address, there)
+
+    with Ledger.open(there) as copied:
+        assert [turn.provider for turn in copied.thread("main").turns] == [ODD]
+
+
+def test_an_escape_that_was_rolled_back_changes_nothing(ledger: Ledger) -> None:
+    ledger.record("main", "plain")
+    before = ledger.thread("main")
+
+    with pytest.raises(Conflict):
+        ledger.record("main", ODD, id=before.turns[0].id)
+
+    assert ledger.thread("main") == before
+    ledger.record("main", ODD)
+    assert ledger.thread("main").turns[-1].messages[0].content == ODD
 
 
 def test_json_is_kept_with_its_bytes_as_they_came(ledger: Ledger) -> None:

@@ -17,7 +17,7 @@ from agents_ledger import Ledger, NewerLedger
 from agents_ledger.store import migrations, queries, tables
 from agents_ledger.store.database import Engine
 from agents_ledger.store.postgres import WORDS as POSTGRES_WORDS
-from agents_ledger.store.sqlite import WORDS as SQLITE_WORDS
+from agents_ledger.store.sqlite_statements import WORDS as SQLITE_WORDS
 from tests.raw import Raw
 
 PROCESSES = 8

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +170,9 @@ class _Rows:
         self.rowcount = rowcount
         self._next = 0
         self.description = description
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.fetchall())
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         return self.fetchmany(len(self._rows))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
@@ -22,6 +23,8 @@ from agents_ledger.model.turns import (
 )
 from agents_ledger.store.database import Row, Transaction
 from agents_ledger.store.rows import to_turn
+
+S = TypeVar("S", bound=Message | ToolCall)
 
 PREFIX_MIN = 4
 DEEPEST = 1 << 62
@@ -199,19 +202,23 @@ def thread(
     exact: bool = False,
 ) -> Thread:
     """The thread of a target, with its turns between two depths, or its last ones."""
-    turn_id = resolve(tx, target, exact=exact)
+    if last is not None and last < 0:
+        raise Refused(f"last is {last}; it must not be negative")
+    rows = [] if exact else tx.run("session_stand", key=target)
+    if not rows:
+        turn_id = resolve(tx, target, exact=exact)
+        rows = [(None,)] if turn_id is None else tx.run("turn_stand", turn_id=turn_id)
+    turn_id, *stand = rows[0]
     if turn_id is None:
         return Thread(None)
-    place = place_of(tx, turn_id)
+    fork_depth, segment_id, *metrics = stand
+    depth = metrics[0]
     if last is not None:
-        if last < 0:
-            raise Refused(f"last is {last}; it must not be negative")
-        from_depth = max(1, place.depth - last + 1)
-    to_depth = DEEPEST if to_depth is None else to_depth
-    turns = load(tx, turn_id, from_depth, to_depth) if last != 0 else ()
-    metrics = structs.asdict(place)
-    del metrics["segment_id"]
-    return Thread(turn_id, turns=turns, **metrics)
+        from_depth = max(1, depth - last + 1)
+    to_depth = depth if to_depth is None else min(to_depth, depth)
+    within = Stretch(turn_id, segment_id, fork_depth, from_depth, to_depth)
+    values = [turn_id, *metrics, _load(tx, within) if last != 0 else ()]
+    return Thread(*values)
 
 
 def turn(tx: Transaction, target: str) -> Turn:
@@ -230,56 +237,85 @@ def exact_turn(tx: Transaction, turn_id: str) -> Turn:
 
 def load(tx: Transaction, turn_id: str, from_depth: int, to_depth: int) -> tuple[Turn, ...]:
     """The turns of a thread between two depths, root first, with all they consist of."""
-    within = {"turn_id": turn_id, "from_depth": from_depth, "to_depth": to_depth}
-    rows = tx.run("thread_turns", **within)
-    rows.sort(key=itemgetter(-1))
-    messages: dict[str, list[Message]] = {}
-    detailed: dict[str, set[str]] = {}
-    for row in tx.run("thread_messages", **within):
-        message = Message(*row[:-1])
-        messages.setdefault(message.turn_id, []).append(message)
-        if row[-1]:
-            detailed.setdefault(message.turn_id, set()).add(message.id)
-    for owner in detailed:
-        messages[owner] = _with_details(tx, owner, messages[owner])
-    calls: dict[str, list[ToolCall]] = {}
-    for row in tx.run("thread_tool_calls", **within):
-        calls.setdefault(row[6], []).append(ToolCall(*row))
+    rows = tx.run("turn_stand", turn_id=turn_id)
+    if not rows:
+        return ()
+    fork_depth, segment_id, depth = rows[0][1:4]
+    within = Stretch(turn_id, segment_id, fork_depth, from_depth, min(to_depth, depth))
+    return _load(tx, within)
+
+
+class Stretch(Struct, frozen=True, gc=False):
+    """A part of the thread of a turn, which stands in a segment that begins below `fork_depth`."""
+
+    turn_id: str
+    segment_id: int
+    fork_depth: int
+    from_depth: int
+    to_depth: int
+
+
+def _load(tx: Transaction, stretch: Stretch) -> tuple[Turn, ...]:
+    within = structs.asdict(stretch)
+    if stretch.from_depth > stretch.fork_depth:
+        rows = tx.run("segment_turns", **within)
+        messages = tx.read_as("segment_messages", Message, **within)
+        calls = tx.read_as("segment_tool_calls", ToolCall, **within)
+    else:
+        rows = tx.run("thread_turns", **within)
+        rows.sort(key=itemgetter(-1))
+        messages = tx.read_as("thread_messages", Message, **within)
+        calls = tx.read_as("thread_tool_calls", ToolCall, **within)
+    said, called = _by_turn(messages), _by_turn(calls)
+    for owner, own in said.items():
+        if own[0].sequence < 0:
+            said[owner] = _with_details(tx, owner, own)
     return tuple(
-        to_turn(
-            row,
-            _in_order(messages.get(row[0])),
-            _in_order(calls.get(row[0])),
-            compaction(tx, row[0]) if row[2] == "compaction" else None,
-        )
-        for row in rows
+        [
+            to_turn(
+                row,
+                said.get(row[0], ()),
+                called.get(row[0], ()),
+                compaction(tx, row[0]) if row[2] == "compaction" else None,
+            )
+            for row in rows
+        ]
     )
 
 
+_TURN_ID: Callable[[Any], str] = attrgetter("turn_id")
 _BY_SEQUENCE = attrgetter("sequence")
 
 
-def _in_order(steps: list[Any] | None) -> tuple[Any, ...]:
-    if not steps:
-        return ()
-    steps.sort(key=_BY_SEQUENCE)
-    return tuple(steps)
+def _by_turn(steps: Iterable[S]) -> dict[str, tuple[S, ...]]:
+    """The steps of each turn, in order. A turn's mostly come together, but need not."""
+    found: dict[str, tuple[S, ...]] = {}
+    for turn_id, run in groupby(steps, _TURN_ID):
+        own = sorted((*found.get(turn_id, ()), *run), key=_BY_SEQUENCE)
+        found[turn_id] = tuple(own)
+    return found
 
 
-def _with_details(tx: Transaction, turn_id: str, messages: Sequence[Message]) -> list[Message]:
-    """The same messages with their files, lints and codeblocks."""
+def _with_details(
+    tx: Transaction, turn_id: str, messages: Sequence[Message]
+) -> tuple[Message, ...]:
+    """The same messages with their files, lints and codeblocks, and their true sequence."""
     files = _by_message(tx.run("turn_files", turn_id=turn_id), MessageFile)
     lints = _by_message(tx.run("turn_lints", turn_id=turn_id), MessageLint)
     blocks = _by_message(tx.run("turn_codeblocks", turn_id=turn_id), MessageCodeblock)
-    return [
+    own = (
         structs.replace(
             message,
+            sequence=-1 - message.sequence,
             files=files.get(message.id, ()),
             lints=lints.get(message.id, ()),
             codeblocks=blocks.get(message.id, ()),
         )
+        if message.sequence < 0
+        else message
         for message in messages
-    ]
+    )
+    return tuple(sorted(own, key=_BY_SEQUENCE))
 
 
 def _by_message(rows: Iterable[Row], kind: Any) -> Mapping[str, tuple[Any, ...]]:

@@ -29,6 +29,9 @@ class Transaction(Protocol):
     def run(self, name: str, /, **values: object) -> list[Row]:
         """Run one statement and return its rows, if it has any."""
 
+    def read_as(self, name: str, kind: Callable[..., T], /, **values: object) -> list[T]:
+        """Run one statement and make a value of each row, whose columns are what `kind` takes."""
+
     def kept(self, read: Callable[[Transaction], T], /) -> T:
         """What `read` reads; an engine may keep it until anything is committed."""
 

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import starmap
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -90,6 +91,9 @@ class _Transaction:
     def run(self, name: str, /, **values: object) -> list[Row]:
         cursor = self.cursor.execute(self._statements[name], _escaped(values))
         return unescape_rows(cursor.fetchall()) if cursor.description else []
+
+    def read_as(self, name: str, kind: Callable[..., T], /, **values: object) -> list[T]:
+        return list(starmap(kind, self.run(name, **values)))
 
     def change(self, name: str, /, **values: object) -> int:
         return self.cursor.execute(self._statements[name], _escaped(values)).rowcount

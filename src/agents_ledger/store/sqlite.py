@@ -10,9 +10,8 @@ import errno
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,122 +27,30 @@ from agents_ledger.model.errors import (
     StoreUnavailable,
 )
 from agents_ledger.model.ids import new_id
-from agents_ledger.store import migrations, queries
+from agents_ledger.store import migrations
 from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work, Writer
 from agents_ledger.store.files import sync_folder
 from agents_ledger.store.group_commit import GroupCommit
 from agents_ledger.store.locks import FileLock, WriteQueue, note_closed, note_open
-from agents_ledger.store.packing import filling
 from agents_ledger.store.sqlite_errors import name_of, translate
-from agents_ledger.store.text import escape_row, unescape_rows
+from agents_ledger.store.sqlite_statements import PLAIN, WORDS, Reading, Statements
+from agents_ledger.store.text import unescape_rows
 
 T = TypeVar("T")
 Connect = Callable[..., Any]
 
 APPLICATION_ID = 0x4147_4C47  # "AGLG", in the file's header
 WAIT_SECONDS = 30.0
-STREAM_ROWS = 1000
 UNSEEN_MS = 24 * 3600 * 1000  # a writer whose lock file is gone is dead after this
 READ_CACHE_KB = 8 * 1024  # filled as needed: SQLite's own 2 MB hold less than one search reads
 WAL_BYTES = 16 * 1024 * 1024  # a checkpoint is due above this
-
-WORDS = {
-    "serial_key": "INTEGER PRIMARY KEY",
-    "bytes": "BLOB",
-    "floats": "BLOB",
-    "vector_bytes": "v.vector",
-    "vector_length": "length(v.vector) / 4",
-    "clustered": "WITHOUT ROWID",
-    **dict.fromkeys(("lock_sessions", "lock_live", "lock_idle"), ""),
-    **dict.fromkeys(("lock_projection", "lock_summaries"), "SELECT 1"),
-    "position": "instr",
-    "ids": "(SELECT value FROM json_each(:ids))",
-    "server_now": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
-    **queries.pieces("search.sqlite.sql"),
-}
-
-# For these the driver searches, at length and in vain, for an adapter: here is one.
-sqlite3.register_adapter(type(None), dict[None, None]().get)
-sqlite3.register_adapter(bytes, bytes)
-
-
-@cache
-def _statements() -> dict[str, queries.Positional]:
-    return {name: queries.positional(sql) for name, sql in queries.load(WORDS).items()}
-
-
-class _Transaction:
-    """Named statements on one connection."""
-
-    engine: Engine = "sqlite"
-
-    def __init__(self, connection: Any) -> None:
-        self.connection = connection
-        self._execute = connection.execute
-        self._executemany = connection.executemany
-        self._statements = _statements()
-
-    def run(self, name: str, /, **values: object) -> list[Row]:
-        sql, row_of, _ = self._statements[name]
-        rows = self._execute(sql, escape_row(row_of(values))).fetchall()
-        return unescape_rows(rows) if rows else rows
-
-    def change(self, name: str, /, **values: object) -> int:
-        sql, row_of, _ = self._statements[name]
-        return int(self._execute(sql, escape_row(row_of(values))).rowcount)
-
-    def run_many(self, name: str, things: Sequence[object], /, *, any_order: bool = False) -> int:
-        sql, _, attributes = self._statements[name]
-        rows = [escape_row(attributes(thing)) for thing in things]
-        return int(self._executemany(sql, filling(rows) if any_order else rows).rowcount)
-
-    def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
-        rows: list[Row] = self._execute(sql, values).fetchall()
-        return rows
-
-    def defer_references(self) -> None:
-        self._execute("PRAGMA defer_foreign_keys=ON")
-
-    def execute_many(self, sql: str, rows: Sequence[Row], /) -> None:
-        self._executemany(sql, rows)
-
-    def columns(self, table: str, /) -> list[str]:
-        rows = self.execute("SELECT name FROM pragma_table_info(?)", (table,))
-        return [name for (name,) in rows]
-
-    def kept(self, read: Work[T], /) -> T:
-        return read(self)
-
-    def nearest(self, *_: object) -> None:
-        return None
-
-    def stream(self, sql: str, /) -> Iterator[list[Row]]:
-        cursor = self._execute(sql)
-        while rows := cursor.fetchmany(STREAM_ROWS):
-            yield rows
-
-
-class _Reading(_Transaction):
-    """The same on a connection that only reads."""
-
-    def __init__(self, connection: Any) -> None:
-        super().__init__(connection)
-        self._kept: dict[Work[Any], tuple[int, Any]] = {}
-
-    def kept(self, read: Work[T], /) -> T:
-        version: int = self._execute("PRAGMA data_version").fetchone()[0]
-        known = self._kept.get(read)
-        if known is None or known[0] != version:
-            self._kept[read] = known = (version, read(self))
-        value: T = known[1]
-        return value
 
 
 class _WriteSession:
     """The writing connection, as group commit uses it."""
 
     def __init__(self, connection: Any, queue: WriteQueue, database: SqliteDatabase) -> None:
-        self.transaction: Transaction = _Transaction(connection)
+        self.transaction: Transaction = Statements(connection)
         self._connection = connection
         self._execute = connection.execute
         self._queue = queue
@@ -265,7 +172,7 @@ class SqliteDatabase:
         self._wait_seconds = wait_seconds
         self._pid = os.getpid()
         self._queue = WriteQueue(self.path, wait_seconds)
-        self._readers: list[_Reading] = []
+        self._readers: list[Reading] = []
         self._checkpointer: Any = None
         self._writer: _SqliteWriter | None = None
         self._guard = threading.Lock()
@@ -316,10 +223,11 @@ class SqliteDatabase:
                 self._create_file()
             connection = self._new_connection()
             try:
-                self._refuse_foreign(connection)
+                if not self._refuse_foreign(connection):
+                    connection.execute(f"PRAGMA user_version={PLAIN}")
                 connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
                 connection.execute("PRAGMA foreign_keys=OFF")
-                migrations.migrate(_Transaction(connection), self.engine, WORDS, self.address)
+                migrations.migrate(Statements(connection), self.engine, WORDS, self.address)
                 broken = connection.execute("PRAGMA foreign_key_check").fetchall()
                 if broken:
                     raise Damaged(f"{self.address} has dangling references: {broken[:3]}")
@@ -348,11 +256,13 @@ class SqliteDatabase:
             self._refuse_foreign(transaction.connection)
             return migrations.version(transaction, self.engine, self.address)
 
-    def _refuse_foreign(self, connection: Any) -> None:
+    def _refuse_foreign(self, connection: Any) -> int:
+        """How many tables it has, if it is a ledger's or nobody's."""
         marked = connection.execute("PRAGMA application_id").fetchone()[0]
-        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if tables and marked != APPLICATION_ID:
             raise NotALedger(f"{self.path} is a database of something else")
+        return tables
 
     def _new_connection(self, *, read_only: bool = False) -> Any:
         options = ""
@@ -453,12 +363,12 @@ class SqliteDatabase:
     # -- reading ------------------------------------------------------------------------------
 
     @contextmanager
-    def _reader(self) -> Iterator[_Reading]:
+    def _reader(self) -> Iterator[Reading]:
         """A reading connection of our own for a while."""
         try:
             transaction = self._readers.pop()
         except IndexError:
-            transaction = _Reading(self._new_reader())
+            transaction = Reading(self._new_reader())
         try:
             yield transaction
         finally:
@@ -483,7 +393,7 @@ class SqliteDatabase:
         self._check_usable()
         try:
             with self._reader() as transaction:
-                transaction.connection.execute("BEGIN")
+                transaction.begin()
                 try:
                     return work(transaction)
                 finally:

@@ -7,7 +7,7 @@ character itself, are stored as U+001A and four hex digits, so that every text c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -45,6 +45,11 @@ def escape_row(values: tuple[object, ...]) -> tuple[object, ...]:
         if not plain and not _is_safe(value):
             return tuple(escape(v) if isinstance(v, str) else v for v in values)
     return values
+
+
+def has_escapes(rows: Iterable[Sequence[object]]) -> bool:
+    """Whether a text of these rows, as they are stored, holds an escape."""
+    return any(value.__class__ is str and _ESCAPE in value for row in rows for value in row)
 
 
 def unescape_rows(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:

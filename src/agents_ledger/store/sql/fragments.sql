@@ -8,6 +8,28 @@ t.id, t.parent_turn_id, t.turn_type, t.status, t.started_at, t.completed_at, t.m
     t.has_children, t.tool_call_count, t.source_event_id, t.workspace_path,
     t.effective_config_json, t.error, t.projected
 
+-- message_columns --
+-- The sequence of a message that has files, lints or codeblocks is turned below zero: with a column
+-- of its own, every message would pay for what few have.
+m.role, m.content, m.source, m.thinking, m.context_json, m.metadata_json, m.tool_call_id,
+    m.id, m.turn_id, CASE WHEN m.has_details = 0 THEN m.sequence ELSE -1 - m.sequence END,
+    m.created_at
+
+-- call_columns --
+c.tool_name, c.params_json, c.result_json, c.error, c.status, c.id, c.turn_id, c.message_id,
+    c.tool_number, c.source_status, c.spawned_session_label, c.started_at, c.completed_at,
+    c.sequence
+
+-- stand_columns --
+-- Of a thread, its head's place and where that segment begins.
+g.fork_depth, p.segment_id, p.depth, p.input_tokens, p.output_tokens, p.cached_input_tokens,
+    p.cache_write_tokens, p.reasoning_tokens, p.total_tokens, p.compaction_count,
+    p.compaction_turn_id, p.model, p.provider, p.persona_id, p.system_prompt_hash, p.thread_key
+
+-- stretch --
+-- Of one segment, between two depths.
+p.segment_id = :segment_id AND p.depth BETWEEN :from_depth AND :to_depth
+
 -- model_used --
 -- A compaction turn says no model: the thread's does not change by it. Its summariser's was used.
 COALESCE(t.model, CASE WHEN t.turn_type = 'compaction' THEN

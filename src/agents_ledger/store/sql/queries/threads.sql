@@ -8,6 +8,20 @@ SELECT
     persona_id, system_prompt_hash, thread_key
 FROM places WHERE turn_id = :turn_id;
 
+-- session_stand --
+-- The head of a session, and where that stands; NULLs while the session is empty.
+SELECT s.thread_id, <stand_columns>
+FROM names n
+JOIN sessions s ON s.label = n.session_label
+LEFT JOIN places p ON p.turn_id = s.thread_id
+LEFT JOIN segments g ON g.id = p.segment_id
+WHERE n.name = :key;
+
+-- turn_stand --
+SELECT p.turn_id, <stand_columns>
+FROM places p JOIN segments g ON g.id = p.segment_id
+WHERE p.turn_id = :turn_id;
+
 -- insert_place --
 -- Takes the place if it is free; no row written: it is taken, open a segment.
 INSERT INTO places (
@@ -69,9 +83,7 @@ JOIN turns t ON t.id = p.turn_id;
 
 -- thread_messages --
 <range>
-SELECT
-    m.role, m.content, m.source, m.thinking, m.context_json, m.metadata_json, m.tool_call_id,
-    m.id, m.turn_id, m.sequence, m.created_at, m.has_details
+SELECT <message_columns>
 FROM range
 JOIN places p ON p.segment_id = range.segment_id
     AND p.depth BETWEEN :from_depth AND range.upto
@@ -79,14 +91,28 @@ JOIN messages m ON m.turn_id = p.turn_id;
 
 -- thread_tool_calls --
 <range>
-SELECT
-    c.tool_name, c.params_json, c.result_json, c.error, c.status, c.id, c.turn_id, c.message_id,
-    c.tool_number, c.source_status, c.spawned_session_label, c.started_at, c.completed_at,
-    c.sequence
+SELECT <call_columns>
 FROM range
 JOIN places p ON p.segment_id = range.segment_id
     AND p.depth BETWEEN :from_depth AND range.upto
 JOIN tool_calls c ON c.turn_id = p.turn_id;
+
+-- segment_turns --
+-- The same three for a part of a thread that stands in one segment: most do.
+SELECT <turn_columns>, p.depth
+FROM places p JOIN turns t ON t.id = p.turn_id
+WHERE <stretch> ORDER BY p.depth;
+
+-- segment_messages --
+SELECT <message_columns>
+FROM places p JOIN messages m ON m.turn_id = p.turn_id
+WHERE <stretch> ORDER BY p.depth, m.sequence;
+
+-- segment_tool_calls --
+-- In the order of turns alone: the rest is sorted where it costs no copies.
+SELECT <call_columns>
+FROM places p JOIN tool_calls c ON c.turn_id = p.turn_id
+WHERE <stretch> ORDER BY p.depth;
 
 -- turn_files --
 SELECT f.message_id, f.kind, f.file_path, f.line_start, f.line_end

@@ -1,0 +1,145 @@
+"""Named statements on a connection of SQLite, and whether what they read can be escaped."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import starmap
+from typing import Any, TypeVar
+
+from agents_ledger.store import queries
+from agents_ledger.store.database import Engine, Row, Work
+from agents_ledger.store.packing import filling
+from agents_ledger.store.text import escape_row, has_escapes, unescape_rows
+
+T = TypeVar("T")
+
+STREAM_ROWS = 1000
+PLAIN = 1  # the file's user_version until the first text is stored escaped; 0 says nothing
+
+WORDS = {
+    "serial_key": "INTEGER PRIMARY KEY",
+    "bytes": "BLOB",
+    "floats": "BLOB",
+    "vector_bytes": "v.vector",
+    "vector_length": "length(v.vector) / 4",
+    "clustered": "WITHOUT ROWID",
+    **dict.fromkeys(("lock_sessions", "lock_live", "lock_idle"), ""),
+    **dict.fromkeys(("lock_projection", "lock_summaries"), "SELECT 1"),
+    "position": "instr",
+    "ids": "(SELECT value FROM json_each(:ids))",
+    "server_now": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+    **queries.pieces("search.sqlite.sql"),
+}
+
+# For these the driver searches, at length and in vain, for an adapter: here is one.
+sqlite3.register_adapter(type(None), dict[None, None]().get)
+sqlite3.register_adapter(bytes, bytes)
+
+
+def is_plain(connection: Any) -> bool:
+    """Whether no text of this ledger is stored escaped: then reads need not look for escapes."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version == PLAIN
+
+
+@cache
+def _statements() -> dict[str, queries.Positional]:
+    return {name: queries.positional(sql) for name, sql in queries.load(WORDS).items()}
+
+
+class Statements:
+    """Named statements on one connection."""
+
+    engine: Engine = "sqlite"
+    plain = False  # nothing it reads is escaped
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self._execute = connection.execute
+        self._executemany = connection.executemany
+        self._statements = _statements()
+
+    def _ran(self, name: str, values: dict[str, object]) -> Any:
+        sql, row_of, _ = self._statements[name]
+        row = row_of(values)
+        stored = escape_row(row)
+        if stored is not row:
+            self._note_escapes()
+        return self._execute(sql, stored)
+
+    def _note_escapes(self) -> None:
+        """From now on reads must look for them."""
+        if is_plain(self.connection):
+            self._execute("PRAGMA user_version=0")
+
+    def run(self, name: str, /, **values: object) -> list[Row]:
+        rows: list[Row] = self._ran(name, values).fetchall()
+        return rows if self.plain or not rows else unescape_rows(rows)
+
+    def read_as(self, name: str, kind: Callable[..., T], /, **values: object) -> list[T]:
+        cursor = self._ran(name, values)
+        return list(starmap(kind, cursor if self.plain else unescape_rows(cursor.fetchall())))
+
+    def change(self, name: str, /, **values: object) -> int:
+        return int(self._ran(name, values).rowcount)
+
+    def run_many(self, name: str, things: Sequence[object], /, *, any_order: bool = False) -> int:
+        sql, _, attributes = self._statements[name]
+        given = [attributes(thing) for thing in things]
+        rows = [escape_row(row) for row in given]
+        if rows != given:
+            self._note_escapes()
+        return int(self._executemany(sql, filling(rows) if any_order else rows).rowcount)
+
+    def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
+        rows: list[Row] = self._execute(sql, values).fetchall()
+        return rows
+
+    def defer_references(self) -> None:
+        self._execute("PRAGMA defer_foreign_keys=ON")
+
+    def execute_many(self, sql: str, rows: Sequence[Row], /) -> None:
+        if has_escapes(rows):
+            self._note_escapes()
+        self._executemany(sql, rows)
+
+    def columns(self, table: str, /) -> list[str]:
+        rows = self.execute("SELECT name FROM pragma_table_info(?)", (table,))
+        return [name for (name,) in rows]
+
+    def kept(self, read: Work[T], /) -> T:
+        return read(self)
+
+    def nearest(self, *_: object) -> None:
+        return None
+
+    def stream(self, sql: str, /) -> Iterator[list[Row]]:
+        cursor = self._execute(sql)
+        while rows := cursor.fetchmany(STREAM_ROWS):
+            yield rows
+
+
+class Reading(Statements):
+    """The same on a connection that only reads."""
+
+    def __init__(self, connection: Any) -> None:
+        super().__init__(connection)
+        self._kept: dict[Work[Any], tuple[int, Any]] = {}
+
+    def begin(self) -> None:
+        """Stand on one snapshot."""
+        self._execute("BEGIN")
+        self.plain = is_plain(self.connection)
+
+    def _note_escapes(self) -> None:
+        """What is asked for is not stored."""
+
+    def kept(self, read: Work[T], /) -> T:
+        version: int = self._execute("PRAGMA data_version").fetchone()[0]
+        known = self._kept.get(read)
+        if known is None or known[0] != version:
+            self._kept[read] = known = (version, read(self))
+        value: T = known[1]
+        return value
