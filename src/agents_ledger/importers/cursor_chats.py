@@ -13,7 +13,8 @@ from msgspec import Struct
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.cells import dicts, exchanges, loose, path_of, pruned, spread
 from agents_ledger.importers.cursor_agent import AgentSession, transcript, turns_of
-from agents_ledger.importers.cursor_outline import TASK, Composer, Outline
+from agents_ledger.importers.cursor_outline import Composer, Outline
+from agents_ledger.importers.cursor_scope import TASK, scope_of
 from agents_ledger.importers.cursor_turns import (
     NAME,
     Bubble,
@@ -25,7 +26,7 @@ from agents_ledger.importers.cursor_turns import (
 from agents_ledger.importers.outlines import as_dict, as_list, as_text, project_name
 from agents_ledger.importers.reader import Material, Row, fingerprint
 from agents_ledger.model.records import digest
-from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn
+from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Part
 
 VERSION = 1
 LABEL_MAX = 400
@@ -56,7 +57,8 @@ SAID = (
 
 def derivation(material: Material) -> Derivation:
     """What the records of a user's chats say."""
-    outline = Outline(material)
+    scope = scope_of(material)
+    outline = Outline(material, scope)
     chats = _Chats(outline)
     turns, sessions = list(chats.turns()), chats.sessions
     for agent in _agents(outline, {session.session_id for session in sessions if session.head}):
@@ -69,15 +71,20 @@ def derivation(material: Material) -> Derivation:
         sessions=tuple(sessions),
         faults=tuple(material.faults),
         counts=material.counts,
+        part=Part(scope.files, outline.read, scope.is_rest) if scope is not None else None,
     )
 
 
 def _agents(outline: Outline, known: set[str]) -> Iterator[AgentSession]:
     """Sessions of the agent that no chat tells of: from its stores, then from transcripts."""
     for store in outline.stores:
+        if not outline.is_read(store.session_id):
+            continue
         yield store.session(store.session_id not in known)
         known.add(store.session_id)
     for file in outline.transcripts:
+        if not outline.is_read(PurePath(file.path).stem):
+            continue
         wanted = PurePath(file.path).stem not in known
         yield transcript(outline.material, file, wanted)
         known.add(PurePath(file.path).stem)
@@ -119,6 +126,7 @@ class _Place(Struct):
     spec: Spec
     file_ids: set[int]
     prints: list[bytes]
+    owner: str
     summary: Summary | None = None
 
 
@@ -151,6 +159,7 @@ class _Chats:
                 frozenset(place.file_ids),
                 records,
                 build,
+                owner=place.owner,
             )
 
     # -- one chat -----------------------------------------------------------------------------
@@ -230,7 +239,7 @@ class _Chats:
         if known is not None:
             known.file_ids |= files
             return turn_id
-        self.places[turn_id] = _Place(spec, files, list(_prints(spec)))
+        self.places[turn_id] = _Place(spec, files, list(_prints(spec)), label_of(composer.id))
         if any(each.bubble.role == "assistant" for each in group):
             self.answered.add(turn_id)
         return turn_id
@@ -261,7 +270,11 @@ class _Chats:
         turn_id = f"{composer.id}:summary:{last.bubble.id}"
         spec = Spec(turn_id, parent, ((turn_id, last.at, last.bubble),), None, None, {}, {}, {})
         self.places[turn_id] = _Place(
-            spec, {summary.row.file.id}, [digest(summary.words.encode(errors="replace"))], summary
+            spec,
+            {summary.row.file.id},
+            [digest(summary.words.encode(errors="replace"))],
+            label_of(composer.id),
+            summary,
         )
         self.answered.add(turn_id)
         return turn_id

@@ -11,6 +11,7 @@ from msgspec import Raw, Struct, field
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.cells import decoded, dicts, encoded, loose, path_of, raw
 from agents_ledger.importers.cursor_agent import Store
+from agents_ledger.importers.cursor_scope import LISTS, TABS, TASK, Scope, is_inline
 from agents_ledger.importers.cursor_turns import (
     Bubble,
     Bubbles,
@@ -27,7 +28,7 @@ from agents_ledger.model.sessions import TaskStatus
 from agents_ledger.model.sources import SourceFile
 from agents_ledger.model.turns import CallStatus
 
-TASK = "task-"
+EARLIER = " (earlier)"
 PLACEHOLDER = "empty-state-draft"
 TASK_STATUSES: dict[CallStatus, TaskStatus] = {
     "cancelled": "cancelled",
@@ -150,10 +151,13 @@ class Composer(Struct):
 
 
 class Outline:
-    """All chats of a user, without their content."""
+    """The chats of a user, without their content: all, or those of a scope."""
 
-    def __init__(self, material: Material) -> None:
+    def __init__(self, material: Material, scope: Scope | None = None) -> None:
         self.material = material
+        self.scope = scope
+        self.read: dict[int, set[int]] = {}  # the rows of each file that were read
+        self.told: set[str] = set()  # the chats that a later version of a list told of
         self.bubbles = Bubbles(material)
         self.composers: dict[str, Composer] = {}
         self.folders: dict[str, str] = {}  # of workspaces, by where their database stands
@@ -174,6 +178,10 @@ class Outline:
                 self._find_tasks(self.composers[composer_id])
             done.update(due)
 
+    def is_read(self, chat_id: str) -> bool:
+        """Whether what is said of a chat is read."""
+        return self.scope is None or chat_id in self.scope.chats
+
     def composer(self, composer_id: str) -> Composer:
         """The chat of this id."""
         if composer_id not in self.composers:
@@ -193,7 +201,10 @@ class Outline:
 
     def _read(self, file: SourceFile) -> None:
         store = Store(self.material, file)
-        for row in self.material.rows(file):
+        read = self.read.setdefault(file.id, set())
+        lists: dict[str, list[Row]] = {}
+        for row in self.material.rows(file, self.scope.holds if self.scope else None):
+            read.add(row.offset)
             key = (row.values or {}).get("key")
             if row.table in ("meta", "blobs"):
                 self._store_row(store, row)
@@ -202,12 +213,31 @@ class Outline:
                 self.material.count(row.table, "unmapped")
                 continue
             kind, _, rest = key.partition(":")
-            if not row.latest:
-                self.material.count(f"{kind} (earlier)", "unmapped")
-                if kind == "composerData":
-                    self._summary_of(rest, row)
-                continue
-            self._row(kind, rest, row)
+            if kind in LISTS or kind == TABS:
+                lists.setdefault(kind, []).append(self.material.held_row(row))
+            elif row.latest:
+                self._row(kind, rest, row)
+            else:
+                self._earlier(kind, rest, row)
+        for kind, versions in lists.items():
+            self._lists(kind, versions)
+
+    def _earlier(self, kind: str, rest: str, row: Row) -> None:
+        self.material.count(f"{kind}{EARLIER}", "unmapped")
+        if kind == "composerData":
+            self._summary_of(rest, row)
+
+    def _lists(self, kind: str, versions: list[Row]) -> None:
+        """Versions of one row: a chat that stood whole in an earlier one, and is gone, is told by
+        the last that has it."""
+        told: set[str] = set()
+        for row in reversed(versions):
+            whole = row._replace(values=self.material.values_of(row))
+            if row.latest or is_inline(raw((whole.values or {}).get("value"))):
+                self.told = told
+                self._row(kind if row.latest else f"{kind}{EARLIER}", "", whole)
+            else:
+                self._earlier(kind, "", row)
 
     def _store_row(self, store: Store, row: Row) -> None:
         if row.latest:
@@ -223,6 +253,7 @@ class Outline:
             self.material.fault(row, f"{kind}:{rest} holds nothing")
             self.material.count(kind, "malformed")
             return
+        kind_now = kind.removesuffix(EARLIER)
         readers = {
             "bubbleId": self._bubble,
             "checkpointId": self._checkpoint,
@@ -230,9 +261,9 @@ class Outline:
             "composer.composerHeaders": self._listed_composers,
             "composerData": self._composer,
             "messageRequestContext": self._context,
-            "workbench.panel.aichat.view.aichat.chatdata": self._tabs,
+            TABS: self._tabs,
         }
-        read = readers.get(kind)
+        read = readers.get(kind_now)
         understood = read(rest, row) if read else None
         if understood is False:
             self.material.fault(row, f"{kind}:{rest} is not what it should be")
@@ -328,12 +359,18 @@ class Outline:
         for at, each in enumerate(as_list(said.get("allComposers"))):
             data = _converted(each)
             composer_id = as_text(data.composer_id) if data else None
-            if data is None or composer_id is None:
+            if data is None or composer_id is None or not self._tells(composer_id):
                 continue
             place = str(PurePath(row.file.path).parent)
             self.listed[composer_id] = max(self.listed.get(composer_id, ""), place)
             self._said(composer_id, 2 if data.conversation else 1, data, row, ("allComposers", at))
         return True
+
+    def _tells(self, chat_id: str) -> bool:
+        """Whether a list is the last to tell of a chat that is read."""
+        is_last = chat_id not in self.told
+        self.told.add(chat_id)
+        return is_last and self.is_read(chat_id)
 
     def _tabs(self, _: str, row: Row) -> bool:
         """The chat panel of 2024."""
@@ -342,7 +379,7 @@ class Outline:
             return False
         for at, tab in enumerate(as_list(said.get("tabs"))):
             tab_id = as_text(as_dict(tab).get("tabId"))
-            if tab_id is None:
+            if tab_id is None or not self._tells(tab_id):
                 continue
             data = ComposerData(name=tab.get("chatTitle"), last_updated_at=tab.get("lastSendTime"))
             order = []

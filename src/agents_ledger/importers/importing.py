@@ -120,8 +120,7 @@ class Importer:
             keeper.add(each)
             progress(each.size * (1 - DERIVING))
         keeper.flush()
-        for label in self.sources.labels_of_paths(keeper.unchanged):
-            self._note(label, "skipped")
+        self._skip(keeper.unchanged)
         self.report.faults += keeper.faults
         self.report.counts.failed += keeper.failed
         self.report.read_bytes += keeper.read_bytes
@@ -185,7 +184,7 @@ class Importer:
         while len(kept) > before:  # until no further file shares a turn
             before = len(kept)
             files = sorted(kept.values(), key=lambda f: (f.path, f.generation))
-            derivation = reader.derive(Material(self.sources, files))
+            derivation = reader.derive(Material(self.sources, files, reader.version * (not again)))
             shared = self._files_shared(derivation)
             others = {self.sources.file_by_id(file_id).family for file_id in shared - set(kept)}
             if tangled is not None and _is_tangled(
@@ -203,6 +202,8 @@ class Importer:
             self.report.written_turns += written.turns
             for label, outcome in written.outcomes.items():
                 self._note(label, outcome)
+            if derivation.part is not None:
+                self._skip([file.path for file in kept.values()])
             self._tell(reader, together, derivation)
 
         self._projector.add(reader.name, reader.version, tuple(kept.values()), derivation, done)
@@ -223,6 +224,11 @@ class Importer:
         if again or not known:
             return list(files)
         return [file for file in files if file.derived_version != SUPERSEDED]
+
+    def _skip(self, paths: Sequence[str]) -> None:
+        """Count the sessions of files as skipped, but for those of which more is told."""
+        for label in self.sources.labels_of_paths(paths):
+            self._note(label, "skipped")
 
     def _note(self, label: str, outcome: Outcome) -> None:
         """Count a session once, though it may be derived more than once: by what changed most."""

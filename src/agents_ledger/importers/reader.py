@@ -5,12 +5,20 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from agents_ledger.importers.building import milliseconds
-from agents_ledger.model.records import Framed, RowRecord, digest, records, unframe
+from agents_ledger.model.records import (
+    Framed,
+    Peeked,
+    RowRecord,
+    digest,
+    peek,
+    records,
+    unframe,
+)
 from agents_ledger.model.sources import Derivation, Fate, Fault, SourceFile, SourceKind
 
 SHOWN = 80  # letters of a value in a fault
@@ -121,11 +129,14 @@ class Bytes(Protocol):
 class Material:
     """The kept files of a family, for a reader to derive from."""
 
-    def __init__(self, sources: Bytes, files: Sequence[SourceFile]) -> None:
+    def __init__(self, sources: Bytes, files: Sequence[SourceFile], version: int = 0) -> None:
+        """`version` of the reader, unless everything is to be read again."""
         self._sources = sources
+        self._version = version
         self.files = tuple(files)
         self.faults: list[Fault] = []
         self.counts: Counter[tuple[str, Fate]] = Counter()
+        self._peeked: dict[int, list[Peeked]] = {}
         self._timeless: set[int] = set()  # files with something else for a time
         self._holds = sum(file.kept_bytes for file in files) <= HOLD_MAX
 
@@ -190,16 +201,34 @@ class Material:
         """A file's bytes, some at a time."""
         return self._sources.stream(file.id)
 
-    def rows(self, file: SourceFile) -> Iterator[Row]:
-        """Every version of every row, in the order they were kept."""
+    def was_derived(self, file: SourceFile) -> bool:
+        """Whether some of a file was derived as it would be now."""
+        return 0 < self._version == file.derived_version and file.derived_bytes > 0
+
+    def is_derived(self, file: SourceFile) -> bool:
+        """Whether all of it was."""
+        return self.was_derived(file) and file.derived_bytes == file.kept_bytes
+
+    def peek(self, file: SourceFile) -> Iterator[Peeked]:
+        """Every version of every row, without what it says."""
+        if not self._holds:
+            return peek(self._sources.stream(file.id))
+        if file.id not in self._peeked:
+            self._peeked[file.id] = list(peek(self._sources.stream(file.id)))
+        return iter(self._peeked[file.id])
+
+    def rows(
+        self, file: SourceFile, wanted: Callable[[Peeked], bool] | None = None
+    ) -> Iterator[Row]:
+        """Every version of every row, or of those wanted, in the order they were kept."""
         last: dict[bytes, int] = {}
         held: list[_Version] = []
-        for framed in records(self._sources.stream(file.id)):
+        for framed in self._framed(file, wanted):
             if framed.row is not None:
                 last[framed.row.identity] = framed.offset
             if self._holds:
                 held.append(_version(framed))
-        for each in held or map(_version, records(self._sources.stream(file.id))):
+        for each in held or map(_version, self._framed(file, wanted)):
             if each.row is None:
                 self.faults.append(Fault(file.path, "not a row", each.offset))
                 self.count("(malformed)", "malformed")
@@ -208,6 +237,17 @@ class Material:
             values = dict(zip(row.columns, row.values, strict=False))
             latest = last.get(row.identity) == each.offset
             yield Row(file, each.offset, each.length, row.table, values, each.print, latest)
+
+    def _framed(
+        self, file: SourceFile, wanted: Callable[[Peeked], bool] | None
+    ) -> Iterator[Framed]:
+        if wanted is None:
+            return records(self._sources.stream(file.id))
+        return (
+            Framed(row.offset, len(row.data), row.data, unframe(row.data))
+            for row in self.peek(file)
+            if wanted(row)
+        )
 
     def held_row(self, row: Row) -> Row:
         """The row to keep for later: of large families only where it stands."""

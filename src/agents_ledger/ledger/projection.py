@@ -33,7 +33,6 @@ from agents_ledger.model.sources import (
     Derivation,
     DerivedSession,
     DerivedTurn,
-    Fault,
     SourceFile,
 )
 from agents_ledger.model.turns import to_json
@@ -59,6 +58,13 @@ class _Asked(NamedTuple):
     works: list[Work[None]]
     written: Written
     done: Callable[[Written | Exception], None]
+
+
+class _At(NamedTuple):
+    """Where a record stands."""
+
+    file_id: int
+    position: int
 
 
 class Projector:
@@ -292,6 +298,9 @@ def _owners(derivation: Derivation) -> dict[str, str]:
             turn_id = parents[turn_id]
     beside = [turn for turn in derivation.turns if turn.id not in owners]
     for turn in beside:
+        if turn.owner is not None:
+            owners[turn.id] = turn.owner
+            continue
         holders = (s.label for s in first_to_last if s.file_ids & turn.file_ids)
         owners[turn.id] = next(holders, first_to_last[0].label if first_to_last else "")
     return owners
@@ -399,14 +408,19 @@ def _finish(
             derived_bytes=file.kept_bytes,
             derived_version=SUPERSEDED if file.id in derivation.superseded else version,
         )
-    _note_faults(tx, files, derivation.faults)
+    _note_faults(tx, files, derivation)
 
 
-def _note_faults(tx: Transaction, files: Sequence[SourceFile], faults: Iterable[Fault]) -> None:
+def _note_faults(tx: Transaction, files: Sequence[SourceFile], derivation: Derivation) -> None:
     by_path = {file.path: file.id for file in files}
+    part = derivation.part
     for file_id in by_path.values():
-        tx.run("delete_faults", file_id=file_id)
-    for fault in faults:
+        if part is None or file_id in part.files:
+            tx.run("delete_faults", file_id=file_id)
+        else:
+            read = [_At(file_id, offset) for offset in part.rows.get(file_id, ())]
+            tx.run_many("delete_faults_at", read)
+    for fault in derivation.faults:
         if fault.path in by_path:
             tx.run(
                 "insert_fault",
@@ -423,13 +437,17 @@ def _note_sources(tx: Transaction, files: Sequence[SourceFile], derivation: Deri
     for turn in derivation.turns:
         for file_id in turn.file_ids:
             wanted[file_id].add(turn.id)
-    gone: set[str] = set()
+    part, gone = derivation.part, set[str]()
     for file_id, turn_ids in wanted.items():
         known = {row[0] for row in tx.run("turns_of_file", file_id=file_id)}
         missing = [TurnSource(turn_id, file_id) for turn_id in turn_ids - known]
         if missing:
             tx.run_many("insert_turn_source", missing)
-        gone |= known - turn_ids
+        lost = known - turn_ids
+        if part is not None and file_id not in part.files:
+            is_read = file_id in part.rows
+            lost = {turn_id for turn_id in lost if is_read and not part.is_rest(turn_id)}
+        gone |= lost
     retire(tx, gone - {turn.id for turn in derivation.turns})
 
 

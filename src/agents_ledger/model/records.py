@@ -15,6 +15,7 @@ from msgspec import msgpack
 
 BAD_TEXT = 1  # the code of a text that is not UTF-8
 _LENGTH = struct.Struct(">I")
+_PEEK = msgpack.Decoder(tuple[str, tuple[str, ...], tuple[str, ...], list[msgspec.Raw]])
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, ValueError, TypeError, IndexError)
 
 
@@ -31,6 +32,15 @@ class RowRecord(NamedTuple):
         """Of all versions of this row."""
         named = dict(zip(self.columns, self.values, strict=False))
         return digest(msgpack.encode([self.table, [named.get(column) for column in self.key]]))
+
+
+class Peeked(NamedTuple):
+    """A record and what it is a row of; what else it says was not read."""
+
+    offset: int
+    table: str
+    key: Any  # the first column of its key
+    data: bytes  # with its frame
 
 
 class Framed(NamedTuple):
@@ -64,6 +74,22 @@ def unframe(data: bytes) -> RowRecord | None:
 
 def records(blocks: Iterable[bytes]) -> Iterator[Framed]:
     """Every record in a stream of kept bytes. A last one that is cut short is left out."""
+    for offset, data in _frames(blocks):
+        yield Framed(offset, len(data), data, unframe(data))
+
+
+def peek(blocks: Iterable[bytes]) -> Iterator[Peeked]:
+    """The same, only as far as to tell what it is a row of; without those that are no rows."""
+    for offset, data in _frames(blocks):
+        try:
+            table, key, columns, values = _PEEK.decode(memoryview(data)[_LENGTH.size :])
+            at = columns.index(key[0])
+            yield Peeked(offset, table, msgpack.decode(values[at]), data)
+        except _BROKEN:
+            continue
+
+
+def _frames(blocks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     buffer = bytearray()
     start = 0  # the offset of the buffer's first byte
     for block in blocks:
@@ -73,8 +99,7 @@ def records(blocks: Iterable[bytes]) -> Iterator[Framed]:
             size = _LENGTH.size + _LENGTH.unpack_from(buffer, at)[0]
             if len(buffer) - at < size:
                 break
-            data = bytes(buffer[at : at + size])
-            yield Framed(start + at, size, data, unframe(data))
+            yield start + at, bytes(buffer[at : at + size])
             at += size
         del buffer[:at]
         start += at

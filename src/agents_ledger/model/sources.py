@@ -58,6 +58,7 @@ class DerivedTurn(Struct, frozen=True):
     record_ids: tuple[str, ...]  # that become its messages: who has one of them is the same tree
     build: Callable[[], Turn]
     system_prompt_hash: str | None = None  # None: as in the turn above
+    owner: str | None = None  # the session it belongs to, should it stand on no session's thread
 
 
 class DerivedSession(Struct, frozen=True, kw_only=True):
@@ -88,6 +89,14 @@ class DerivedSession(Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}
 
 
+class Part(Struct, frozen=True):
+    """What was read again, where the rest is as it was."""
+
+    files: frozenset[int]  # to their end
+    rows: Mapping[int, set[int]]  # of others: the offsets of what was read
+    is_rest: Callable[[str], bool]  # whether a turn comes from what was not read
+
+
 class Derivation(Struct, frozen=True, kw_only=True):
     """All that a set of files says. Turns stand after their parents."""
 
@@ -97,6 +106,7 @@ class Derivation(Struct, frozen=True, kw_only=True):
     faults: tuple[Fault, ...] = ()
     counts: Mapping[tuple[str, Fate], int] = Counter()
     superseded: frozenset[int] = frozenset()  # files that later states of them say all of
+    part: Part | None = None  # None: these are all turns of the files
 
 
 class ImportCounts(Struct):

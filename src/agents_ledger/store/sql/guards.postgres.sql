@@ -127,7 +127,7 @@ CREATE TRIGGER turns_compaction BEFORE INSERT ON turns
 FOR EACH ROW EXECUTE FUNCTION guard_compaction_turn();
 
 CREATE TRIGGER turns_type BEFORE UPDATE OF turn_type ON turns
-FOR EACH ROW WHEN (NEW.turn_type <> OLD.turn_type)
+FOR EACH ROW WHEN (NEW.turn_type <> OLD.turn_type AND OLD.projected = 0)
 EXECUTE FUNCTION guard_refuse('a turn does not change its type');
 
 CREATE TRIGGER compactions_insert BEFORE INSERT ON compactions

@@ -27,7 +27,7 @@ WHEN (NEW.turn_type = 'compaction')
 BEGIN SELECT RAISE(ABORT, 'guard: a compaction turn, and no other, has a compactions row, written first'); END;
 
 CREATE TRIGGER turns_type BEFORE UPDATE OF turn_type ON turns
-WHEN NEW.turn_type <> OLD.turn_type
+WHEN NEW.turn_type <> OLD.turn_type AND OLD.projected = 0
 BEGIN SELECT RAISE(ABORT, 'guard: a turn does not change its type'); END;
 
 CREATE TRIGGER compactions_insert BEFORE INSERT ON compactions

@@ -107,6 +107,10 @@ WHERE file_id = :file_id AND start = :start;
 -- delete_faults --
 DELETE FROM source_faults WHERE file_id = :file_id;
 
+-- delete_faults_at --
+-- Those of one record.
+DELETE FROM source_faults WHERE file_id = :file_id AND position = :position;
+
 -- insert_fault --
 INSERT INTO source_faults (file_id, position, line, what)
 VALUES (:file_id, :position, :line, :what)

@@ -1,0 +1,234 @@
+"""Cursor: which chats have to be read again, of a database in which a few have changed.
+
+Chats hang together: copies share bubbles, subagents are named by the calls that started them. So
+all that may hang together with a chat that changed is read with it. Whether it may is told by keys
+and by ids that stand in rows, without reading what the rows say; what cannot be told apart is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any
+
+from msgspec import Struct, field
+
+from agents_ledger.importers.cells import loose
+from agents_ledger.importers.cursor_agent import Store
+from agents_ledger.importers.outlines import as_dict, as_list, as_text
+from agents_ledger.importers.reader import Material, Row
+from agents_ledger.model.records import Peeked, unframe
+from agents_ledger.model.sources import SourceFile
+
+TASK = "task-"
+TABS = "workbench.panel.aichat.view.aichat.chatdata"
+LISTS = ("composer.composerData", "composer.composerHeaders")
+OF_CHATS = ("bubbleId", "checkpointId", "composerData", "messageRequestContext")
+ID = re.compile(rb"[0-9A-Za-z_-]{1,100}")
+PLAIN = re.compile(r"[0-9A-Za-z_-]{1,100}")
+INLINE = re.compile(rb'(?:conversation(?:Map)?|bubbles)\\*"\s*:\s*[\[{]\s*[{\\"]')
+ROUNDS = 8
+
+
+class Scope(Struct, frozen=True):
+    """What is to be read: these chats, and these files to their end."""
+
+    chats: set[str]
+    files: frozenset[int]
+    named: dict[str, set[str]]  # bubble -> the chats that have it
+
+    def holds(self, row: Peeked) -> bool:
+        """Whether a row is to be read."""
+        if row.table != "cursorDiskKV" or not isinstance(row.key, str):
+            return True
+        kind, composer_id, _ = _parts(row.key)
+        return kind in OF_CHATS and composer_id in self.chats
+
+    def is_rest(self, turn_id: str) -> bool:
+        """Whether a turn is of a chat that is not read. Those have plain ids: see PLAIN."""
+        first, _, name = turn_id.partition(":")
+        chats = self.named.get(name.removeprefix("summary:") or first, set())
+        return bool(({first} & chats if name else chats) - self.chats)
+
+
+def _parts(key: str) -> tuple[str, str, str]:
+    kind, _, rest = key.partition(":")
+    composer_id, _, name = rest.partition(":")
+    return kind, composer_id, name
+
+
+def is_inline(data: bytes) -> bool:
+    """Whether bubbles may stand within a row."""
+    told = b"conversation" in data or b"bubbles" in data
+    return told and INLINE.search(data) is not None
+
+
+def scope_of(material: Material) -> Scope | None:
+    """None: everything is to be read."""
+    if not any(material.was_derived(file) for file in material.files):
+        return None
+    return _Finder(material).found()
+
+
+class _Lists(Struct):
+    """Versions of a row that lists chats: as it was when it was derived, as it is, and those that
+    hold chats whole."""
+
+    before: bytes | None = None
+    now: bytes | None = None
+    inline: list[bytes] = field(default_factory=list)
+
+
+class _Finder:
+    def __init__(self, material: Material) -> None:
+        self.material = material
+        self.chats: set[str] = set()  # all of them
+        self.wanted: set[str] = set()
+        self.named: dict[str, set[str]] = {}  # bubble -> the chats that have it
+        self.stores: dict[int, Store] = {}
+        self.lists: dict[tuple[int, str], _Lists] = {}
+        self.is_told = True  # whether it can be told what hangs together
+
+    def found(self) -> Scope | None:
+        for file in self.material.files:
+            if file.kind == "rows":
+                self._look(file)
+        for listed in self.lists.values():
+            self._compare(listed)
+        for file in self.material.files:
+            if not self.material.is_derived(file):
+                self._add_changed(file)
+        if not self.is_told or not self._mentioned():
+            return None
+        whole = (f.id for f in self.material.files if self._chat_of(f) in self.wanted)
+        return Scope(self.wanted, frozenset(whole), self.named)
+
+    def _chat_of(self, file: SourceFile) -> str | None:
+        """The chat that a file is all about."""
+        if file.id in self.stores:
+            return self.stores[file.id].session_id
+        return PurePath(file.path).stem if file.kind == "lines" else None
+
+    def _add_changed(self, file: SourceFile) -> None:
+        chat = self._chat_of(file)
+        if chat is not None:
+            self.wanted.add(chat)
+        elif file.kind == "document":  # any chat may be of its folder
+            self.is_told = False
+
+    # -- what changed -------------------------------------------------------------------------
+
+    def _look(self, file: SourceFile) -> None:
+        derived = file.derived_bytes if self.material.was_derived(file) else 0
+        for row in self.material.peek(file):
+            is_new = row.offset >= derived
+            if row.table in ("meta", "blobs"):
+                store = self.stores.setdefault(file.id, Store(self.material, file))
+                if row.table == "meta":
+                    store.add(_row_of(file, row))
+            elif not isinstance(row.key, str):
+                continue
+            elif row.table == "cursorDiskKV":
+                self._row(row, row.key, is_new)
+            elif row.key in LISTS or row.key == TABS:
+                self._listed(file, row, is_new)
+
+    def _row(self, row: Peeked, key: str, is_new: bool) -> None:
+        kind, composer_id, name = _parts(key)
+        if kind not in OF_CHATS:
+            return
+        self.chats.add(composer_id)
+        if is_new:
+            self.wanted.add(composer_id)
+        if kind == "bubbleId":
+            self.named.setdefault(name, set()).add(composer_id)
+            if (
+                not PLAIN.fullmatch(name)
+                or b'"%s"' % name.encode(errors="surrogatepass") not in row.data
+            ):
+                self.wanted.add(composer_id)  # its own name may be another
+        if is_inline(row.data):
+            self.wanted.add(composer_id)
+
+    def _listed(self, file: SourceFile, row: Peeked, is_new: bool) -> None:
+        known = self.lists.setdefault((file.id, str(row.key)), _Lists())
+        known.now = row.data
+        if not is_new:
+            known.before = row.data
+        if is_inline(row.data):
+            known.inline.append(row.data)
+
+    def _compare(self, listed: _Lists) -> None:
+        for data in listed.inline:
+            self.wanted.update(_entries(data))
+        if listed.before is not listed.now:
+            before, now = _entries(listed.before), _entries(listed.now)
+            names = before.keys() | now.keys()
+            self.wanted.update(name for name in names if before.get(name) != now.get(name))
+
+    # -- what hangs together ------------------------------------------------------------------
+
+    def _mentioned(self) -> bool:
+        """Add the chats that name one of those wanted, or are named by it; whether that ended."""
+        known = {_name(chat): chat for chat in self.chats | self.wanted}
+        if not all(ID.fullmatch(name) for name in known):
+            return False
+        done: set[str] = set()
+        for _ in range(ROUNDS):
+            self._add_copies()
+            new, done = self.wanted - done, set(self.wanted)
+            if not new:
+                return True
+            names = [_name(chat) for chat in new]
+            for chat, data in self._rows():
+                if chat in new:
+                    self.wanted.update(known[name] for name in ID.findall(data) if name in known)
+                elif any(name in data for name in names):
+                    self.wanted.add(chat)
+        return False
+
+    def _add_copies(self) -> None:
+        """Chats that have a bubble in common, to the last."""
+        before = -1
+        shared = [chats for chats in self.named.values() if len(chats) > 1]
+        while before < len(self.wanted):
+            before = len(self.wanted)
+            for chats in shared:
+                if not chats.isdisjoint(self.wanted):
+                    self.wanted |= chats
+
+    def _rows(self) -> Iterator[tuple[str, bytes]]:
+        for file in self.material.files:
+            if file.kind != "rows" or file.id in self.stores:
+                continue
+            for row in self.material.peek(file):
+                if row.table == "cursorDiskKV" and isinstance(row.key, str):
+                    kind, composer_id, _ = _parts(row.key)
+                    if kind in OF_CHATS:
+                        yield composer_id, row.data
+
+
+def _name(chat: str) -> bytes:
+    """The id of a chat as others name it: a task's is the one of its call."""
+    return chat.removeprefix(TASK).encode(errors="surrogatepass")
+
+
+def _row_of(file: SourceFile, row: Peeked) -> Row:
+    found = unframe(row.data)
+    values = dict(zip(found.columns, found.values, strict=False)) if found else {}
+    return Row(file, row.offset, len(row.data), row.table, values, b"", True)
+
+
+def _entries(data: bytes | None) -> dict[str, dict[str, Any]]:
+    """What a list says of each chat."""
+    found = unframe(data) if data is not None else None
+    values = dict(zip(found.columns, found.values, strict=False)) if found else {}
+    said = as_dict(loose(values.get("value")))
+    listed = [
+        as_dict(each) for name in ("allComposers", "tabs") for each in as_list(said.get(name))
+    ]
+    named = [
+        (as_text(each.get("composerId")) or as_text(each.get("tabId")), each) for each in listed
+    ]
+    return {name: each for name, each in named if name is not None}

@@ -1,0 +1,1 @@
+-- Guards that let a projected turn change its type: guards are made anew after every migration.

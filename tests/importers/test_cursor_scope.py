@@ -1,0 +1,235 @@
+"""Of a Cursor database in which a few chats changed, those are read, and what hangs together."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents_ledger import Ledger
+from agents_ledger.importers.importing import rederive
+from tests.importers.cursor_made import bubble, chat, state_db, tool
+from tests.importers.helping import import_paths, result
+
+USER = Path(".config/Cursor/User")
+GLOBAL = USER / "globalStorage/state.vscdb"
+WORKSPACE = USER / "workspaceStorage/w1"
+TRANSCRIPTS = Path(".cursor/projects/shop/agent-transcripts")
+CHATS = 12
+STEPS = 14
+
+
+def many(number: int = CHATS) -> dict[str, Any]:
+    rows: dict[str, Any] = {}
+    for n in range(number):
+        asked, told = bubble(f"q{n}", 1, f"Question {n}", 1), bubble(f"a{n}", 2, "Answer", 2)
+        rows |= chat(f"chat-{n}", asked, told)
+    return rows
+
+
+def faults(ledger: Ledger) -> list[tuple[Any, ...]]:
+    return ledger.query("SELECT file_id, position, what FROM source_faults ORDER BY 1, 2, 3")[1]
+
+
+def test_only_the_chat_that_changed_is_read(ledger: Ledger, tmp_path: Path) -> None:
+    path = state_db(tmp_path / GLOBAL, many())
+    assert import_paths(ledger, path).derived_records == 3 * CHATS
+
+    more = [bubble("q3", 1, "Question 3", 1), bubble("a3", 2, "Answer", 2)]
+    more += [bubble("q3b", 1, "And?", 3), bubble("a3b", 2, "Yes.", 4)]
+    state_db(path, chat("chat-3", *more))
+    report = import_paths(ledger, path)
+
+    assert report.derived_records == 8  # its five rows, and three as they were before
+    assert report.written_turns == 1
+    assert (report.counts.upserted, report.counts.skipped) == (1, CHATS - 1)
+    assert ledger.session("cursor:chat-3").thread_id == "q3b"
+    before = result(ledger)
+    rederive(ledger)
+    assert result(ledger) == before
+
+
+def test_faults_of_other_chats_stay_and_those_put_right_go(ledger: Ledger, tmp_path: Path) -> None:
+    rows = many() | {"bubbleId:chat-1:q1": "{", "bubbleId:chat-2:a2": "{"}
+    path = state_db(tmp_path / GLOBAL, rows)
+    import_paths(ledger, path)
+    assert len(faults(ledger)) == 4
+
+    state_db(path, {"bubbleId:chat-1:q1": bubble("q1", 1, "Again", 1)})
+    import_paths(ledger, path)
+
+    found = faults(ledger)
+    assert len(found) == 2
+    assert all("a2" in what or "chat-2" in what for _, _, what in found)
+
+
+def test_a_summary_that_was_the_head_may_be_shown_no_more(ledger: Ledger, tmp_path: Path) -> None:
+    talk = [bubble("q1", 1, "Why?", 1), bubble("a1", 2, "So.", 2)]
+    more = [bubble("q2", 1, "And?", 3), bubble("a2", 2, "Thus.", 4)]
+    said = {"summary": "Short", "truncationLastBubbleIdInclusive": "a2"}
+    summary = {"latestConversationSummary": {"summary": said}}
+    path = state_db(tmp_path / GLOBAL, chat("chat-1", *talk, *more, **summary))
+    import_paths(ledger, path)
+    assert ledger.session("cursor:chat-1").thread_id == "chat-1:summary:a2"
+
+    state_db(path, chat("chat-1", *talk, bubble("q3", 1, "What?", 5), bubble("a3", 2, "That.", 6)))
+    report = import_paths(ledger, path)
+
+    assert report.faults == []
+    assert ledger.session("cursor:chat-1").thread_id == "q3"
+    assert ledger.audit() == ()
+    state_db(path, chat("chat-1", *talk, *more, **summary))
+    import_paths(ledger, path)
+    before = result(ledger)
+    rederive(ledger)
+    assert result(ledger) == before
+
+
+def test_a_chat_taken_out_of_a_list_that_held_it_whole_stays(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    def listed(*names: str) -> dict[str, Any]:
+        talks = {
+            name: [bubble(f"{name}-q", 1, "Why?", 1), bubble(f"{name}-a", 2, "So.", 2)]
+            for name in names
+        }
+        whole = [{"composerId": name, "conversation": talk} for name, talk in talks.items()]
+        return {"composer.composerData": {"allComposers": whole}}
+
+    path = state_db(tmp_path / WORKSPACE / "state.vscdb", items=listed("one", "two"))
+    import_paths(ledger, path)
+    before = result(ledger)
+    state_db(path, items=listed("two"))
+    import_paths(ledger, path)
+
+    assert result(ledger) == before
+    assert ledger.session("cursor:one").thread_id == "one-q"
+
+
+class _World:
+    """Cursor's files, changed at random: everything by which chats hang together."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder = folder
+        self.chance = random.Random(seed)
+        self.chats: dict[str, list[dict[str, Any]]] = {}
+        self.fields: dict[str, dict[str, Any]] = {}
+        self.names = 0
+        state_db(folder / GLOBAL, {})
+        state_db(folder / WORKSPACE / "state.vscdb", {})
+        (folder / WORKSPACE / "workspace.json").write_text('{"folder": "file:///home/dev/shop"}')
+
+    def name(self, kind: str) -> str:
+        self.names += 1
+        return f"{kind}{self.names}"
+
+    def some(self) -> str:
+        return self.chance.choice(sorted(self.chats) or [self.new()])
+
+    def save(self, composer: str) -> None:
+        rows = chat(composer, *self.chats[composer], **self.fields.get(composer, {}))
+        rows = {key: rows[key] for key in self.chance.sample(sorted(rows), len(rows))}
+        if self.chance.random() < 0.3:  # not everything is written at once
+            rows.popitem()
+        state_db(self.folder / GLOBAL, rows)
+
+    def new(self) -> str:
+        composer = self.name("chat-")
+        self.chats[composer] = []
+        self.more(composer)
+        return composer
+
+    def more(self, composer: str | None = None) -> None:
+        composer = composer or self.some()
+        bubbles = self.chats[composer]
+        for kind in (1, 2):
+            bubbles.append(bubble(self.name("b"), kind, self.name("said "), len(bubbles)))
+        self.save(composer)
+
+    def changed(self) -> None:
+        composer = self.some()
+        self.chance.choice(self.chats[composer])["text"] = self.name("changed ")
+        self.save(composer)
+
+    def forgotten(self) -> None:
+        """It goes back: what it shows no more is a branch."""
+        composer = self.some()
+        del self.chats[composer][2:]
+        self.more(composer)
+
+    def copied(self) -> None:
+        composer, copy = self.some(), self.name("copy-")
+        self.chats[copy] = [dict(each) for each in self.chats[composer]]
+        self.save(copy)
+
+    def started(self) -> None:
+        """A call starts a subagent, known or not, by either of its names."""
+        composer, call = self.some(), self.name("call-")
+        child = self.chance.choice([self.some(), self.name("chat-"), f"task-{call}"])
+        said = tool(call, "task_v2", 48, params=json.dumps({"description": "Look"}))
+        if not child.startswith("task-"):
+            said["additionalData"] = {"subagentComposerId": child}
+        at = len(self.chats[composer])
+        self.chats[composer].append(bubble(self.name("b"), 2, "", at, toolFormerData=said))
+        self.save(composer)
+        if self.chance.random() < 0.5 and child not in self.chats:
+            self.chats[child] = []
+            self.more(child)
+
+    def summarised(self) -> None:
+        composer = self.some()
+        last = self.chance.choice(self.chats[composer])["bubbleId"]
+        said = {"summary": self.name("short "), "truncationLastBubbleIdInclusive": last}
+        self.fields[composer] = {"latestConversationSummary": {"summary": said}}
+        self.save(composer)
+
+    def listed(self) -> None:
+        heads: list[dict[str, Any]] = [
+            {"composerId": each, "name": self.name("title ")} for each in sorted(self.chats)
+        ]
+        heads = heads[: self.chance.randint(1, 3)]
+        if self.chance.random() < 0.3:
+            heads[0]["conversation"] = [bubble(self.name("b"), 1, "inline", 1)]
+        row = {"composer.composerData": {"allComposers": heads}}
+        state_db(self.folder / WORKSPACE / "state.vscdb", items=row)
+
+    def transcribed(self) -> None:
+        stem = self.chance.choice([self.some(), self.name("agent-")])
+        path = self.folder / TRANSCRIPTS / stem / f"{stem}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            for role in ("user", "assistant"):
+                text = [{"type": "text", "text": self.name("told ")}]
+                file.write(json.dumps({"role": role, "message": {"content": text}}) + "\n")
+
+    def broken(self) -> None:
+        composer = self.some()
+        name = self.chance.choice(self.chats[composer])["bubbleId"]
+        state_db(self.folder / GLOBAL, {f"bubbleId:{composer}:{name}": "{"})
+
+    def step(self) -> None:
+        ways: list[Callable[[], object]] = [
+            self.new, self.more, self.changed, self.forgotten, self.copied, self.started,
+            self.summarised, self.listed, self.transcribed, self.broken,
+        ]  # fmt: skip
+        self.chance.choice(ways)()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_parts_end_in_the_same_rows_as_the_whole(tmp_path: Path, seed: int) -> None:
+    world = _World(tmp_path / "home", seed)
+    with Ledger.open(str(tmp_path / "ledger.db")) as ledger:
+        for _ in range(3):
+            world.new()
+        for _ in range(STEPS):
+            for _ in range(world.chance.randint(1, 2)):
+                world.step()
+            import_paths(ledger, tmp_path / "home")
+        before = result(ledger), faults(ledger)
+        rederive(ledger)
+        assert (result(ledger), faults(ledger)) == before
+        assert ledger.audit() == ()
