@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import PurePosixPath
@@ -20,6 +19,7 @@ from agents_ledger.importers.outlines import (
     UUID,
     answered_above,
     as_text,
+    in_turns,
     malformed,
     parents_first,
     parsed,
@@ -315,59 +315,23 @@ class Outline:
             above = self.parents[above]
         return above is not None and self.nodes[above].kind in COMPACTING
 
-    def _owners(self) -> dict[str, str]:
-        """For every record the one that opens its turn: itself, or the nearest opener above."""
-        owners: dict[str, str] = {}
-        for uuid in self.nodes:
-            path: dict[str, None] = {}
-            at: str | None = uuid
-            top = uuid
-            while at is not None and at not in owners and at not in path:
-                path[at] = None
-                top = at
-                if self._opens(at):
-                    break
-                at = self.parents[at]
-            if at is not None and at in owners:
-                top = owners[at]
-            for each in path:
-                owners[each] = top
-        return owners
-
-    def _turns(self) -> tuple[dict[str, str], dict[str, str | None]]:
-        """The turn of every record, and the parent of every turn.
-
-        Prompts that follow each other without an answer are one query. A summary belongs to the
-        boundary it hangs on.
-        """
-        owners = self._owners()
-        answered = {owners[u] for u, node in self.nodes.items() if node.kind == "assistant"}
-        above: dict[str, str | None] = {}
-        for top in dict.fromkeys(owners.values()):
-            parent = self.parents[top]
-            above[top] = owners[parent] if parent is not None else None
-        heirs = Counter(up for up in above.values() if up is not None)
-        joined: dict[str, str] = {}
-        for top, up in above.items():
-            if up is None or up == top:
-                continue
-            kind, up_kind = self.nodes[top].kind, self.nodes[up].kind
-            unanswered = up_kind == kind == "prompt" and up not in answered and heirs[up] == 1
-            if unanswered or (kind, up_kind) == ("summary", "boundary"):
-                joined[top] = up
-        turn_of = {uuid: _follow(owner, joined) for uuid, owner in owners.items()}
-        parents = {
-            top: None if up is None else _follow(up, joined)
-            for top, up in above.items()
-            if top not in joined
-        }
-        return turn_of, {t: None if up == t else up for t, up in parents.items()}
+    def _joins(self, opener: str, above: str, *, waits: bool) -> bool:
+        """Prompts that follow each other without an answer are one query. A summary belongs to the
+        boundary it hangs on."""
+        kinds = self.nodes[opener].kind, self.nodes[above].kind
+        return kinds == ("summary", "boundary") or (waits and kinds == ("prompt", "prompt"))
 
     # -- what comes of it ---------------------------------------------------------------------
 
     def derivation(self) -> Derivation:
         """Turns, parents first, and sessions."""
-        turn_of, parents = self._turns()
+        turn_of, parents = in_turns(
+            self.nodes,
+            [uuid for uuid, node in self.nodes.items() if node.kind == "assistant"],
+            opens=self._opens,
+            parent=self.parents.__getitem__,
+            joins=self._joins,
+        )
         members: dict[str, list[str]] = {}
         for uuid in self.nodes:  # in the order they were first read
             members.setdefault(turn_of[uuid], []).append(uuid)
@@ -476,11 +440,3 @@ class _Tree(NamedTuple):
     def head(self, uuid: str) -> str | None:
         """The nearest answered turn at or above a record: a pending prompt is never a head."""
         return answered_above(self.turn_of[uuid], self.parents, self.answered.__contains__)
-
-
-def _follow(top: str, joined: dict[str, str]) -> str:
-    seen = {top}
-    while top in joined and joined[top] not in seen:
-        top = joined[top]
-        seen.add(top)
-    return top

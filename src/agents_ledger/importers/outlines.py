@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -159,6 +160,76 @@ def parents_first(parents: dict[str, str | None]) -> Iterator[str]:
         for each in reversed(path):
             done.add(each)
             yield each
+
+
+class Joins(Protocol):
+    """Which openers open no turn of their own."""
+
+    def __call__(self, opener: str, above: str, *, waits: bool) -> bool:
+        """Whether it belongs to the turn above; `waits`: that has no answer and no other heir."""
+
+
+def in_turns(
+    records: Collection[str],
+    answers: Iterable[str],
+    *,
+    opens: Callable[[str], bool],
+    parent: Callable[[str], str | None],
+    joins: Joins,
+) -> tuple[dict[str, str], dict[str, str | None]]:
+    """The turn of every record, and the parent of every turn: it is an opener, and all below it up
+    to the next ones."""
+    openers = _openers(records, opens, parent)
+    above: dict[str, str | None] = {}
+    for opener in dict.fromkeys(openers.values()):
+        up = parent(opener)
+        above[opener] = None if up is None else openers[up]
+    answered = {openers[answer] for answer in answers}
+    heirs = Counter(above.values())
+    into = {
+        opener: up
+        for opener, up in above.items()
+        if up is not None
+        and up != opener
+        and joins(opener, up, waits=up not in answered and heirs[up] == 1)
+    }
+    turns = {record: _follow(opener, into) for record, opener in openers.items()}
+    parents = {
+        opener: None if up is None else _follow(up, into)
+        for opener, up in above.items()
+        if opener not in into
+    }
+    return turns, {turn: None if up == turn else up for turn, up in parents.items()}
+
+
+def _openers(
+    records: Collection[str], opens: Callable[[str], bool], parent: Callable[[str], str | None]
+) -> dict[str, str]:
+    """For every record the one that opens its turn: itself, or the nearest opener above."""
+    found: dict[str, str] = {}
+    for record in records:
+        path: dict[str, None] = {}
+        at: str | None = record
+        top = record
+        while at is not None and at not in found and at not in path:
+            path[at] = None
+            top = at
+            if opens(at):
+                break
+            at = parent(at)
+        if at is not None and at in found:
+            top = found[at]
+        for each in path:
+            found[each] = top
+    return found
+
+
+def _follow(opener: str, into: dict[str, str]) -> str:
+    seen = {opener}
+    while opener in into and into[opener] not in seen:
+        opener = into[opener]
+        seen.add(opener)
+    return opener
 
 
 def answered_above(

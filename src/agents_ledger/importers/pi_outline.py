@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -14,6 +13,7 @@ from agents_ledger.importers.outlines import (
     answered_above,
     as_number,
     as_text,
+    in_turns,
     parents_first,
     project_name,
 )
@@ -87,51 +87,10 @@ class Outline:
         parent = self._parent(key)
         return parent is not None and self.nodes[parent].kind == "compaction"
 
-    def _owners(self) -> dict[str, str]:
-        """For every entry the one that opens its turn: itself, or the nearest opener above."""
-        owners: dict[str, str] = {}
-        for key in self.nodes:
-            path: dict[str, None] = {}
-            at: str | None = key
-            top = key
-            while at is not None and at not in owners and at not in path:
-                path[at] = None
-                top = at
-                if self._opens(at):
-                    break
-                at = self._parent(at)
-            if at is not None and at in owners:
-                top = owners[at]
-            for each in path:
-                owners[each] = top
-        return owners
-
-    def _turns(self) -> tuple[dict[str, str], dict[str, str | None]]:
-        """The turn of every entry, and the parent of every turn.
-
-        Prompts that follow each other without an answer are one query.
-        """
-        owners = self._owners()
-        answered = {owners[k] for k, node in self.nodes.items() if node.kind == "assistant"}
-        above: dict[str, str | None] = {}
-        for top in dict.fromkeys(owners.values()):
-            parent = self._parent(top)
-            above[top] = owners[parent] if parent is not None else None
-        heirs = Counter(up for up in above.values() if up is not None)
-        joined: dict[str, str] = {}
-        for top, up in above.items():
-            if up is None or up == top or self.nodes[top].kind not in ASKING:
-                continue
-            if self.nodes[up].kind != "compaction" and up not in answered and heirs[up] == 1:
-                joined[top] = up
-        turn_of = {key: _follow(owner, joined) for key, owner in owners.items()}
-        self._follow_calls(turn_of)
-        parents = {
-            top: None if up is None else _follow(up, joined)
-            for top, up in above.items()
-            if top not in joined
-        }
-        return turn_of, {turn: None if up == turn else up for turn, up in parents.items()}
+    def _joins(self, opener: str, above: str, *, waits: bool) -> bool:
+        """Prompts that follow each other without an answer are one query."""
+        asks = self.nodes[opener].kind in ASKING
+        return asks and waits and self.nodes[above].kind != "compaction"
 
     def _follow_calls(self, turn_of: dict[str, str]) -> None:
         """A result belongs to the turn of its call, even if another prompt came between."""
@@ -146,7 +105,14 @@ class Outline:
 
     def derivation(self) -> Derivation:
         """Turns, parents first, and sessions."""
-        turn_of, parents = self._turns()
+        turn_of, parents = in_turns(
+            self.nodes,
+            [key for key, node in self.nodes.items() if node.kind == "assistant"],
+            opens=self._opens,
+            parent=self._parent,
+            joins=self._joins,
+        )
+        self._follow_calls(turn_of)
         members: dict[str, list[Node]] = {turn: [] for turn in parents}
         for key, node in self.nodes.items():
             members.setdefault(turn_of[key], []).append(node)
@@ -285,11 +251,3 @@ def _described(transcript: Transcript) -> dict[str, Any]:
         found = UUID.search(origin)
         said["forked_from"] = found[0] if found else origin
     return said
-
-
-def _follow(top: str, joined: dict[str, str]) -> str:
-    seen = {top}
-    while top in joined and joined[top] not in seen:
-        top = joined[top]
-        seen.add(top)
-    return top
