@@ -17,6 +17,7 @@ from agents_ledger import (
     ToolCall,
 )
 from agents_ledger.ledger import waiting
+from agents_ledger.model.search import Ranking
 from tests.builders import a_detailed_message, a_message, chain
 from tests.raw import Raw
 
@@ -224,7 +225,8 @@ def test_what_cannot_be_meant_is_refused(ledger: Ledger, text: str, said: str) -
 
 
 def test_a_bad_page_limit_or_order_is_refused(ledger: Ledger) -> None:
-    for wrong in ({"limit": 0}, {"limit": 10_000}, {"order": "best"}, {"after": "x"}):
+    pages = [{"after": page} for page in ("x", "all:nan:inf", "all:inf:inf", "any:1:nan")]
+    for wrong in ({"limit": 0}, {"limit": 10_000}, {"order": "best"}, *pages):
         with pytest.raises(Refused):
             ledger.search("word", **wrong)
     with pytest.raises(NotFound, match="nobody"):
@@ -276,6 +278,40 @@ def test_newest_turns_come_first_page_by_page(ledger: Ledger, index: Index) -> N
             assert flat[0] == turns[8]
             assert {*flat[1:2]} == {turns[6]}
             assert {*flat[6:8]} == {*turns[:2]}
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+@pytest.mark.parametrize("order", ["newest", "relevance"])
+def test_no_turn_of_one_moment_is_passed_over_between_pages(
+    ledger: Ledger, order: Ranking, limit: int
+) -> None:
+    turn_ids = []
+    for number in range(12):
+        call = ToolCall.of("Read", {"file_path": "kestrel.py"})
+        at = 1_700_000_000_000
+        turn = ledger.record(f"s{number}", "kestrel", "r", steps=[call], started_at=at)
+        turn_ids.append(turn.id)
+        if number in (3, 6):
+            ledger._core.index(least=1)  # the others wait
+
+    def paged(page: Callable[[str | None], tuple[list[str], str | None]]) -> list[str]:
+        found, after = page(None)
+        while after is not None:
+            more, after = page(after)
+            found += more
+        return found
+
+    def searched(after: str | None) -> tuple[list[str], str | None]:
+        found = ledger.search("kestrel", limit=limit, after=after, order=order)
+        return ids(found), found.next
+
+    def touched(after: str | None) -> tuple[list[str], str | None]:
+        found = ledger.files("kestrel.py", limit=limit, after=after)
+        return [touch.turn_id for touch in found.touches], found.next
+
+    assert sorted(paged(searched)) == sorted(turn_ids)
+    assert sorted(paged(touched)) == sorted(turn_ids)
+    assert len(ledger.search("kestrel after:2023-11-14T22:13:20Z", limit=50).hits) == 12
 
 
 def test_relevant_turns_come_first(ledger: Ledger, index: Index) -> None:

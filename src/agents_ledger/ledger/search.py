@@ -43,9 +43,10 @@ Segments = dict[int, int]  # the segments of some threads, each with how far dow
 
 
 class Candidate(NamedTuple):
-    """A turn that has the words, before it is narrowed further."""
+    """A turn that has the words, before it is narrowed further. Its number is that of the index, so
+    no two have the same; those that wait stand half a number above."""
 
-    number: int
+    number: float
     turn_id: str
     segment_id: int
     depth: int
@@ -56,7 +57,7 @@ class Page(NamedTuple):
     """Where a page begins."""
 
     mode: Mode
-    number: int = LAST
+    number: float = LAST
     score: float = math.inf
 
     def __str__(self) -> str:
@@ -103,11 +104,14 @@ def page_of(after: str | None) -> Page:
         return Page("all")
     try:
         mode, number, score = after.split(":")
-        return Page(_MODES[mode], int(number), float(score))
+        page = Page(_MODES[mode], float(number), float(score))
+        if not abs(page.number) <= LAST or math.isnan(page.score):
+            raise ValueError(after)
     except (ValueError, KeyError) as error:
         raise Refused(
             f"{after[:80]!r} is no place to go on from", "Pass a page's `next`."
         ) from error
+    return page
 
 
 class Looking:
@@ -123,7 +127,7 @@ class Looking:
         self._scopes = [self._scope(scope) for scope in asked.scopes]
         self._is_narrowed = bool(self._scopes) or asked.fork is not None
         self.capped = False
-        self._reached = -LAST
+        self._reached: float = -LAST
 
     def _scope(self, scope: Narrowed) -> tuple[Narrowed, Segments]:
         by: dict[str, str | None] = {"label": None, "origin": None, "persona_id": None}
@@ -167,7 +171,7 @@ class Looking:
             self.capped,
         )
 
-    def goes_on(self, last: int | None) -> Page | None:
+    def goes_on(self, last: float | None) -> Page | None:
         """Where the next page begins, newest first; `last`: the last number shown, if there are
         more."""
         if last is None and not self.capped:
@@ -184,10 +188,9 @@ class Looking:
         """What the index has and what waits, as one row of numbers; `first`: how many to ask the
         index for, to begin with."""
         low, high = self._range()
-        high = min(high, page.number)
-        waits = self._waits(low, high)
+        waits = self._waits(-LAST, page.number)
         wait = next(waits, None)
-        for indexed in self._indexed(low, high, first):
+        for indexed in self._indexed(low, min(high, math.ceil(page.number)), first):
             while wait is not None and wait.number > indexed.number:
                 yield wait
                 wait = next(waits, None)
@@ -218,10 +221,9 @@ class Looking:
         values = {"match": self._match, "high": high}
         cut = self._tx.run("search_cutoff", **values, low=low, count=RANK_MAX)
         if cut:
-            low = cut[0][0] + 1
-            self._stop(low)
-        waits = list(self._waits(low, high))
-        low = max(low, self._reached)
+            self._stop(cut[0][0] + 1)
+        waits = list(self._waits(self._reached, LAST))
+        low = max(low, math.ceil(self._reached))
         rows = self._tx.run("search_ranked", **values, low=low, limit=RANK_MAX)
         ranked = [Candidate(*row) for row in rows]
         if waits:
@@ -265,14 +267,14 @@ class Looking:
                 if each.turn_id in found and self._is_meant(found[each.turn_id])
             )
 
-    def _waits(self, low: int, high: int) -> Iterator[Candidate]:
+    def _waits(self, low: float, high: float) -> Iterator[Candidate]:
         """Turns that wait for the index and have the words, newest first."""
         for each, document in self.waiting(low, high):
             share = self._share(document)
             if share:
                 yield each._replace(score=share)
 
-    def waiting(self, low: int, high: int) -> Iterator[tuple[Candidate, Document]]:
+    def waiting(self, low: float, high: float) -> Iterator[tuple[Candidate, Document]]:
         """Turns that wait for the index, newest first. It stops after so many that one page takes
         its time, and no more."""
         waiting = list(self._numbered(low, high))
@@ -280,20 +282,21 @@ class Looking:
         for at in range(0, len(waiting), WAITS_AT_ONCE):
             batch = waiting[at : at + WAITS_AT_ONCE]
             if at >= WAITS_MAX or letters > WAITS_LETTERS:
-                self._stop(batch[0].number + 1)
+                self._stop(batch[0].number + 0.5)
                 return
             found = documents(self._tx, ids_of([each.turn_id for each in batch]))
             letters += sum(document.letters for document in found.values())
             yield from ((each, found[each.turn_id]) for each in batch)
 
-    def _numbered(self, low: int, high: int) -> Iterator[Candidate]:
-        """What waits, each with a number as the index would give it, every one below the last."""
+    def _numbered(self, low: float, high: float) -> Iterator[Candidate]:
+        """What waits, each above the numbers that the index has for its time, and below the last
+        one."""
         asked = self.asked
         from_ms = -LAST if asked.from_ms is None else asked.from_ms
         until_ms = LAST if asked.until_ms is None else asked.until_ms
-        number = LAST
+        number: float = LAST
         for turn_id, started_at, segment_id, depth in self._tx.run("unindexed"):
-            number = min(number - 1, first_number(started_at) + NUMBERS - 1)
+            number = min(number - 1, first_number(started_at) + NUMBERS - 0.5)
             if low <= number < high and from_ms <= started_at < until_ms:
                 yield Candidate(number, turn_id, segment_id, depth)
 
@@ -304,7 +307,7 @@ class Looking:
         share = self._finder.share(document)
         return share if self._mode == "any" or share == 1.0 else 0.0
 
-    def _stop(self, number: int) -> None:
+    def _stop(self, number: float) -> None:
         """Look no further on this page than down to a number."""
         self.capped, self._reached = True, number
 

@@ -54,7 +54,7 @@ def files(
 
 
 class _Found(NamedTuple):
-    number: int
+    number: float
     document: Document
     files: list[TouchedFile]
 
