@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
@@ -17,6 +20,8 @@ import pytest
 from agents_ledger import Embedder, Ledger, NotFound, Refused, embedder
 from agents_ledger.ledger import meaning, waiting
 from agents_ledger.ledger.search import Candidate
+from agents_ledger.model.settings import settings_file
+from agents_ledger.store import pgvector
 from agents_ledger.store.database import Transaction
 from tests.raw import Raw
 
@@ -167,6 +172,41 @@ def test_pgvector_finds_what_the_scan_finds(server_with_pgvector: str, chosen: E
         assert len(ledger.search("vehicle", order="meaning", embedder=chosen).hits) == 5
 
 
+def test_many_vectors_get_an_index_that_finds_what_the_scan_finds(
+    server_with_pgvector: str, chosen: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meaning, "INDEX_FROM", 5)
+    address = f"{server_with_pgvector}{'&' if '?' in server_with_pgvector else '?'}schema=here"
+    with Ledger.open(address) as ledger, psycopg.connect(server_with_pgvector) as own:
+        for text in ("the car", "a vehicle", "bread and soup", "a late meal"):
+            ledger.record("main", text, "ok")
+        ledger.embed(chosen)
+        made = "SELECT count(*) FROM pg_indexes WHERE indexdef LIKE '%hnsw%'"
+        assert own.execute(made).fetchone() == (0,)
+        ledger.record("main", "slow bread", "ok")
+        ledger.embed(chosen)
+        ledger.record("main", "slow car", "ok")
+        ledger.embed(chosen)
+        assert own.execute(made).fetchone() == (1,)
+
+        def both(tx: Any) -> tuple[list[Candidate], list[Candidate], str]:
+            tx.execute("SET LOCAL enable_seqscan TO off")
+            tx.execute("SET LOCAL enable_sort TO off")
+            by_index = meaning.nearest(tx, chosen, "sluggish automobile", low=0, high=1 << 62)
+            by_scan = meaning.nearest(tx, chosen, "sluggish automobile", low=0, high=1 << 61)
+            index = pgvector._index('"Its own"', chosen.name, 3)
+            asked = {"asked": "[0,0,1]", "limit": 9}
+            text = f"EXPLAIN {pgvector._text('indexed', index.words)}"
+            plan = tx.cursor.execute(text.encode(), asked).fetchall()
+            return by_index, by_scan, str(plan)
+
+        by_index, by_scan, plan = ledger._core.db.read(both)
+        assert "Index Scan using idx_vectors_near_" in plan
+        assert [each.turn_id for each in by_index] == [each.turn_id for each in by_scan]
+        assert [each.score for each in by_index] == pytest.approx([each.score for each in by_scan])
+        assert len(by_index) == 6
+
+
 def test_a_scan_in_parts_finds_the_nearest_of_all(
     ledger: Ledger, chosen: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,15 +230,49 @@ def test_turns_get_their_vectors_behind_the_writer(
     assert ledger.embed(chosen, behind=True) == 0
     for word in ("bread", "meal", "car"):
         ledger.record("main", word, "ok")
-    for _ in range(200):
-        if raw.one("SELECT count(*) FROM search_vectors") == 4:
-            break
-        sleep(0.05)
-    assert raw.one("SELECT count(*) FROM search_vectors") == 4
+    assert _has_vectors(raw, 4)
 
     ledger.close()
 
     assert not any(each.name == "agents-ledger-vectors" for each in threading.enumerate())
+
+
+def test_a_few_turns_get_their_vectors_too_a_little_later(
+    ledger: Ledger, chosen: Embedder, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meaning, "PAUSE_S", 0.05)
+    ledger.embed(chosen, behind=True)
+    for word in ("bread", "meal", "car"):
+        ledger.record("main", word, "ok")
+
+    assert _has_vectors(raw, 3)
+
+
+def test_a_server_gives_turns_their_vectors(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    settings_file().parent.mkdir()
+    settings_file().write_text(f'embedder = "{model}"')
+    file = str(tmp_path / "ledger.db")
+    with Ledger.open(file) as ledger:
+        ledger.record("main", "soup", "ok")
+    command = [sys.executable, "-m", "agents_ledger.cli.main", "serve", "--ledger", file]
+
+    with subprocess.Popen([*command, "--port", "0", "--no-browser"], stdout=subprocess.PIPE) as it:
+        try:
+            with Raw(file) as raw:
+                assert _has_vectors(raw, 1)
+        finally:
+            it.send_signal(signal.SIGINT)
+
+
+def _has_vectors(raw: Raw, count: int) -> bool:
+    for _ in range(400):
+        if raw.one("SELECT count(*) FROM search_vectors") == count:
+            return True
+        sleep(0.05)
+    return False
 
 
 def test_a_turn_that_changes_loses_its_vector(ledger: Ledger, chosen: Embedder, raw: Raw) -> None:

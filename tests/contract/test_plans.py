@@ -112,6 +112,7 @@ WHOLE = {
     "session_count",
     "unindexed",
     "vectors",  # an exact scan
+    "vector_count",  # up to so many
     "vector_length",  # of the first
     "unindexed_count",
     "forget_words",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -225,7 +226,7 @@ def test_what_cannot_be_meant_is_refused(ledger: Ledger, text: str, said: str) -
 
 
 def test_a_bad_page_limit_or_order_is_refused(ledger: Ledger) -> None:
-    pages = [{"after": page} for page in ("x", "all:nan:inf", "all:inf:inf", "any:1:nan")]
+    pages: list[Any] = [{"after": at} for at in ("x", "all:nan:inf", "all:inf:inf", "any:1:nan")]
     for wrong in ({"limit": 0}, {"limit": 10_000}, {"order": "best"}, *pages):
         with pytest.raises(Refused):
             ledger.search("word", **wrong)

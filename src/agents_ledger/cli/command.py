@@ -58,6 +58,15 @@ def command(function: Function, kind: type[click.Command] = click.Command) -> cl
     return made
 
 
+def embed_behind(ledger: Ledger) -> None:
+    """Give turns their vectors from now on, as they are recorded, if an embedder is chosen."""
+    chosen = settings.chosen_embedder()
+    if chosen is not None:
+        from agents_ledger.model.embedding import embedder
+
+        ledger.embed(embedder(chosen), behind=True)
+
+
 def complete_target(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The labels that begin like this, for the shell."""
     from agents_ledger.model.errors import LedgerError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agents_ledger.cli.command import Invocation, command
+from agents_ledger.cli.command import Invocation, command, embed_behind
 from agents_ledger.cli.terminal import note
 from agents_ledger.model import amounts, settings
 from agents_ledger.model.dates import moment
@@ -259,10 +259,7 @@ def watch(
     with run.writing(create=True) as ledger:
         found = [each for each in discovery.find(home, what) if wanted.takes(each)]
         _tell(run, Importer(ledger).run(found))
-        if (chosen := settings.chosen_embedder()) is not None:
-            from agents_ledger.model.embedding import embedder
-
-            ledger.embed(embedder(chosen), behind=True)
+        embed_behind(ledger)
         watching.watch(
             ledger, home, sources=what, wanted=wanted, told=lambda report: _tell(run, report)
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agents_ledger.cli.command import Invocation, command
+from agents_ledger.cli.command import Invocation, command, embed_behind
 from agents_ledger.cli.terminal import note
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model import amounts
@@ -71,6 +71,7 @@ def start(run: Invocation, ledger: Ledger, serving: Serving, *, browser: bool) -
     from agents_ledger.app import Server
 
     server = Server(ledger, serving)
+    embed_behind(ledger)
     if run.as_json:
         run.out.json(address=server.address, token=server.secret)
     else:

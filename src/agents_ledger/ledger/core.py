@@ -47,8 +47,10 @@ class Core:
         """Called after every write: whether it is time to look what waits for the index."""
         self._writes += 1
         is_due = self._writes % waiting.LOOK_EVERY == 0
-        if is_due:
-            self._fill()
+        if self._filler is not None:
+            self._filler.written = True
+            if is_due:
+                self._fill()
         return is_due
 
     def _fill(self) -> None:

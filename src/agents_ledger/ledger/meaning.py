@@ -1,7 +1,7 @@
 """Turns by what they mean: vectors beside the word index, and a ranking of words and meaning.
 
-The scan is exact: every vector is compared, by the server where it has pgvector, else here. Without
-an embedder nothing of this is used.
+The scan is exact: every vector is compared, by the server where it has pgvector, else here. Such
+a server gets an index once they are many. Without an embedder nothing of this is used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ BATCH = 200
 TEXT_MAX = 4_000  # letters of a turn that its vector is made of
 NEAREST = 200
 COMPARED_AT_ONCE = 20_000
+INDEX_FROM = 20_000  # vectors: fewer are compared in less time than an index is worth
 ARRAY_HEAD = 5  # words before the numbers of an array that PostgreSQL sends
+PAUSE_S = 10.0  # after a few writes turns have their vectors within so many seconds
 FUSION = 60  # the usual constant of reciprocal rank fusion
 
 
@@ -56,7 +58,21 @@ def embed(db: Database, embedder: Embedder) -> int:
     done = 0
     while made := embed_some(db, embedder):
         done += made
+    if done:
+        _index(db, embedder.name)
     return done
+
+
+def _index(db: Database, model: str) -> None:
+    """Have the server index the vectors of a model, once they are many."""
+
+    def make(tx: Transaction) -> None:
+        if tx.engine == "postgresql" and (
+            tx.run("vector_count", model=model, limit=INDEX_FROM)[0][0] == INDEX_FROM
+        ):
+            tx.index_nearest(model, tx.run("vector_length", model=model)[0][0])
+
+    db.write(make)
 
 
 def embed_some(db: Database, embedder: Embedder) -> int:
@@ -77,12 +93,13 @@ class Filler:
         self._embedder = embedder
         self._wanted = threading.Event()
         self._stopped = False
+        self.written = False  # since it last looked
         self._wanted.set()
         self._thread = threading.Thread(target=self._run, name="agents-ledger-vectors", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
-        """There may be turns without a vector."""
+        """There may be many turns without a vector."""
         self._wanted.set()
 
     def stop(self) -> None:
@@ -93,12 +110,15 @@ class Filler:
 
     def _run(self) -> None:
         while not self._stopped:
-            self._wanted.wait()
+            if not self._wanted.wait(PAUSE_S) and not self.written:
+                continue
             self._wanted.clear()
+            self.written = False
             with suppress(StoreUnavailable):  # it is tried again later
                 waiting.catch_up(self._db)
                 while not self._stopped and embed_some(self._db, self._embedder):
                     pass
+                _index(self._db, self._embedder.name)
 
 
 def _keep(tx: Transaction, model: str, numbers: Sequence[int], rows: Any) -> None:

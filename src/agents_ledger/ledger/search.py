@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -102,16 +103,12 @@ def page_of(after: str | None) -> Page:
     """Where a page begins that comes after another."""
     if after is None:
         return Page("all")
-    try:
+    with suppress(ValueError, KeyError):
         mode, number, score = after.split(":")
         page = Page(_MODES[mode], float(number), float(score))
-        if not abs(page.number) <= LAST or math.isnan(page.score):
-            raise ValueError(after)
-    except (ValueError, KeyError) as error:
-        raise Refused(
-            f"{after[:80]!r} is no place to go on from", "Pass a page's `next`."
-        ) from error
-    return page
+        if abs(page.number) <= LAST and not math.isnan(page.score):
+            return page
+    raise Refused(f"{after[:80]!r} is no place to go on from", "Pass a page's `next`.")
 
 
 class Looking:

@@ -41,6 +41,9 @@ class Transaction(Protocol):
         """The turns of these numbers whose vectors are most like the one asked for, as rows of
         `vectors` with the likeness in place of the vector; None: the engine cannot tell."""
 
+    def index_nearest(self, model: str, length: int, /) -> None:
+        """Have an index answer `nearest` from now on, where the engine can."""
+
     def change(self, name: str, /, **values: object) -> int:
         """Run one statement that writes, and return how many rows it wrote."""
 

@@ -33,9 +33,9 @@ from agents_ledger.model.errors import (
     Unreachable,
 )
 from agents_ledger.model.ids import new_id
-from agents_ledger.store import migrations, queries
+from agents_ledger.store import migrations, pgvector, queries
 from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work, Writer
-from agents_ledger.store.text import escape_row, unescape_rows
+from agents_ledger.store.text import escape, escape_row, unescape_rows
 
 T = TypeVar("T")
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -133,15 +133,11 @@ class _Transaction:
     def nearest(
         self, model: str, asked: Sequence[float], low: int, high: int, limit: int, /
     ) -> list[Row] | None:
-        known = queries.pieces("nearest.postgres.sql")
-        schema = self.execute(known["extension"])
-        if not schema:
-            return None
-        sql = _named(known["nearest"]).replace("{schema}", schema[0][0].replace("%", "%%"))
-        values = {"model": model, "asked": str(list(asked)), "low": low, "high": high}
-        return unescape_rows(
-            self.cursor.execute(sql, _escaped({**values, "limit": limit})).fetchall()
-        )
+        rows = pgvector.nearest(self.cursor, escape(model), asked, low=low, high=high, limit=limit)
+        return None if rows is None else unescape_rows(rows)
+
+    def index_nearest(self, model: str, length: int, /) -> None:
+        pgvector.make_index(self.cursor, escape(model), length)
 
     def stream(self, sql: str, /) -> Iterator[list[Row]]:
         with self.cursor.connection.cursor("agents_ledger_stream") as cursor:

@@ -115,6 +115,8 @@ class Statements:
     def nearest(self, *_: object) -> None:
         return None
 
+    index_nearest = nearest
+
     def stream(self, sql: str, /) -> Iterator[list[Row]]:
         cursor = self._execute(sql)
         while rows := cursor.fetchmany(STREAM_ROWS):

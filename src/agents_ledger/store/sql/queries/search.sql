@@ -247,6 +247,12 @@ INSERT INTO search_vectors (doc_id, model, vector)
 SELECT d.id, CAST(:model AS TEXT), CAST(:vector AS <floats>) FROM search_docs d WHERE d.id = :doc_id
 ON CONFLICT (doc_id, model) DO NOTHING;
 
+-- vector_count --
+-- Up to so many.
+SELECT count(*) FROM (
+    SELECT 1 FROM search_vectors v WHERE v.model = :model LIMIT :limit
+) AS counted;
+
 -- vector_length --
 SELECT <vector_length> FROM search_vectors v WHERE v.model = :model LIMIT 1;
 
