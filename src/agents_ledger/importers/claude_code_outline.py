@@ -181,7 +181,8 @@ class Outline:
         session.last_at = max(session.last_at, at)
         self._describe(record, session)
         session.said_id = record.session_id or session.said_id
-        self._note(uuid, kind, line, record, session.chain[-1] if session.chain else None)
+        previous = session.chain[-1] if session.chain else None
+        self._note(uuid, kind, line, record, previous, at=at)
         if record.is_sidechain and not record.agent_id:
             if record.parent_uuid is None and uuid not in session.sides:
                 session.sides.append(uuid)
@@ -191,7 +192,9 @@ class Outline:
             for prompt, call in records.tasks(record):
                 self.tasks.setdefault(prompt, call)
 
-    def _note(self, uuid: str, kind: str, line: Line, record: Record, previous: str | None) -> None:
+    def _note(
+        self, uuid: str, kind: str, line: Line, record: Record, previous: str | None, *, at: int
+    ) -> None:
         known = self.nodes.get(uuid)
         print_ = line.fingerprint()
         if known is not None:
@@ -209,7 +212,7 @@ class Outline:
             record.parent_uuid or record.logical_parent_uuid,
             previous,
             bool(record.is_sidechain),
-            milliseconds(record.timestamp),
+            at,
             print_,
             {line.file.id, *(self.spills[key].file.id for key in spills)},
             spills,

@@ -185,11 +185,11 @@ class Importer:
             before = len(kept)
             files = sorted(kept.values(), key=lambda f: (f.path, f.generation))
             derivation = reader.derive(Material(self.sources, files, reader.version * (not again)))
-            shared = self._files_shared(derivation)
+            names = names_of(derivation)
+            shared = self._files_shared(derivation, names)
             others = {self.sources.file_by_id(file_id).family for file_id in shared - set(kept)}
-            if tangled is not None and _is_tangled(
-                reader, {*families, *others}, derivation, tangled
-            ):
+            mine = _Tangle(reader, {*families, *others}, names)
+            if tangled is not None and _is_tangled(mine, tangled):
                 return set()
             for family in others:  # a shared file may be a state that is not read again
                 kept |= {file.id: file for file in self._files(reader, family, again)}
@@ -209,9 +209,9 @@ class Importer:
         self._projector.add(reader.name, reader.version, tuple(kept.values()), derivation, done)
         return together
 
-    def _files_shared(self, derivation: Derivation) -> set[int]:
+    def _files_shared(self, derivation: Derivation, names: set[str]) -> set[int]:
         """The files that gave turns, or kin, that a derivation tells of."""
-        if self._projector.concerns(derivation):
+        if self._projector.concerns(names):
             self._projector.flush()
         shared = files_sharing(self._core, derivation.turns)
         if derivation.with_kin:
@@ -256,13 +256,10 @@ class Importer:
         self.report.faults += told.faults
 
 
-def _is_tangled(
-    reader: Reader, families: set[str], derivation: Derivation, tangled: list[_Tangle]
-) -> bool:
+def _is_tangled(mine: _Tangle, tangled: list[_Tangle]) -> bool:
     """Whether there are others to be derived with these families; if so, all of them are noted."""
-    mine = _Tangle(reader, families, names_of(derivation))
     known = [each for each in tangled if each.meets(mine)]
-    if len(families) == 1 and not known:
+    if len(mine.families) == 1 and not known:
         return False
     for each in known:
         mine.families.update(each.families)

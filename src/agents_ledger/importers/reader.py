@@ -6,6 +6,7 @@ import hashlib
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -142,34 +143,27 @@ class Material:
 
     def lines(self, file: SourceFile) -> Iterator[Line]:
         """The lines of a file in order; blank ones, and ones too long to parse, are left out."""
-        pending: list[bytes] = []  # a line that began in an earlier block
+        begun: list[bytes] = []  # of a line that goes on in the next block
         length, start, number = 0, 0, 1
-        for block in self._sources.stream(file.id):
-            for at, piece in enumerate(block.split(b"\n")):
-                if at:  # a line ended before this piece
-                    if line := self._line(file, start, number, length, pending):
-                        yield line
-                    start, number = start + length + 1, number + 1
-                    pending, length = [], 0
+        for block in chain(self._sources.stream(file.id), (b"\n",)):
+            *ended, rest = block.split(b"\n")
+            for piece in ended:
                 length += len(piece)
-                if length <= RECORD_MAX:
-                    pending.append(piece)
-        if line := self._line(file, start, number, length, pending):
-            yield line
-
-    def _line(
-        self, file: SourceFile, start: int, number: int, length: int, pieces: list[bytes]
-    ) -> Line | None:
-        if length > RECORD_MAX:
-            self._overlong(file, start, number, length)
-            return None
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        if not data or data.isspace():
-            return None
-        line = Line(file, start, length, number, data)
-        if not (data.isascii() or _is_text(data)):
-            self.fault(line, NO_TEXT)
-        return line
+                data = b"".join([*begun, piece]) if begun else piece
+                begun = []
+                if length > RECORD_MAX:
+                    self._overlong(file, start, number, length)
+                elif data and not data.isspace():
+                    line = Line(file, start, length, number, data)
+                    if not (data.isascii() or _is_text(data)):
+                        self.fault(line, NO_TEXT)
+                    yield line
+                start, number, length = start + length + 1, number + 1, 0
+            length += len(rest)
+            if length > RECORD_MAX:
+                begun = []
+            elif rest:
+                begun.append(rest)
 
     def _overlong(self, file: SourceFile, offset: int, number: int, length: int) -> None:
         what = f"a record of {length:,} bytes is kept, but too long to read"

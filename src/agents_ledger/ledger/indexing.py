@@ -50,9 +50,9 @@ def first_number(at_ms: int) -> int:
     return seconds * SECOND + ms * NUMBERS
 
 
-def put(tx: Transaction, turn: Turn) -> None:
-    """Put a new turn in."""
-    _insert(tx, [of_turn(turn)])
+def put(tx: Transaction, turns: Iterable[Turn]) -> None:
+    """Put new turns in."""
+    _insert(tx, map(of_turn, turns))
 
 
 def put_again(tx: Transaction, turn_ids: Sequence[str]) -> None:

@@ -65,8 +65,11 @@ def is_due(turn: DerivedTurn, stored: Known | None) -> bool:
     return stored.projected and not stored.frozen and not same
 
 
-def write_batch(tx: Transaction, changes: Sequence[Change], owners: Mapping[str, str]) -> None:
-    """Write the turns that are new or changed now: another import may have written some."""
+def write_batch(
+    tx: Transaction, changes: Sequence[Change], owners: Mapping[str, str]
+) -> list[Turn]:
+    """Write the turns that are new or changed now: another import may have written some. The new
+    ones: they are still to be put into the word index."""
     tx.run("lock_projection")
     known = known_now(tx, [change.turn.id for change in changes])
     changes = [
@@ -90,7 +93,8 @@ def write_batch(tx: Transaction, changes: Sequence[Change], owners: Mapping[str,
             for file_id in sorted(change.derived.file_ids)
         ],
     )
-    waiting.changed(tx, [change.turn.id for change in changes])
+    waiting.changed(tx, [change.turn.id for change in changes if change.known is not None])
+    return [change.turn for change in changes if change.known is None]
 
 
 def write_row(tx: Transaction, change: Change) -> None:

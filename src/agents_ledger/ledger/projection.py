@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec import structs
 
-from agents_ledger.ledger import names, sessions, threads
+from agents_ledger.ledger import names, sessions, threads, waiting
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.projected_turns import (
     Change,
@@ -35,12 +35,12 @@ from agents_ledger.model.sources import (
     DerivedTurn,
     SourceFile,
 )
-from agents_ledger.model.turns import to_json
+from agents_ledger.model.turns import Turn, to_json
 from agents_ledger.store.database import Row, Transaction, Work
 from agents_ledger.store.text import in_batches
 
 Outcome = Literal["imported", "upserted", "skipped"]
-BATCH_BYTES = 2 << 20  # of content a transaction: others wait no longer than that takes
+BATCH_BYTES = 4 << 20  # of content a transaction: others wait no longer than that takes
 BATCH_TURNS = 200
 BATCH = 50  # derivations
 
@@ -55,7 +55,7 @@ class Written(NamedTuple):
 class _Asked(NamedTuple):
     """What is still to be committed of one derivation."""
 
-    works: list[Work[None]]
+    works: list[Work[Sequence[Turn]]]  # each gives the turns it made
     written: Written
     done: Callable[[Written | Exception], None]
 
@@ -96,7 +96,7 @@ class Projector:
         owners = _owners(derivation)
         written, stale = 0, set[str]()
         batch: list[Change] = []
-        works: list[Work[None]] = [
+        works: list[Work[Sequence[Turn]]] = [
             partial(_ensure_sessions, source=source, derived=derivation.sessions)
         ]
         for batch in _batches(_changes(derivation.turns, known, stale)):
@@ -135,10 +135,10 @@ class Projector:
             for call in change.turn.tool_calls:
                 self._names.add(call.spawned_session_label or "")
 
-    def concerns(self, derivation: Derivation) -> bool:
-        """Whether what waits may be of the same trees, or of their kin: it has to be committed
-        before anybody can tell."""
-        return not self._names.isdisjoint(names_of(derivation))
+    def concerns(self, names: set[str]) -> bool:
+        """Whether what waits may be of the trees that have these names, or of their kin: it has to
+        be committed before anybody can tell."""
+        return not self._names.isdisjoint(names)
 
     def flush(self) -> None:
         """Commit what waits: all of it together, or, if that fails, each for itself."""
@@ -169,7 +169,7 @@ class Projector:
             return False
         return True
 
-    def _commit(self, works: Sequence[Work[None]]) -> None:
+    def _commit(self, works: Sequence[Work[Sequence[Turn]]]) -> None:
         self._core.db.write(partial(_together, works=works))
         self._core.index()
 
@@ -216,9 +216,8 @@ def _as_id(name: str | None) -> str | None:
     return as_id(name) if name is not None else None
 
 
-def _together(tx: Transaction, works: Sequence[Work[None]]) -> None:
-    for work in works:
-        work(tx)
+def _together(tx: Transaction, works: Sequence[Work[Sequence[Turn]]]) -> None:
+    waiting.written(tx, [turn for work in works for turn in work(tx)])
 
 
 def _outcome(before: str | None, now: str) -> Outcome:
@@ -309,7 +308,7 @@ def _owners(derivation: Derivation) -> dict[str, str]:
 # -- sessions and heads -----------------------------------------------------------------------
 
 
-def _ensure_sessions(tx: Transaction, source: str, derived: Sequence[DerivedSession]) -> None:
+def _ensure_sessions(tx: Transaction, source: str, derived: Sequence[DerivedSession]) -> tuple[()]:
     """Make the sessions, still empty, so that calls can name them."""
     tx.run("lock_projection")
     for session in derived:
@@ -324,6 +323,7 @@ def _ensure_sessions(tx: Transaction, source: str, derived: Sequence[DerivedSess
                 created_at=session.created_at,
             )
             sessions.create(tx, made)
+    return ()
 
 
 def _fingerprint(core: Core, source: str, session: DerivedSession) -> str | None:
@@ -386,7 +386,7 @@ def _finish(
     fingerprints: Mapping[str, str],
     stale: set[str],
     owners: Mapping[str, str],
-) -> None:
+) -> tuple[()]:
     """What is said of the sessions, their heads, and that the files are derived."""
     tx.run("lock_projection")
     heads = _settled(tx, derivation)
@@ -409,6 +409,7 @@ def _finish(
             derived_version=SUPERSEDED if file.id in derivation.superseded else version,
         )
     _note_faults(tx, files, derivation)
+    return ()
 
 
 def _note_faults(tx: Transaction, files: Sequence[SourceFile], derivation: Derivation) -> None:
@@ -455,15 +456,15 @@ def _settled(tx: Transaction, derivation: Derivation) -> dict[str, str | None]:
     """The head of each session by its label: a turn that was answered, or the nearest above it."""
     parents = {turn.id: turn.parent_id for turn in derivation.turns}
     heads = {session.label: session.head for session in derivation.sessions}
-    waiting = {head for head in heads.values() if head is not None}
-    while waiting:
+    asked = {head for head in heads.values() if head is not None}
+    while asked:
         pending: set[str] = set()
-        for ids in in_batches(sorted(waiting)):
+        for ids in in_batches(sorted(asked)):
             pending |= {row[0] for row in tx.run("pending_turns", ids=ids)}
         for label, head in heads.items():
             if head in pending:
                 heads[label] = parents.get(head)
-        waiting = {parents.get(turn_id) or "" for turn_id in pending} - {""}
+        asked = {parents.get(turn_id) or "" for turn_id in pending} - {""}
     return heads
 
 

@@ -17,6 +17,7 @@ from agents_ledger.store.database import Database, Transaction
 BATCH = 250  # turns put in at once
 STEPS = 2  # batches that a writer puts in by the way
 LOOK_EVERY = 50  # writes of a handle, after which it looks how many turns wait
+TOGETHER = 20  # turns written in one commit that are put in with it
 
 
 class _Waiting(Struct, frozen=True):
@@ -30,7 +31,18 @@ def recorded(tx: Transaction, turn: Turn) -> None:
     else:
         from agents_ledger.ledger import indexing
 
-        indexing.put(tx, turn)
+        indexing.put(tx, [turn])
+
+
+def written(tx: Transaction, turns: Sequence[Turn]) -> None:
+    """The same for turns that were written in one commit: many are put in while they are at hand,
+    which saves reading them again."""
+    if tx.engine == "sqlite" and len(turns) < TOGETHER:
+        grown(tx, [turn.id for turn in turns])
+    else:
+        from agents_ledger.ledger import indexing
+
+        indexing.put(tx, turns)
 
 
 def grown(tx: Transaction, turn_ids: Sequence[str]) -> None:

@@ -1,4 +1,5 @@
-"""Brings a ledger to the newest schema: numbered files, each in one transaction with its number.
+"""Brings a ledger to the newest schema: numbered files, each in one transaction with its number; a
+new ledger is made in one.
 
 Views and guards are not migrated: they are dropped and made anew from their own files every time.
 """
@@ -65,20 +66,24 @@ def migrate(tx: Transaction, engine: Engine, words: Mapping[str, str], address: 
     """Apply what is missing. The caller keeps everyone else out."""
     current = version(tx, engine, address)
     pending = [path for path in queries.migration_files() if _number(path) > current]
-    for path in pending:
+    for paths in [[path] for path in pending] if current else [pending]:
         tx.execute("BEGIN")
         try:
             drop_made(tx, engine)
-            for statement in queries.split(path.read_text(encoding="utf-8")):
-                tx.execute(spelled(statement, engine, words))
-            number = _number(path)
-            tx.run("insert_migration", number=number, name=path.stem, applied_at=now_ms())
-            if path is pending[-1]:  # they fit the newest tables only
+            for path in paths:
+                _apply(tx, path, engine, words)
+            if paths[-1] is pending[-1]:  # they fit the newest tables only
                 make(tx, engine)
             tx.execute("COMMIT")
         except BaseException:
             tx.execute("ROLLBACK")
             raise
+
+
+def _apply(tx: Transaction, path: Path, engine: Engine, words: Mapping[str, str]) -> None:
+    for statement in queries.split(path.read_text(encoding="utf-8")):
+        tx.execute(spelled(statement, engine, words))
+    tx.run("insert_migration", number=_number(path), name=path.stem, applied_at=now_ms())
 
 
 def spelled(statement: str, engine: Engine, words: Mapping[str, str]) -> str:

@@ -42,7 +42,7 @@ Connect = Callable[..., Any]
 APPLICATION_ID = 0x4147_4C47  # "AGLG", in the file's header
 WAIT_SECONDS = 30.0
 UNSEEN_MS = 24 * 3600 * 1000  # a writer whose lock file is gone is dead after this
-READ_CACHE_KB = 8 * 1024  # filled as needed: SQLite's own 2 MB hold less than one search reads
+CACHE_KB = 8 * 1024  # filled as needed: SQLite's own 2 MB hold less than one search reads
 WAL_BYTES = 16 * 1024 * 1024  # a checkpoint is due above this
 
 
@@ -294,10 +294,11 @@ class SqliteDatabase:
                     "this file system cannot hold a ledger: it shares no memory between processes",
                     "Keep the ledger on a local disk.",
                 )
-            execute("PRAGMA synchronous=FULL")
-            execute("PRAGMA fullfsync=ON")
-            execute("PRAGMA wal_autocheckpoint=0")
+            for setting in ("synchronous=FULL", "fullfsync=ON", "wal_autocheckpoint=0"):
+                execute(f"PRAGMA {setting}")
             execute(f"PRAGMA journal_size_limit={WAL_BYTES}")
+            execute(f"PRAGMA cache_size=-{CACHE_KB}")
+            execute("PRAGMA temp_store=MEMORY")  # what it takes to undo a statement
             execute("PRAGMA foreign_keys=ON")
             execute("PRAGMA recursive_triggers=ON")  # else REPLACE slips past the guards
         else:
@@ -386,7 +387,7 @@ class SqliteDatabase:
                 raise
             self._immutable = True
             connection = self._new_connection(read_only=True)
-        connection.execute(f"PRAGMA cache_size=-{READ_CACHE_KB}")
+        connection.execute(f"PRAGMA cache_size=-{CACHE_KB}")
         return connection
 
     def read(self, work: Work[T]) -> T:
