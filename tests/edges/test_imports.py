@@ -6,6 +6,7 @@ import json
 import os
 import plistlib
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -432,6 +433,50 @@ def test_a_service_is_written_for_launchd_whatever_the_paths(tmp_path: Path) -> 
     assert said["RunAtLoad"] is True
     assert said["KeepAlive"] == {"SuccessfulExit": False}
     assert start == ["launchctl", "load", "-w", str(file)]
+
+
+PLACES = {
+    "CODEX_HOME": '/data/100% "mine"/$HOME',
+    "CLAUDE_CONFIG_DIR": "/srv/claude one",
+    "CURSOR_DATA_DIR": "/srv/cursor",
+}
+
+
+def test_a_service_knows_where_the_user_keeps_the_sources(tmp_path: Path) -> None:
+    environment = PLACES | {"OPENAI_API_KEY": "sk-no", "XDG_DATA_HOME": ""}
+    files = {
+        name: watching.install(Home(tmp_path, environment, name), ["python", "watch"])[0]
+        for name in ("linux", "darwin", "win32")
+    }
+
+    assert plistlib.loads(files["darwin"].read_bytes())["EnvironmentVariables"] == PLACES
+    line = next(x for x in files["linux"].read_text().splitlines() if x.startswith("Env"))
+    assert line == (
+        'Environment="CLAUDE_CONFIG_DIR=/srv/claude one"'
+        ' "CODEX_HOME=/data/100%% \\"mine\\"/$HOME" "CURSOR_DATA_DIR=/srv/cursor"'
+    )
+    assert '@set "CODEX_HOME=/data/100%% "mine"/$HOME"\n' in files["win32"].read_text()
+
+
+def test_a_place_said_from_here_is_the_same_for_a_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own").mkdir()
+
+    home = Home(tmp_path, {"CODEX_HOME": "own", "COPILOT_HOME": "not/there"}, "linux")
+    places = watching.chosen_places(home)
+
+    assert places == {"CODEX_HOME": str(tmp_path / "own"), "COPILOT_HOME": "not/there"}
+
+
+def test_every_variable_of_a_source_is_carried() -> None:
+    asked = "".join(path.read_text() for path in Path(watching.__file__).parent.glob("*.py"))
+    names = set(re.findall(r'environment\.get\("(\w+)"', asked)) - {"APPDATA"}
+    environment = dict.fromkeys(names, "/x")
+
+    assert len(names) > 6
+    assert watching.chosen_places(Home(Path("/home/dev"), environment, "linux")).keys() == names
 
 
 def test_a_unit_quotes_what_systemd_would_read_as_something_else(tmp_path: Path) -> None:

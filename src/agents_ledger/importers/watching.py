@@ -7,9 +7,10 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from agents_ledger.importers import databases
 from agents_ledger.importers.discovery import Found, Wanted, below
@@ -124,38 +125,75 @@ def _of_database(path: Path) -> Path:
 
 def install(home: Home, command: list[str]) -> tuple[Path, list[str]]:
     """Write a user service that watches from login on; its file, and the command that starts it."""
+    places = chosen_places(home)
     if home.platform == "darwin":
         file = home.home / "Library" / "LaunchAgents" / f"{SERVICE}.plist"
-        text, start = _plist(command), ["launchctl", "load", "-w", str(file)]
+        text, start = _plist(command, places), ["launchctl", "load", "-w", str(file)]
     elif home.platform == "win32":
         file = home.config("Microsoft") / f"Windows/Start Menu/Programs/Startup/{SERVICE}.cmd"
-        text, start = f'@start "" /min {_quoted(command)}\r\n', [str(file)]
+        text, start = _script(command, places), [str(file)]
     else:
         file = home.config("systemd") / "user" / f"{SERVICE}.service"
-        text, start = _unit(command), ["systemctl", "--user", "enable", "--now", SERVICE]
+        text, start = _unit(command, places), ["systemctl", "--user", "enable", "--now", SERVICE]
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch(0o600)  # an address may hold a password
     file.write_text(text, encoding="utf-8")
     return file, start
 
 
-def _quoted(command: list[str]) -> str:
-    return " ".join(f'"{part}"' if " " in part else part for part in command)
+class _Noted(dict[str, str]):
+    """An environment that notes what it is asked for."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        super().__init__(environment)
+        self.asked: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.asked.add(name)
+        return super().get(name, default)
+
+
+def chosen_places(home: Home) -> dict[str, str]:
+    """The variables by which the user told where the sources are: a service would not know them."""
+    noted = _Noted(home.environment)
+    for reader in READERS.values():
+        reader.roots(home._replace(environment=noted))
+    said = {name: noted[name] for name in sorted(noted.asked) if noted.get(name)}
+    return {name: os.path.abspath(v) if os.path.exists(v) else v for name, v in said.items()}
+
+
+def _script(command: list[str], places: Mapping[str, str]) -> str:
+    lines = [f'@set "{name}={_for_cmd(value)}"' for name, value in places.items()]
+    call = " ".join(f'"{_for_cmd(part)}"' if " " in part else _for_cmd(part) for part in command)
+    return "\r\n".join([*lines, f'@start "" /min {call}', ""])
+
+
+def _for_cmd(part: str) -> str:
+    return part.replace("%", "%%")
+
+
+def _escaped(part: str) -> str:
+    """Text as systemd reads it in quotes: it fills in after %, and unescapes."""
+    for plain, told in (("%", "%%"), ("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n")):
+        part = part.replace(plain, told)
+    return part
 
 
 def _for_systemd(part: str) -> str:
-    """A word as systemd reads it: it fills in after % and $, and unescapes in quotes."""
-    word = part.replace("%", "%%").replace("$", "$$").replace("\\", "\\\\").replace('"', '\\"')
+    """A word of a command, where it fills in after $ too."""
+    word = _escaped(part).replace("$", "$$")
     return word if re.fullmatch(r"[\w@%+=:,./$-]+", word) else f'"{word}"'
 
 
-def _unit(command: list[str]) -> str:
+def _unit(command: list[str], places: Mapping[str, str]) -> str:
+    said = " ".join(f'"{name}={_escaped(value)}"' for name, value in places.items())
+    environment = f"Environment={said}\n" if said else ""
     return f"""[Unit]
 Description=Agents Ledger: import the history of AI agents as it is written
 
 [Service]
 ExecStart={" ".join(_for_systemd(part) for part in command)}
-Restart=on-failure
+{environment}Restart=on-failure
 Nice=10
 
 [Install]
@@ -163,18 +201,17 @@ WantedBy=default.target
 """
 
 
-def _plist(command: list[str]) -> str:
-    from xml.sax.saxutils import escape
+def _plist(command: list[str], places: Mapping[str, str]) -> str:
+    import plistlib
 
-    parts = "".join(f"<string>{escape(part)}</string>" for part in command)
-    return f"""<?xml version="1.0" encoding="UTF-8"?>
-<plist version="1.0"><dict>
-<key>Label</key><string>{SERVICE}</string>
-<key>ProgramArguments</key><array>{parts}</array>
-<key>RunAtLoad</key><true/>
-<key>KeepAlive</key><dict><key>SuccessfulExit</key><false/></dict>
-</dict></plist>
-"""
+    said = {
+        "Label": SERVICE,
+        "ProgramArguments": command,
+        "EnvironmentVariables": dict(places),
+        "RunAtLoad": True,
+        "KeepAlive": {"SuccessfulExit": False},
+    }
+    return plistlib.dumps(said).decode()
 
 
 def this_command(address: str, sources: Sequence[str], exclude: Sequence[str]) -> list[str]:
