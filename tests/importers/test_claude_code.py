@@ -324,6 +324,37 @@ def test_text_typed_while_the_agent_worked_is_kept(ledger: Ledger, tmp_path: Pat
     assert sorted(said, key=str) == ["Also test.", "And hurry.", "Run it."]
 
 
+def typed(
+    log: Log, words: str, at: str = "2026-03-01T11:00:00Z", operation: str = "enqueue"
+) -> None:
+    log.add("queue-operation", operation=operation, content=words, timestamp=at)
+
+
+def test_text_typed_while_the_agent_worked_stands_once(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Run it.")
+    log.assistant("a2", tool("t1", "Bash", command="make"))
+    typed(log, "Go on.")
+    log.add("attachment", "a3", attachment={"type": "queued_command", "prompt": "Go on."})
+    typed(log, "Then stop.")
+    log.result("a4", "t1", "ok")
+    log.assistant("a5", text("Done."))
+    typed(log, "Then stop.", operation="dequeue")
+    log.user("b1", "Then stop.")
+    log.assistant("b2", text("Stopped."))
+    typed(log, "Go on.", "2026-03-01T12:00:00Z")  # the same words once more
+    typed(log, "Now.", "2026-03-01T12:00:00Z")
+    log.assistant("b3", text("On it."))
+
+    import_paths(ledger, log.save())
+
+    said = [
+        [m.content for m in ledger.get_turn(uid(name)).messages if m.source == "human"]
+        for name in ("a1", "b1")
+    ]
+    assert said == [["Run it.", "Go on."], ["Then stop.", "Go on.", "Now."]]
+
+
 def test_what_the_program_puts_in_the_queue_was_not_typed(ledger: Ledger, tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.user("a1", "Run it.")

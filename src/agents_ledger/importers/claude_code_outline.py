@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from functools import partial
 from pathlib import PurePosixPath
@@ -65,6 +66,22 @@ class _Session(Struct):
     first_at: int = 0
     task: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    waiting: dict[str, deque[_Queued]] = field(default_factory=dict)  # what was typed, by its text
+
+
+class _Queued(NamedTuple):
+    """Text typed while the agent worked."""
+
+    session: _Session
+    line: Line
+    print: bytes
+    text: str
+    typed_at: str
+    after: str | None  # the record before it in its file
+
+    def key(self) -> tuple[str, str, str]:
+        """The same in every file that tells of it."""
+        return self.session.session_id, self.typed_at, self.text
 
 
 class Spill(Struct, frozen=True):
@@ -85,8 +102,8 @@ class Outline:
         self.passing: dict[str, str | None] = {}  # records of no turn, and what they hang on
         self.leaf_titles: dict[str, str] = {}
         self.tasks: dict[str, str] = {}  # prompt of a subagent -> the call that gave it
-        self.prompts: set[str] = set()
-        self.queued: list[tuple[_Session, Line, Record, str | None]] = []
+        self.queued: list[_Queued] = []
+        self.delivered: list[_Queued] = []
         self.spills: dict[str, Spill] = {}
         self.about: dict[str, tuple[SourceFile, dict[str, Any]]] = {}  # session -> what is said
         for file in material.files:
@@ -95,8 +112,7 @@ class Outline:
         for file in material.files:
             if file.kind != "document":
                 self._add(self._read(file))
-        for waiting in self.queued:
-            self._add_queued(*waiting)
+        self._add_queued()
         for session_id, (file, said) in self.about.items():
             self._tell(session_id, file, said)
         self._count_spills()
@@ -174,7 +190,7 @@ class Outline:
 
     def _chain(self, line: Line, record: Record, session: _Session) -> None:
         uuid = str(record.uuid)
-        kind = self._kind(record)
+        kind = self._kind(record, session)
         self.material.count(str(record.type), "unmapped" if kind == "other" else "derived")
         at = self.material.moment(record.timestamp, line)
         session.first_at = session.first_at or at
@@ -229,16 +245,19 @@ class Outline:
             session.agent_id = record.agent_id
             session.parent_session = record.session_id
 
-    def _kind(self, record: Record) -> str:
+    def _kind(self, record: Record, session: _Session) -> str:
         if record.type == "assistant":
             return "assistant"
         if record.type == "system":
             return "boundary" if record.subtype == "compact_boundary" else "notice"
         if record.type == "attachment":
-            return "queued" if records.is_queued(record) else "other"
-        return self._user_kind(record)
+            if not records.is_queued(record):
+                return "other"
+            self._deliver(records.queued_text(record), session)
+            return "queued"
+        return self._user_kind(record, session)
 
-    def _user_kind(self, record: Record) -> str:
+    def _user_kind(self, record: Record, session: _Session) -> str:
         """What a user's record really is: few of them were typed by somebody."""
         if record.is_compact_summary:
             return "summary"
@@ -247,7 +266,7 @@ class Outline:
         if record.is_meta:
             return "notice"
         text = records.words_of(record)
-        self.prompts.add(text)
+        self._deliver(text, session)
         return "notice" if text.startswith(NOTICES) else "prompt"
 
     def _plain(self, line: Line, record: Record, session: _Session) -> None:
@@ -262,31 +281,50 @@ class Outline:
         elif kind == "summary" and record.leaf_uuid:
             self.leaf_titles[record.leaf_uuid] = str(record.summary or "")
         elif kind == "queue-operation" and record.operation == "enqueue" and record.content:
-            after = session.chain[-1] if session.chain else None
-            self.queued.append((session, self.material.held(line), record, after))
+            self._enqueue(line, record, session)
         else:
             mapped = False
         self.material.count(kind, "derived" if mapped else "unmapped")
 
-    def _add_queued(self, session: _Session, line: Line, record: Record, after: str | None) -> None:
-        """Text typed while the agent worked may stand nowhere else."""
-        text = record.content if isinstance(record.content, str) else ""
-        if not text or text in self.prompts or text.startswith(NOTICES) or after is None:
-            return
-        uuid = f"{session.session_id}:queued:{record.timestamp}"
-        self.nodes.setdefault(
-            uuid,
-            _Node(
-                line,
-                "queued",
-                after,
-                after,
-                False,
-                milliseconds(record.timestamp),
-                line.fingerprint() if line.data else b"queued",
-                {line.file.id},
-            ),
+    def _enqueue(self, line: Line, record: Record, session: _Session) -> None:
+        queued = _Queued(
+            session,
+            self.material.held(line),
+            line.fingerprint(),
+            records.text_of(record.content),
+            str(record.timestamp),
+            session.chain[-1] if session.chain else None,
         )
+        self.queued.append(queued)
+        session.waiting.setdefault(queued.text, deque()).append(queued)
+
+    def _deliver(self, text: str, session: _Session) -> None:
+        """A record with the text of what was typed before is that, given to the agent."""
+        if session.waiting.get(text):
+            self.delivered.append(session.waiting[text].popleft())
+
+    def _add_queued(self) -> None:
+        """Text typed while the agent worked may stand nowhere else."""
+        texts: dict[str, str] = {}
+        delivered = {queued.key() for queued in self.delivered}
+        for queued in self.queued:
+            said = bool(queued.text) and not queued.text.startswith(NOTICES)
+            if not said or queued.after is None or queued.key() in delivered:
+                continue
+            uuid = f"{queued.session.session_id}:queued:{queued.typed_at}"
+            if texts.setdefault(uuid, queued.text) != queued.text:  # typed in the same instant
+                uuid = f"{uuid}:{zlib.crc32(queued.text.encode(errors='replace')):08x}"
+            node = _Node(
+                queued.line,
+                "queued",
+                queued.after,
+                queued.after,
+                False,
+                milliseconds(queued.typed_at),
+                queued.print,
+                {queued.line.file.id},
+            )
+            self.nodes.setdefault(uuid, node)
 
     # -- the tree -----------------------------------------------------------------------------
 

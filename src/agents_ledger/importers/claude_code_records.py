@@ -220,6 +220,11 @@ def is_queued(record: Record) -> bool:
     return b'"queued_command"' in bytes(record.attachment)
 
 
+def queued_text(record: Record) -> str:
+    """What a queued prompt says."""
+    return text_of(as_dict(parsed(bytes(record.attachment))).get("prompt"))
+
+
 def tasks(record: Record) -> Iterator[tuple[str, str]]:
     """The prompts that a record's calls give to subagents, and the calls."""
     raw = raw_content(record)
