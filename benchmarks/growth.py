@@ -7,17 +7,29 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from agents_ledger import Ledger, Message
 from agents_ledger.ledger import recording, sessions
 from agents_ledger.store.database import Transaction
 from benchmarks import workload
-from benchmarks.measure import Curve, Goal, Line, Side, Took, interleaved, slower, timed
+from benchmarks.measure import (
+    Curve,
+    Goal,
+    Line,
+    Side,
+    Took,
+    interleaved,
+    middle,
+    slower,
+    timed,
+)
 
 SIZES = (10, 100, 1_000, 10_000, 100_000)
 MESSAGES = 10  # of a turn: the largest ledger has a million
 FORK_EVERY = 10
-ROUNDS = 5
+AT_ONCE = 2_000  # turns in one transaction
+ROUNDS = 9
 FLAT = 1.2
 
 
@@ -44,9 +56,11 @@ def grown(folder: Path) -> dict[int, Path]:
     for size, path in paths.items():
         if path.exists():
             continue
-        for start in range(have, size, 5_000):
-            with Ledger.open(str(growing)) as ledger:
-                workload.fill(ledger, list(_works(start, min(size, start + 5_000))))
+        with Ledger.open(str(growing)) as ledger:
+            for start in range(have, size, AT_ONCE):
+                works = list(_works(start, min(size, start + AT_ONCE)))
+                workload.fill(ledger, works, AT_ONCE)
+                ledger._core.index(least=1)  # or the first to append would do it
         have = size
         shutil.copyfile(growing, path)
     return paths
@@ -60,7 +74,6 @@ class Grown:
         self._size = size
         self.ledger = Ledger.open(self._path)
         self.ledger.recover()
-        self.ledger._core.index(least=1)  # or the first to append would do it
         moves = self.ledger.history("main", limit=1_000_000)
         self._times = random.Random(1).choices([move.changed_at for move in moves], k=20)
 
@@ -94,7 +107,8 @@ class Grown:
         return self._several(lambda: self.ledger.context("main", "and now?", 8_000), 1)
 
     def search(self) -> Took:
-        """A word that one turn has."""
+        """A word that one turn has; what was appended meanwhile waits no more."""
+        self.ledger._core.index(least=1)
         return self._several(lambda: self.ledger.search(f"question {self._size - 1}"), 3)
 
     def head_at(self) -> Took:
@@ -118,33 +132,44 @@ class Grown:
         return self._several(lambda: Ledger.open(self._path, read_only=True).close(), 5)
 
 
-# What it is called, its method, and whether it must not grow.
-VERBS: tuple[tuple[str, Callable[[Grown], Took], bool], ...] = (
-    ("append", Grown.append, True),
-    ("fork", Grown.fork, True),
-    ("last 20 turns", Grown.last_20, True),
-    ("context within 8,000 tokens", Grown.context, False),
-    ("head at a time", Grown.head_at, False),
-    ("search for a rare word", Grown.search, False),
-    ("latest 100 sessions", Grown.sessions, False),
-    ("audit, per turn", Grown.audit, False),
-    ("recover", Grown.recover, True),
-    ("open", Grown.open, True),
+class Verb(NamedTuple):
+    """What is measured of each ledger, from the size on at which there is as much to do."""
+
+    name: str
+    measure: Callable[[Grown], Took]
+    least: int = SIZES[0]
+    flat: bool = False  # it must not grow
+    rounds: int = ROUNDS
+
+
+VERBS = (
+    Verb("append", Grown.append, flat=True),
+    Verb("fork", Grown.fork, flat=True),
+    Verb("last 20 turns", Grown.last_20, least=100, flat=True),
+    Verb("context within 8,000 tokens", Grown.context, least=1_000, flat=True),
+    Verb("head at a time", Grown.head_at),
+    Verb("search for a rare word", Grown.search),
+    Verb("latest 100 sessions", Grown.sessions, least=1_000, flat=True),
+    Verb("audit, per turn", Grown.audit, least=1_000, rounds=1),
+    Verb("recover", Grown.recover, flat=True),
+    Verb("open", Grown.open, flat=True),
 )
 
 
 def growth(folder: Path) -> Iterator[Line | Curve]:
     """Every verb at every size, the sizes in turns."""
     ledgers = {size: Grown(path, size) for size, path in grown(folder).items()}
-    for name, verb, flat in VERBS:
-        rounds = 1 if verb is Grown.audit else ROUNDS
-        sides: dict[str, Side] = {str(n): partial(verb, each) for n, each in ledgers.items()}
-        found = interleaved(sides, rounds)
-        least = SIZES[1] if verb is Grown.last_20 else SIZES[0]  # with fewer there is less to read
-        goal = Goal("<=", FLAT) if flat else None
-        title = f"{name} at {SIZES[-1]:,} turns / {least}"
-        yield slower(title, found[str(SIZES[-1])], found[str(least)], "cpu", goal)
-        points = [(size, sorted(t.cpu for t in found[str(size)])[rounds // 2]) for size in SIZES]
-        yield Curve(name, tuple((float(size), seconds) for size, seconds in points))
+    for verb in VERBS:
+        sides: dict[str, Side] = {
+            str(size): partial(verb.measure, each) for size, each in ledgers.items()
+        }
+        if verb.rounds > 1:
+            interleaved(sides, 1)  # what only the first one has to do
+        found = interleaved(sides, verb.rounds)
+        goal = Goal("<=", FLAT) if verb.flat else None
+        title = f"{verb.name} at {SIZES[-1]:,} turns / {verb.least:,}"
+        yield slower(title, found[str(SIZES[-1])], found[str(verb.least)], "cpu", goal)
+        points = ((float(size), middle([took.cpu for took in found[str(size)]])) for size in SIZES)
+        yield Curve(verb.name, tuple(point for point in points if point[0] >= verb.least))
     for each in ledgers.values():
         each.ledger.close()

@@ -224,10 +224,12 @@ def unindexed() -> Iterator[None]:
         yield
 
 
-def fill(ledger: Ledger, works: Sequence[Callable[[Transaction], object]]) -> None:
-    """Write many works quickly: 500 in one transaction."""
-    for start in range(0, len(works), 500):
-        part = works[start : start + 500]
+def fill(
+    ledger: Ledger, works: Sequence[Callable[[Transaction], object]], at_once: int = 500
+) -> None:
+    """Write many works quickly, so many in one transaction."""
+    for start in range(0, len(works), at_once):
+        part = works[start : start + at_once]
 
         def run_all(
             tx: Transaction, part: Sequence[Callable[[Transaction], object]] = part

@@ -9,9 +9,11 @@ import pytest
 
 from agents_ledger import Compaction, Finding, Ledger, Message, ToolCall
 from agents_ledger.ledger import audit
+from agents_ledger.ledger.core import Core
 from agents_ledger.store.database import Database, Transaction
 from tests.builders import A_USAGE, a_call, a_detailed_message, a_message
 from tests.raw import Raw
+from tests.statements import Watched
 from tests.tasking import a_task, calls, says, tasks_of
 
 pytestmark = pytest.mark.unsound
@@ -563,3 +565,19 @@ def test_the_audit_sees_what_was_done_behind_the_ledgers_back(ledger: Ledger, ra
         ("children_flag", turn.id),
         ("request_missing", turn.id),
     ]
+
+
+def test_a_word_of_many_turns_is_looked_up_once(db: Database) -> None:
+    statements, database = Watched.over(db)
+    asked = []
+    with Ledger(Core(database)) as ledger:
+        for turns in (3, 20):
+            for _ in range(turns):
+                ledger.record("main", "the same question", "the same answer")
+            ledger._core.index(least=1)
+
+            assert ledger.audit() == ()
+
+            asked.append(sum(name == "search_numbers" for name, _ in statements.ran))
+
+    assert asked[0] == asked[1] > 0

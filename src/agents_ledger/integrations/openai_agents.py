@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from agents_ledger.integrations.threads import in_thread
 from agents_ledger.ledger import recording
 from agents_ledger.ledger.grafting import graft
@@ -29,7 +31,7 @@ ROLES: dict[str, MessageRole] = {
     "system": "system",
     "developer": "system",
 }
-PAGE = 20  # turns read at once
+PAGE = 20  # turns read first
 NO_RESULT = "no result was added with the call"
 
 
@@ -80,14 +82,22 @@ class LedgerSession:
             whole = self._ledger.thread(self.session_id, last=0)
         except NotFound:
             return []
-        found: list[TResponseInputItem] = []
-        end = whole.depth
-        while whole.turn_id is not None and end > 0 and (limit is None or len(found) < limit):
-            first = max(1, end - PAGE + 1)
-            part = self._ledger.thread(whole.turn_id, from_depth=first, to_depth=end)
-            found = [item for turn in part.turns for item in items_of(turn)] + found
-            end = first - 1
-        return found if limit is None else found[-limit:]
+        if whole.turn_id is None:
+            return []
+        return self._latest(whole.turn_id, whole.depth, limit)
+
+    def _latest(self, head: str, depth: int, limit: int | None) -> list[TResponseInputItem]:
+        """From the last turn up, each time twice as many."""
+        pages: list[list[TResponseInputItem]] = []
+        wanted, page = limit, PAGE
+        while depth > 0 and (wanted is None or wanted > 0):
+            first = 1 if wanted is None else max(1, depth - page + 1)
+            turns = self._ledger.thread(head, from_depth=first, to_depth=depth).turns
+            items = [item for turn in turns for item in items_of(turn)]
+            pages.append(items if wanted is None else items[-wanted:])
+            wanted = None if wanted is None else wanted - len(items)
+            depth, page = first - 1, 2 * page
+        return [item for items in reversed(pages) for item in items]
 
     def _add(self, items: Sequence[TResponseInputItem]) -> None:
         query, steps, response = _turn(items)
@@ -220,6 +230,13 @@ def items_of(turn: Turn) -> Iterator[TResponseInputItem]:
 
 def _kept(message: Message) -> Any:
     try:
-        return json.loads(message.metadata_json or "{}").get(ITEM)
+        return _decoded(message.metadata_json or "{}").get(ITEM)
     except (ValueError, AttributeError):  # not of ours
         return None
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:  # a lone surrogate, or NaN: the slower one takes them
+        return json.loads(text)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from agents_ledger.ledger import words
 from agents_ledger.ledger.documents import Document, documents
@@ -19,16 +20,23 @@ _CHUNK_MAX = 60
 def wrong(tx: Transaction) -> Iterator[str]:
     """The turns that are in the index, but not found by the words they begin and end with."""
     numbers = {turn_id: number for number, turn_id in tx.run("indexed_turns")}
-    for ids in in_batches(list(numbers)):
+    for ids in in_batches(sorted(numbers, key=numbers.__getitem__)):
+        having: dict[Group, dict[int, str]] = {}
         for turn_id, document in documents(tx, ids).items():
-            groups = list(_tried(document, tx.engine))
-            if groups and not _found(tx, numbers[turn_id], groups):
-                yield turn_id
+            for group in _tried(document, tx.engine):
+                having.setdefault(group, {})[numbers[turn_id]] = turn_id
+        missing = {
+            number: turns[number]
+            for group, turns in having.items()
+            for number in turns.keys() - _found(tx, group, min(turns), max(turns))
+        }
+        yield from missing.values()
 
 
-def _found(tx: Transaction, number: int, groups: list[Group]) -> bool:
-    asked = match(tx.engine, groups, words.fold)
-    return bool(tx.run("search_cutoff", match=asked, low=number, high=number + 1, count=0))
+def _found(tx: Transaction, group: Group, first: int, last: int) -> set[int]:
+    """Asked once for many turns: a common word of each by itself would be sought among all."""
+    asked = match(tx.engine, [group], words.fold)
+    return {number for (number,) in tx.run("search_numbers", match=asked, low=first, high=last + 1)}
 
 
 def _tried(document: Document, engine: Engine) -> Iterator[Group]:
@@ -36,19 +44,23 @@ def _tried(document: Document, engine: Engine) -> Iterator[Group]:
         text = document.part(part)
         if not text:
             continue
-        for chunk in {*_chunks(text[:_LETTERS], text)[:_CHUNKS], *_chunks(text, text)[-_CHUNKS:]}:
+        begins, ends = _chunks(text[:_LETTERS], text), _chunks(text[-_LETTERS:], text)
+        for chunk in {*_plain(begins), *_plain(reversed(ends))}:
             said = (chunk,) if engine == "sqlite" else tuple(words.words(chunk))
             yield Group((Wanted(said, (part,)),))
 
 
 def _chunks(piece: str, text: str) -> list[str]:
-    """What stands between spaces, where it is plain: the engines agree on its words."""
-    piece = piece[-_LETTERS:]
+    """What stands between spaces."""
     chunks = words.spaced(piece).split()
-    if len(piece) < len(text):  # the outermost may be cut
-        chunks = chunks[1:-1]
-    return [each for each in chunks if len(each) <= _CHUNK_MAX and _is_plain(each)]
+    return chunks[1:-1] if len(piece) < len(text) else chunks  # the outermost may be cut
 
 
-def _is_plain(chunk: str) -> bool:
-    return chunk.isascii() and any(letter.isalnum() for letter in chunk)
+def _plain(chunks: Iterable[str]) -> Iterator[str]:
+    """The first few whose words the engines agree on."""
+    plain = (
+        each
+        for each in chunks
+        if len(each) <= _CHUNK_MAX and each.isascii() and any(map(str.isalnum, each))
+    )
+    return islice(plain, _CHUNKS)

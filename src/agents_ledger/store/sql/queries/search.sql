@@ -105,6 +105,11 @@ ORDER BY m.id DESC LIMIT :limit;
 <matched>
 SELECT m.id FROM matched m ORDER BY m.id DESC LIMIT 1 OFFSET :count;
 
+-- search_numbers --
+-- Of all that match.
+<matched>
+SELECT m.id FROM matched m;
+
 -- search_ranked --
 <ranked>
 SELECT m.id, d.turn_id, p.segment_id, p.depth, m.score
