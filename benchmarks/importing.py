@@ -25,6 +25,7 @@ from benchmarks.against import PEERS, ROOT
 from benchmarks.measure import Goal, Line, middle, spread
 
 ROUNDS = 5
+RENDERINGS = 3
 AGENTS = (".claude", ".codex")
 OURS = [sys.executable, "-m", "agents_ledger.cli.main", "import"]
 GOALS = ("agentsview sync",)  # to be faster than these
@@ -195,11 +196,15 @@ def _rendering(folder: Path, home: Path) -> Iterator[Line]:
         return
     projects = home / ".claude" / "projects"
     given = _bytes(projects.rglob("*.jsonl"))
-    _forget(folder, home)
-    mine = _run([*OURS, "claude-code", "--ledger", str(folder / "imported.db")], home)
+    ours = [*OURS, "claude-code", "--ledger", str(folder / "imported.db")]
     log = [str(PEERS.with_name("claude-code-log")), str(projects), "--all-projects"]
-    theirs = _run([*log, "-o", str(folder / "html")], home)
-    yield from _against("import / claude-code-log", [mine], [theirs], given, Goal(">=", 10))
+    mine: list[Ran] = []
+    theirs: list[Ran] = []
+    for _ in range(RENDERINGS):
+        _forget(folder, home)
+        mine.append(_run(ours, home))
+        theirs.append(_run([*log, "-o", str(folder / "html")], home))
+    yield from _against("import / claude-code-log", mine, theirs, given, Goal(">=", 10))
 
 
 def _forget(folder: Path, home: Path) -> None:

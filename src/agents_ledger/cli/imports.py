@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +20,13 @@ from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.ids import now_ms
 
 if TYPE_CHECKING:
+    from agents_ledger.importers.ahead import Ahead
     from agents_ledger.importers.discovery import Found, Wanted
     from agents_ledger.importers.importing import Report
     from agents_ledger.ledger.ledger import Ledger
 
 SHOWN = 10
+GARBAGE = 50_000  # objects between two looks for circles: an import makes many, hardly any in one
 EXCLUDE = click.option(
     "--exclude", multiple=True, metavar="PATTERN", help="Leave out paths, or a project's folder."
 )
@@ -48,14 +53,16 @@ def import_(
     """
     if request is not None:
         return _import_request(run, Path(request))
+    from agents_ledger.importers.ahead import beside
     from agents_ledger.importers.importing import Importer, Report
 
     report = Report()
     found = _chosen(what, _wanted(since, exclude), report)
     if dry_run:
         return _dry_run(run, found)
-    with run.writing(create=True) as ledger:
-        importer = Importer(ledger, report)
+    gc.set_threshold(GARBAGE)
+    with beside(run.address, found) as ahead, run.writing(create=True) as ledger:
+        importer = Importer(ledger, report, ahead)
         with _Progress(run, found) as tick:
             importer.run(found, tick)
         ledger.summarise()
@@ -63,15 +70,26 @@ def import_(
     return 1 if report.counts.failed else 0
 
 
-def import_all(run: Invocation, ledger: Ledger) -> Report:
-    """Import whatever is found on this machine, and say so where somebody looks."""
+@contextmanager
+def importing_all(run: Invocation) -> Iterator[Callable[[Ledger], Report]]:
+    """A way to import whatever is found on this machine, and to say so where somebody looks. To be
+    entered before the ledger is opened."""
+    from agents_ledger.importers.ahead import beside
     from agents_ledger.importers.discovery import find, this_home
-    from agents_ledger.importers.importing import Importer
 
     wanted = _wanted(None, ())
     found = [each for each in find(this_home()) if wanted.takes(each)]
+    with beside(run.address, found) as ahead:
+        yield partial(_import_all, run, found, ahead)
+
+
+def _import_all(
+    run: Invocation, found: Sequence[Found], ahead: Ahead | None, ledger: Ledger
+) -> Report:
+    from agents_ledger.importers.importing import Importer
+
     with _Progress(run, found) as tick:
-        report = Importer(ledger).run(found, tick)
+        report = Importer(ledger, ahead=ahead).run(found, tick)
     ledger.summarise()
     if found and not run.as_json:
         names = sorted({each.reader.name for each in found})

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from agents_ledger.importers.ahead import Ahead, files_of, in_order
 from agents_ledger.importers.discovery import Found, Unknown, found_at
 from agents_ledger.importers.keeping import Keeper
 from agents_ledger.importers.reader import Material, Reader
@@ -27,7 +28,6 @@ from agents_ledger.ledger.sources import Sources
 from agents_ledger.model.errors import StoreUnavailable
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sources import (
-    SUPERSEDED,
     Derivation,
     Fate,
     Fault,
@@ -83,8 +83,11 @@ class _Tangle(NamedTuple):
 class Importer:
     """Imports files into one ledger."""
 
-    def __init__(self, ledger: Ledger, report: Report | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger, report: Report | None = None, ahead: Ahead | None = None
+    ) -> None:
         self._core = ledger._core
+        self._ahead = ahead
         self.sources = Sources(ledger._core)
         self.report = report or Report()
         self._projector = Projector(ledger._core)
@@ -106,7 +109,11 @@ class Importer:
             sizes[each.reader.family(each.path)] += each.size
         families |= self._kept(found, progress)
         progress(sum(n for family, n in sizes.items() if family not in families) * DERIVING)
-        self._derive_all(families, lambda family: progress(sizes[family] * DERIVING))
+        try:
+            self._derive_all(families, lambda family: progress(sizes[family] * DERIVING))
+        finally:
+            if self._ahead is not None:
+                self._ahead.close()
         self.sources.note_run(
             self.report.counts,
             started_at,
@@ -132,6 +139,8 @@ class Importer:
         """Each family for itself; those that share turns with others afterwards, together: a family
         with many forks is read twice, not once more for every fork."""
         tangled: list[_Tangle] = []
+        if self._ahead is not None:
+            self._ahead.plan(families)
         for family, reader in families.items():
             self._derive_one(reader, [family], tangled)
             told(family)
@@ -179,12 +188,16 @@ class Importer:
         tangled: list[_Tangle] | None = None,
     ) -> set[str]:
         """`tangled`: where to note families that share turns with others, to be derived later."""
-        kept = {file.id: file for family in families for file in self._files(reader, family, again)}
+        kept = {
+            file.id: file
+            for family in families
+            for file in files_of(self.sources, reader, family, again=again)
+        }
         before = 0
         while len(kept) > before:  # until no further file shares a turn
             before = len(kept)
-            files = sorted(kept.values(), key=lambda f: (f.path, f.generation))
-            derivation = reader.derive(Material(self.sources, files, reader.version * (not again)))
+            version = 0 if again else reader.version
+            derivation = self._derivation(reader, version, families[0], in_order(kept.values()))
             names = names_of(derivation)
             shared = self._files_shared(derivation, names)
             others = {self.sources.file_by_id(file_id).family for file_id in shared - set(kept)}
@@ -192,7 +205,8 @@ class Importer:
             if tangled is not None and _is_tangled(mine, tangled):
                 return set()
             for family in others:  # a shared file may be a state that is not read again
-                kept |= {file.id: file for file in self._files(reader, family, again)}
+                more = files_of(self.sources, reader, family, again=again)
+                kept |= {file.id: file for file in more}
         together = {file.family for file in kept.values()}
 
         def done(written: Written | Exception) -> None:
@@ -218,12 +232,14 @@ class Importer:
             shared |= files_of_kin(self._core, derivation.sessions)
         return shared
 
-    def _files(self, reader: Reader, family: str, again: bool) -> list[SourceFile]:
-        files = self.sources.files_of_family(family)
-        known = {file.derived_version for file in files} <= {reader.version, SUPERSEDED, 0}
-        if again or not known:
-            return list(files)
-        return [file for file in files if file.derived_version != SUPERSEDED]
+    def _derivation(
+        self, reader: Reader, version: int, family: str, files: Sequence[SourceFile]
+    ) -> Derivation:
+        """What files mean, as it was found ahead, or else is found here."""
+        found = self._ahead.derived(family, reader) if self._ahead is not None else None
+        if found is not None and found.files == files:
+            return found.derivation
+        return reader.derive(Material(self.sources, files, version))
 
     def _skip(self, paths: Sequence[str]) -> None:
         """Count the sessions of files as skipped, but for those of which more is told."""
