@@ -87,6 +87,11 @@ def test_the_events_of_a_thread_come_in_its_order(ledger: Ledger) -> None:
             "<command-name>/plan</command-name>\n <command-args>the parser</command-args>",
             "/plan the parser",
         ),
+        (
+            "<command-name>/a</command-name>\n<command-args></command-args>\n\n"
+            "<command-name>/b</command-name>\n\nand then",
+            "/a\n\n/b\n\nand then",
+        ),
         ("1 < 2 </x>", "1 < 2 </x>"),
     ],
 )

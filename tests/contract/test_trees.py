@@ -184,3 +184,19 @@ def test_of_many_branches_a_window_shows_the_first_and_their_number(ledger: Ledg
     assert window.numbers[ids["z"]] == (22, 22)
     assert window.numbers[ids["2"]] == (1, 22)
     assert Pages(ledger._core).session_holding(ids["1"]) is not None
+
+
+def test_a_turn_is_told_by_what_was_asked_not_by_what_a_harness_put_before_it(
+    ledger: Ledger,
+) -> None:
+    around = "<environment_context>\n<shell>zsh</shell>\n</environment_context>"
+    command = "<command-message>plan</command-message>\n<command-name>/plan</command-name>"
+    turns = [
+        ledger.record("main", [around, "Fix it."], "Yes."),
+        ledger.record("main", command, "Yes."),
+        ledger.record("main", around, "Yes."),
+    ]
+
+    told = [line.text for line in ledger.headlines(turn.id for turn in turns)]
+
+    assert told == ["Fix it.", "/plan", around]

@@ -180,6 +180,19 @@ def test_a_token_is_not_made_to_expire_at_once(run: Run, ledger: Ledger) -> None
     assert run("token", "list", "--json").json["tokens"] == []
 
 
+def test_a_smart_fork_says_why_it_is_there(run: Run, ledger: Ledger) -> None:
+    kept = ledger.record("notes", "The kestrel parser chokes on tabs", "r").id
+    ledger.record("other", "Something else entirely", "r")
+
+    told = run("fork", "smart:kestrel parser chokes on tabs", "--label", "try")
+
+    assert f"because {kept} speaks of" in told.out
+    assert "kestrel" in told.out
+    made = run("fork", "smart:kestrel parser chokes on tabs", "--json").json
+    assert made["reasons"][0]["turn_id"] == kept
+    assert run("fork", "notes", "--json").json["reasons"] == []
+
+
 def test_fork_makes_a_session_at_a_turn(run: Run, ledger: Ledger) -> None:
     first, second = chain(ledger, "main", 2)
 

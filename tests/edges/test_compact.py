@@ -47,6 +47,7 @@ def test_an_engine_is_named_and_the_echo_engine_only_on_request(run: Run, turns:
     assert "no engine is configured" in refused.err
     assert "sliding_window" in refused.err
     assert run("compact", "main", "--engine", "other").code == 5
+    assert run("compact", "nobody").code == 3
 
     answer = run("compact", "main", "--engine", "echo", "--model", "parrot", "--json")
 

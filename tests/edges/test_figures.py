@@ -25,6 +25,13 @@ def spend(ledger: Ledger, model: str = "claude-opus-5", at: int = NOON) -> None:
     ledger.record("main", "q", "a", model=model, usage=Usage(1_000_000, 100_000), started_at=at)
 
 
+def test_what_no_source_dated_is_undated(run: Run, ledger: Ledger) -> None:
+    ledger.record("main", "q", "a", started_at=1, completed_at=1)
+
+    for by in ("day", "week", "month"):
+        assert run("usage", "--by", by).out.splitlines()[1].startswith("undated")
+
+
 def test_usage_shows_what_a_day_cost(run: Run, ledger: Ledger) -> None:
     spend(ledger)
     spend(ledger, "mystery")

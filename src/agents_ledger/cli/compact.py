@@ -55,6 +55,8 @@ def compact(
             plan = ledger.plan_compaction(ledger.lookup(session), strategy=strategy, budget=budget)
     else:
         engine = None
+        with run.reading() as ledger:
+            ledger.lookup(session)  # a wrong name is told before a missing engine
         if strategy not in WITHOUT_MODEL:
             from agents_ledger.broker.engines.chosen import summariser
 

@@ -158,12 +158,18 @@ def fork(
     if label == "":
         raise Refused("the label is empty", "Leave out --label to have one made up.")
     with run.writing() as ledger:
-        session = ledger.fork(ledger.lookup(target), label=label, before=before, persona_id=persona)
+        meant = ledger.lookup(target)
+        session = ledger.fork(meant, label=label, before=before, persona_id=persona)
         depth = ledger.thread(session.label, last=0).depth
+        is_smart = target.startswith("smart:") and meant != target
+        reasons = ledger.route(target).proposals[0].reasons if is_smart else ()
     if run.as_json:
-        run.out.json(session=session, depth=depth)
+        run.out.json(session=session, depth=depth, reasons=reasons)
         return
     where: list[Span] = ["empty"]
     if session.thread_id:
         where = ["at turn ", (session.thread_id, "id"), f", with {amounts.count(depth, 'turn')}"]
     run.out.line((session.label, "label"), " is a new session, ", *where)
+    for reason in reasons:
+        words = ", ".join((*reason.terms, *reason.files))
+        run.out.line(("  because ", "dim"), (reason.turn_id, "id"), f" speaks of {words}")

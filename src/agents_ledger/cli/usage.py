@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import click
 from msgspec import to_builtins
@@ -13,6 +13,7 @@ from agents_ledger.cli.terminal import Span, note
 from agents_ledger.model import amounts
 from agents_ledger.model.dates import local_zone, moment
 from agents_ledger.model.ids import now_ms
+from agents_ledger.model.periods import UNDATED, Period
 from agents_ledger.model.usage import Spent, UsageBy, UsageLine, UsageReport
 
 BYS: tuple[UsageBy, ...] = ("day", "week", "month", "session", "model", "project")
@@ -72,12 +73,18 @@ def usage(
 
 def _print(run: Invocation, report: UsageReport) -> None:
     heads = [report.by.upper(), "TURNS", "INPUT", "CACHED", "OUTPUT", "TOKENS", "COST", "MODELS"]
-    rows = [_row(line.key or "(none)", line.spent, _models(line)) for line in report.lines]
+    rows = [_row(_name(line, report), line.spent, _models(line)) for line in report.lines]
     if len(rows) > 1 or report.left_out or report.by == "session":
         rows.append(_row("total", report.total, ""))
     if report.by == "model":  # said already
         heads, rows = heads[:-1], [row[:-1] for row in rows]
     run.out.table(heads, rows, right=heads[1:7])
+
+
+def _name(line: UsageLine, report: UsageReport) -> str:
+    if report.by in get_args(Period) and (line.key or "") < UNDATED:
+        return "undated"
+    return line.key or "(none)"
 
 
 def _row(key: str, spent: Spent, models: str) -> list[Span]:

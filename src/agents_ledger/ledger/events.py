@@ -23,7 +23,9 @@ _BLOCKS = (
 )  # fmt: skip
 _NOISE = re.compile(rf"<({'|'.join(_BLOCKS)})(?: [^<>]*)?>.*?</\1>\s*", re.DOTALL)
 # A command as somebody typed it: its name, and what was given to it.
-_TYPED = re.compile(r"<command-(name|args)>(.*?)</command-\1>\s*", re.DOTALL)
+_TYPED = re.compile(
+    r"<command-name>(.*?)</command-name>(?:\s*<command-args>(.*?)</command-args>)?", re.DOTALL
+)
 
 
 def of_thread(tx: Transaction, target: str, *, last: int) -> tuple[Event, ...]:
@@ -53,7 +55,11 @@ def _events(rows: Iterable[Row]) -> Iterable[Event]:
 
 def readable(text: str) -> str:
     """A message without the blocks that a harness put into it, and commands as they were typed."""
-    return _TYPED.sub(r"\2 ", _NOISE.sub("", text)).strip() if "</" in text else text.strip()
+    return _TYPED.sub(_typed, _NOISE.sub("", text)).strip() if "</" in text else text.strip()
+
+
+def _typed(command: re.Match[str]) -> str:
+    return " ".join(part for part in command.groups() if part)
 
 
 def digest(tx: Transaction, *, since: int, until: int) -> Digest:

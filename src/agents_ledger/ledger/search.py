@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from agents_ledger.ledger import search_query, sessions, words
 from agents_ledger.ledger.documents import Document, documents, project_of
+from agents_ledger.ledger.events import readable
 from agents_ledger.ledger.holders import Holder, holders
 from agents_ledger.ledger.indexing import NUMBERS, first_number
 from agents_ledger.ledger.search_query import Asked, Narrowed, Term
@@ -33,6 +34,7 @@ LIMIT_MAX = 1000
 LOOK_MAX = 50_000  # turns of the index looked at for one page
 RANK_MAX = 5_000  # the newest turns with the words are ranked, no more
 QUERY_MAX = 200
+FIRST_LETTERS = 20_000  # of a message are looked at for its first words
 WAITS_AT_ONCE = 50
 WAITS_MAX = 10_000  # turns that wait for the index looked at for one page
 WAITS_LETTERS = 20_000_000
@@ -359,9 +361,10 @@ class Looking:
 
 
 def first_words(document: Document) -> str | None:
-    """How the first message of a turn begins."""
+    """How the first message of a turn begins, without what a harness put before it."""
     texts = (piece.text for piece in document.pieces if piece.part in ("user", "assistant"))
-    text = next(texts, None)
+    said = (readable(text[:FIRST_LETTERS]) for text in texts)
+    text = next((each for each in said if each), None)
     return None if text is None else " ".join(text[: 2 * QUERY_MAX].split())[:QUERY_MAX]
 
 

@@ -10,6 +10,7 @@ from operator import attrgetter
 from msgspec import structs
 
 from agents_ledger.ledger import threads
+from agents_ledger.ledger.events import readable
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.trees import Headline, Node, Subagent, Tree
@@ -40,7 +41,7 @@ def headline_of(tx: Transaction, row: Row) -> Headline:
     text, before, after = row[_WIDTH:]
     if turn.turn_type == "compaction":
         turn = structs.replace(turn, compaction=threads.compaction(tx, turn.id))
-    return Headline(turn, _short(turn.id, before, after), text)
+    return Headline(turn, _short(turn.id, before, after), text and (readable(text) or text))
 
 
 def _short(turn_id: str, *neighbours: str | None) -> str:

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import NamedTuple
 
+from agents_ledger.model.periods import UNDATED
+
 WEEKS = 53
 WEEKS_MIN = 5
 LEVELS = 4
 DAYS = 7
 MONTH_COLUMNS = 3
 BARS_MIN = 30  # fewer are as wide as if there were so many
-UNDATED = "1971"  # what a source does not date stands at the beginning of all times
 
 
 class Day(NamedTuple):

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from agents_ledger.exporters import bodies
 from agents_ledger.model.comparison import WrittenFile
 from agents_ledger.model.errors import NotFound, Refused
+from agents_ledger.model.periods import UNDATED
 from agents_ledger.model.usage import UsageBy, UsageReport
 from agents_ledger.web import charts
 from agents_ledger.web.site import Asked, Here, Site, named
@@ -54,7 +55,7 @@ def usage_page(
     if in_time:
         lines = tuple(line for line in lines[::-1] if not before or (line.key or "") < before)
     drawn = [(line.key or "", line.spent.total_tokens) for line in lines[BARS_MAX - 1 :: -1]]
-    drawn = [(key, tokens) for key, tokens in drawn if key > charts.UNDATED]
+    drawn = [(key, tokens) for key, tokens in drawn if key > UNDATED]
     if by == "day":
         drawn = charts.every_day(drawn, BARS_MAX)
     return site.page(
@@ -68,7 +69,7 @@ def usage_page(
         ways=get_args(UsageBy),
         asked={"days": days or "", "project": project, "model": model},
         bars=charts.bars(drawn) if in_time else (),
-        undated=charts.UNDATED,
+        undated=UNDATED,
         heat=site.heat_map(),
     )
 

@@ -40,12 +40,17 @@ COALESCE(t.provider, CASE WHEN t.turn_type = 'compaction' THEN
         (SELECT c.provider FROM compactions c WHERE c.turn_id = t.id) END)
 
 -- headline_columns --
--- How a turn's first message begins, and the ids next to its own.
-(
+-- How a turn's first message begins, rather one that is no harness's, and the ids next to its own.
+COALESCE((
+        SELECT substr(m.content, 1, CAST(:text_max AS INTEGER)) FROM messages m
+        WHERE m.turn_id = t.id AND m.role = 'user'
+        AND (substr(m.content, 1, 1) <> '<' OR substr(m.content, 1, 9) = '<command-')
+        ORDER BY m.sequence LIMIT 1
+    ), (
         SELECT substr(m.content, 1, CAST(:text_max AS INTEGER)) FROM messages m
         WHERE m.turn_id = t.id AND m.content IS NOT NULL AND m.role <> 'system'
         ORDER BY m.sequence LIMIT 1
-    ),
+    )),
     (SELECT max(b.id) FROM turns b WHERE b.id < t.id),
     (SELECT min(b.id) FROM turns b WHERE b.id > t.id)
 
