@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from agents_ledger.ledger import copying
 from benchmarks import against, workload
-from benchmarks.measure import Line, Took, interleaved, rate, timed
+from benchmarks.measure import Line, Side, Took, interleaved, rate, timed
 from benchmarks.workload import Statement
 from benchmarks.writers import Ours, Work
 
@@ -132,7 +132,7 @@ def _postgres(folder: Path) -> Iterator[Line]:
         ours = Ours(work, schemas.fresh)
         direct = [turn.writes for turn in work.recorded]
         bulk = [[each for turn in work.recorded for each in turn.writes]]
-        sides = {
+        sides: dict[str, Side] = {
             "lone": ours.lone,
             "direct": partial(schemas.by_hand, direct, work.count),
             "tasks": ours.tasks,
