@@ -395,19 +395,19 @@ def test_searching_never_writes(ledger: Ledger, raw: Raw) -> None:
 
 
 def test_what_waits_is_bounded_and_put_in_behind_the_writer(ledger: Ledger, raw: Raw) -> None:
-    chain(ledger, "main", waiting.BATCH + waiting.LOOK_EVERY)
+    chain(ledger, "main", waiting.BATCH + waiting.LOOK_EVERY - 1)
 
     assert raw.one("SELECT count(*) FROM search_waiting") <= waiting.LOOK_EVERY
     assert raw.one("SELECT count(*) FROM search_docs") >= waiting.BATCH
     found = ledger.search("question", limit=1000)
-    assert len(set(ids(found))) == len(found.hits) == waiting.BATCH + waiting.LOOK_EVERY
+    assert len(set(ids(found))) == len(found.hits) == waiting.BATCH + waiting.LOOK_EVERY - 1
 
 
 def test_closing_puts_in_what_waits(
     ledger: Ledger, open_ledger: Callable[[], Ledger], raw: Raw
 ) -> None:
     writer = open_ledger()
-    chain(writer, "main", waiting.LOOK_EVERY)
+    chain(writer, "main", waiting.CLOSE_FROM)
     writer.close()
 
     assert raw.one("SELECT count(*) FROM search_waiting") == 0

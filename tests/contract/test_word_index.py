@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from agents_ledger import Found, Ledger
@@ -101,8 +103,8 @@ def test_a_backlog_is_put_in_a_few_batches_at_a_time(
     let_wait(raw)
     monkeypatch.setattr(waiting, "BATCH", 5)
 
-    ledger._core.index(least=1, steps=waiting.STEPS)
-    assert waits(raw) == 40 - 5 * waiting.STEPS
+    ledger._core.index(least=1, steps=2)
+    assert waits(raw) == 30
     ledger._core.index(least=1)
     assert waits(raw) == 0
 
@@ -113,13 +115,34 @@ def test_a_writer_is_not_kept_by_what_others_left_waiting(
     chain(ledger, "main", 40)
     ledger._core.index(least=1)
     let_wait(raw)
-    monkeypatch.setattr(waiting, "BATCH", 5)
-    monkeypatch.setattr(waiting, "LOOK_EVERY", 1)
+    monkeypatch.setattr(waiting, "BATCH", 4)
+    monkeypatch.setattr(waiting, "LOOK_EVERY", 2)
 
-    ledger.record("main", "q", "r")
+    chain(ledger, "other", 10)
 
-    new = 1 if raw.engine == "sqlite" else 0
-    assert waits(raw) == 40 + new - 5 * waiting.STEPS
+    put_in = 2 * 10  # its own, and as many of those
+    new = 10 if raw.engine == "sqlite" else 0
+    assert waits(raw) == 40 + new - put_in
+    assert len(ledger.search("question", limit=100).hits) == 50
+
+
+def test_a_server_puts_in_what_others_left_while_others_write(
+    ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain(ledger, "main", 40)
+    ledger._core.index(least=1)
+    let_wait(raw)
+    monkeypatch.setattr(waiting, "BATCH", 4)
+
+    ledger._core.index_behind()
+    chain(ledger, "other", 10)
+    for _ in range(2):
+        ledger._core._indexer.join()  # type: ignore[union-attr]
+        ledger._core.index_behind()
+    ledger.close()
+
+    assert waits(raw) == 0
+    assert not any(each.name == "agents-ledger-index" for each in threading.enumerate())
 
 
 def test_a_batch_ends_where_its_texts_are_long(

@@ -71,6 +71,7 @@ def start(run: Invocation, ledger: Ledger, serving: Serving, *, browser: bool) -
     from agents_ledger.app import Server
 
     server = Server(ledger, serving)
+    ledger._core.index_behind()
     embed_behind(ledger)
     if run.as_json:
         run.out.json(address=server.address, token=server.secret)

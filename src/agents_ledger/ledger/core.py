@@ -24,6 +24,7 @@ class Core:
         self.recovered = False
         self._writes = 0
         self._filler: Filler | None = None
+        self._indexer: threading.Thread | None = None
         self._closed = False
 
     @classmethod
@@ -64,6 +65,20 @@ class Core:
             waiting.catch_up(self.db, least=least or waiting.BATCH, steps=steps)
         self._fill()
 
+    def index_behind(self) -> None:
+        """Put all that waits into the index, in a thread that others can write beside."""
+        if self._indexer is not None and self._indexer.is_alive():
+            return
+        self._indexer = threading.Thread(
+            target=self._index_all, name="agents-ledger-index", daemon=True
+        )
+        self._indexer.start()
+
+    def _index_all(self) -> None:
+        with suppress(LedgerError):  # what is left is put in later
+            while not self._closed and self.db.write(waiting.put_in):
+                pass
+
     def embed_behind(self, embedder: Embedder) -> None:
         """From now on give turns their vectors in a thread of its own."""
         from agents_ledger.ledger.meaning import Filler
@@ -87,12 +102,14 @@ class Core:
         if self._closed:
             return
         self._closed = True
+        if self._indexer is not None:
+            self._indexer.join()
         if self._filler is not None:
             self._filler.stop()
         try:
             if self.recovered:  # it wrote
                 with suppress(LedgerError):
-                    waiting.catch_up(self.db, least=waiting.LOOK_EVERY, steps=waiting.STEPS)
+                    waiting.catch_up(self.db, least=waiting.CLOSE_FROM, steps=waiting.CLOSE_STEPS)
             live.retire(self.db)
         finally:
             self.db.close()

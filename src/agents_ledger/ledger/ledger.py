@@ -7,7 +7,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack
 
-from agents_ledger.ledger import live, names, recording, sessions, waiting
+from agents_ledger.ledger import live, names, recording, sessions
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.live import NO_RESPONSE, LiveState
 from agents_ledger.ledger.reading import Reading
@@ -69,7 +69,7 @@ class Ledger(Reading):
         self._core.recover_once()
         result = self._core.db.write(work)
         if self._core.index_is_due():
-            self._core.index(steps=waiting.STEPS)
+            self._core.index(steps=1)
         return result
 
     # -- turns --------------------------------------------------------------------------------

@@ -15,8 +15,10 @@ from agents_ledger.model.turns import Turn
 from agents_ledger.store.database import Database, Transaction
 
 BATCH = 250  # turns put in at once
-STEPS = 2  # batches that a writer puts in by the way
-LOOK_EVERY = 50  # writes of a handle, after which it looks how many turns wait
+LOOK_EVERY = BATCH // 2  # writes of a handle, for which it puts in a batch if one is full: its own
+# turns, and as many that others left. A backlog is for who has the time: servers, imports, watch.
+CLOSE_FROM = 50  # turns that wait are put in when a writer closes
+CLOSE_STEPS = 2  # at most so many batches
 TOGETHER = 20  # turns written in one commit that are put in with it
 
 
