@@ -218,6 +218,9 @@ def unindexed() -> Iterator[None]:
     """Turns wait for the word index, which is measured by itself."""
     with (
         patch.object(waiting, "recorded", lambda tx, turn: waiting.grown(tx, [turn.id])),
+        patch.object(
+            waiting, "written", lambda tx, turns: waiting.grown(tx, [t.id for t in turns])
+        ),
         patch.object(waiting, "catch_up", lambda *_, **__: None),
         patch.object(waiting, "put_in", lambda *_, **__: 0),
     ):

@@ -123,7 +123,7 @@ def _write(tx: Transaction, standing: Sequence[_Standing]) -> dict[str, Turn]:
     ]
     if tx.run_many("insert_place", places) != len(places):
         raise Conflict("a turn took another's place while both were written")
-    waiting.grown(tx, [turn.id for turn in turns])
+    waiting.written(tx, turns)
     sessions.move_heads(
         tx, [(each.session.label, each.session.thread_id, each.prepared.id) for each in standing]
     )
