@@ -30,9 +30,9 @@ from agents_ledger.model.sources import SUPERSEDED, Derivation, SourceFile
 from agents_ledger.model.turns import Turn
 
 WORTH_BYTES = 4 << 20  # of files; a fork for less gains nothing
-FAMILY_MAX = 8 << 20  # a larger one is built turn by turn where it is written, to spare memory
+FAMILY_MAX = 6 << 20  # a larger one is built turn by turn where it is written, to spare memory
 PIPE_BYTES = 4096  # that any pipe holds
-READY = 4  # derivations that wait to be taken
+READY = 10  # derivations that wait to be taken
 BROKEN = (OSError, EOFError, pickle.PickleError)
 
 
@@ -72,12 +72,16 @@ class Ahead:
         os.close(theirs)
         self._jobs = os.fdopen(ours, "wb", buffering=0)
         self._results = os.fdopen(results, "rb")
+        self._known: set[str] = set()
         self._planned: deque[bytes] = deque()  # jobs
         self._asked: deque[bytes] = deque()
 
     def plan(self, families: Mapping[str, Reader]) -> None:
-        """Which families will be wanted, in this order."""
-        self._planned.extend(map(_job, families, families.values()))
+        """Which families will be wanted, in this order, beside those that are planned already."""
+        for family, reader in families.items():
+            if family not in self._known:
+                self._known.add(family)
+                self._planned.append(_job(family, reader))
         self._ask()
 
     def _ask(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -107,9 +107,10 @@ class Importer:
         sizes: Counter[str] = Counter()
         for each in found:
             sizes[each.reader.family(each.path)] += each.size
-        families |= self._kept(found, progress)
-        progress(sum(n for family, n in sizes.items() if family not in families) * DERIVING)
         try:
+            self._plan(families)
+            families |= self._kept(found, progress)
+            progress(sum(n for family, n in sizes.items() if family not in families) * DERIVING)
             self._derive_all(families, lambda family: progress(sizes[family] * DERIVING))
         finally:
             if self._ahead is not None:
@@ -124,14 +125,22 @@ class Importer:
     def _kept(self, found: Iterable[Found], progress: Callable[[float], None]) -> dict[str, Reader]:
         keeper = Keeper(self.sources)
         for each in found:
+            before = len(keeper.families)
             keeper.add(each)
+            if len(keeper.families) > before:
+                self._plan(keeper.families)
             progress(each.size * (1 - DERIVING))
         keeper.flush()
+        self._plan(keeper.families)
         self._skip(keeper.unchanged)
         self.report.faults += keeper.faults
         self.report.counts.failed += keeper.failed
         self.report.read_bytes += keeper.read_bytes
         return keeper.families
+
+    def _plan(self, families: Mapping[str, Reader]) -> None:
+        if self._ahead is not None:
+            self._ahead.plan(families)
 
     # -- deriving -----------------------------------------------------------------------------
 
@@ -139,8 +148,6 @@ class Importer:
         """Each family for itself; those that share turns with others afterwards, together: a family
         with many forks is read twice, not once more for every fork."""
         tangled: list[_Tangle] = []
-        if self._ahead is not None:
-            self._ahead.plan(families)
         for family, reader in families.items():
             self._derive_one(reader, [family], tangled)
             told(family)

@@ -33,18 +33,19 @@ def filling(rows: Sequence[Row]) -> list[Row]:
 
 def _standing(row: Row) -> int:
     """How many bytes of a row stand among others."""
-    length = sum(map(_bytes, row))
+    length = 0
+    for value in row:  # with the byte or two that say how long each is
+        if value.__class__ is str:
+            length += len(value) if value.isascii() else len(value.encode())
+            length += 2
+        elif value.__class__ is bytes:
+            length += len(value) + 2
+        else:
+            length += 1 if value is None else 7
     if length <= WHOLE:
         return length + ROW
     left = LEAST + (length - LEAST) % (PAGE - 4)
     return (left if left <= WHOLE else LEAST) + ROW
-
-
-def _bytes(value: object) -> int:
-    """With the byte or two that say how long it is."""
-    if isinstance(value, str):
-        return len(value) + 2 if value.isascii() else len(value.encode()) + 2
-    return 1 if value is None else len(value) + 2 if isinstance(value, bytes) else 7
 
 
 def _best_fit(lengths: Sequence[int]) -> list[int]:
