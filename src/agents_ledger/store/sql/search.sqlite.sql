@@ -10,9 +10,9 @@ CREATE VIRTUAL TABLE search_index USING fts5 (
 SELECT 1
 
 -- words_settings --
--- Runs of the index are merged by eight: by four, as is usual, each word is written half as often
+-- Runs of the index are merged by ten: by four, as is usual, each word is written half as often
 -- again, and what the merged runs leave stays empty for long. What one commit adds is one run.
-INSERT INTO search_index (search_index, rank) VALUES ('automerge', 8), ('hashsize', 8388608)
+INSERT INTO search_index (search_index, rank) VALUES ('automerge', 10), ('hashsize', 8388608)
 
 -- new_doc --
 -- The first number behind those taken. No row returned: there is none below :high.
