@@ -110,6 +110,23 @@ def test_a_chat_taken_out_of_a_list_that_held_it_whole_stays(
     assert ledger.session("cursor:one").thread_id == "one-q"
 
 
+def test_a_message_that_turns_out_to_be_another_turn_s_is_one_of_its_own(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    asked, told = bubble("q1", 1, "Why?", 1), bubble("a1", 2, "So.", 2)
+    copy = chat("copy-2", asked, told)
+    path = state_db(tmp_path / GLOBAL, {k: v for k, v in copy.items() if not k.endswith(":q1")})
+    import_paths(ledger, path)
+    assert ledger.get_turn("a1").response_message_id == "a1"
+
+    state_db(path, chat("chat-1", asked, told))
+    import_paths(ledger, path)
+
+    assert ledger.get_turn("q1").response_message_id == "a1"
+    assert ledger.get_turn("a1").response_message_id == "copy-2:a1"
+    assert ledger.audit() == ()
+
+
 class _World:
     """Cursor's files, changed at random: everything by which chats hang together."""
 

@@ -379,7 +379,9 @@ def _same(known: _Place, group: Sequence[_Timed], parent: str | None) -> bool:
 def _prints(spec: Spec) -> Iterator[bytes]:
     """Of all that goes into a turn."""
     yield f"{spec.model};{spec.workspace};{sorted(spec.spawned.items())};".encode(errors="replace")
-    for _, at, bubble in spec.bubbles:
+    for message_id, at, bubble in spec.bubbles:
+        if message_id != bubble.id:  # that one is another turn's
+            yield message_id.encode(errors="replace")
         rows: tuple[Row | None, ...] = (bubble.row, spec.context(bubble), spec.checkpoint(bubble))
         yield b"%d;" % at + bubble.print if bubble.inner else bubble.row.print + b"%d;" % at
         yield b"".join(row.print for row in rows[1:] if row is not None)
