@@ -7,6 +7,7 @@ from collections import deque
 HEAD_BYTES = 64 << 10
 REMEMBERED = 16  # files of one source
 TRIED = 8
+TRIED_LEAST = 3
 SAMPLE = 48  # bytes from the middle of a record: its content, not its new ids and times
 RECORD_MIN = 4 * SAMPLE
 
@@ -24,11 +25,11 @@ class Heads:
     def original(self, data: bytes) -> str | None:
         """The path of the file that begins with the same records; the latest, if several do."""
         samples = _samples(data[:HEAD_BYTES])
-        if len(samples) < TRIED:
+        if len(samples) < TRIED_LEAST:
             return None
         found = [(sum(sample in head for sample in samples), path) for path, head in self._heads]
         most, path = max(reversed(found), key=lambda each: each[0], default=(0, ""))
-        return path if most > TRIED // 2 else None
+        return path if most > len(samples) // 2 else None
 
 
 def _samples(head: bytes) -> list[bytes]:

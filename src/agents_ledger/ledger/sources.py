@@ -33,6 +33,7 @@ LEVEL = 4  # the next one takes twice the time for a twentieth less
 WINDOW_LOG = 24  # a block, its base, and room to look back through both
 TAIL_BYTES = 4096
 CACHED_BLOCKS = 3
+CACHED_BASES = 2  # of states of documents that lean on each other each is unpacked once
 BLOCKS_AT_ONCE = 8
 PATHS_AT_ONCE = 500
 NOT_KEPT = 0  # the number of a file of which nothing is kept yet
@@ -91,9 +92,10 @@ def pack(data: bytes, base: bytes | None = None) -> bytes:
 
     known = zstandard.ZstdCompressionDict(base, zstandard.DICT_TYPE_RAWCONTENT) if base else None
     size = len(data) + len(base or b"")
-    parameters = zstandard.ZstdCompressionParameters.from_level(
-        LEVEL, source_size=size, window_log=min(WINDOW_LOG, max(10, size.bit_length()))
-    )
+    wide = {"window_log": min(WINDOW_LOG, max(10, size.bit_length()))}
+    if base:  # room to remember all of it
+        wide |= dict.fromkeys(("hash_log", "chain_log"), min(22, max(10, size.bit_length() - 1)))
+    parameters = zstandard.ZstdCompressionParameters.from_level(LEVEL, source_size=size, **wide)
     packing = zstandard.ZstdCompressor(compression_params=parameters, dict_data=known)
     return packing.compress(data)
 
@@ -113,6 +115,7 @@ class Sources:
         self._core = core
         self._cache: OrderedDict[tuple[int, int], bytes] = OrderedDict()
         self._starts: dict[int, list[int]] = {}
+        self._bases: OrderedDict[tuple[int, int], bytes] = OrderedDict()
 
     # -- what is kept -------------------------------------------------------------------------
 
@@ -218,15 +221,22 @@ class Sources:
         return Growth(grown, file.kept_bytes, blocks)
 
     def _base(self, file: SourceFile) -> Base:
-        """The beginning of a file to pack against, unless it leans on many others itself."""
-        length = min(file.kept_bytes, BASE_MAX)
-        leans: int | None = file.id
+        """The beginning of a file to pack against. Copies lean on the first original alone: of logs
+        any line may be read at any time. A state of a document leans on the one before, unless that
+        leans on many others itself."""
+        leans_on = self._leans_on(file.id)
+        if file.kind == "lines" and leans_on is not None:
+            return self._base(self.file_by_id(leans_on))
         for _ in range(CHAIN_MAX):
-            rows = self._core.db.read(partial(_base_of, leans))
-            leans = rows[0][0] if rows else None
-            if leans is None:
-                return Base(file.id, length, self.read(file.id, 0, length)) if length else Base()
+            if leans_on is None:
+                length = min(file.kept_bytes, BASE_MAX)
+                return Base(file.id, length, self._beginning(file.id, length)) if length else Base()
+            leans_on = self._leans_on(leans_on)
         return Base()
+
+    def _leans_on(self, file_id: int) -> int | None:
+        rows = self._core.db.read(lambda tx: tx.run("base_of_file", file_id=file_id))
+        return int(rows[0][0]) if rows else None
 
     def keep(self, growths: Sequence[Growth]) -> list[SourceFile | None]:
         """Keep what files have grown by, in one commit. None: another import keeps that one."""
@@ -310,16 +320,20 @@ class Sources:
         base = None
         if block.base_file_id is not None:
             length = block.base_length or self.file_by_id(block.base_file_id).kept_bytes
-            base = self.read(block.base_file_id, 0, length)
+            base = self._beginning(block.base_file_id, length)
         return unpack(bytes(block.data), block.length, base)
+
+    def _beginning(self, file_id: int, length: int) -> bytes:
+        key = (file_id, length)
+        found = self._bases.pop(key, None)
+        self._bases[key] = data = found if found is not None else self.read(file_id, 0, length)
+        while len(self._bases) > CACHED_BASES:
+            self._bases.popitem(last=False)
+        return data
 
 
 def _blocks_from(file_id: int, start: int, tx: Transaction) -> list[Row]:
     return tx.run("blocks_from", file_id=file_id, start=start, limit=BLOCKS_AT_ONCE)
-
-
-def _base_of(file_id: int | None, tx: Transaction) -> list[Row]:
-    return tx.run("base_of_file", file_id=file_id)
 
 
 def _run(statement: str, ids: str, tx: Transaction) -> list[Row]:
