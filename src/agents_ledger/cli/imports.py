@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +18,6 @@ from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.ids import now_ms
 
 if TYPE_CHECKING:
-    from agents_ledger.importers.ahead import Ahead
     from agents_ledger.importers.discovery import Found, Wanted
     from agents_ledger.importers.importing import Report
     from agents_ledger.ledger.ledger import Ledger
@@ -53,7 +50,6 @@ def import_(
     """
     if request is not None:
         return _import_request(run, Path(request))
-    from agents_ledger.importers.ahead import beside
     from agents_ledger.importers.importing import Importer, Report
 
     report = Report()
@@ -61,8 +57,8 @@ def import_(
     if dry_run:
         return _dry_run(run, found)
     gc.set_threshold(GARBAGE)
-    with beside(run.address, found) as ahead, run.writing(create=True) as ledger:
-        importer = Importer(ledger, report, ahead)
+    with run.writing(create=True) as ledger:
+        importer = Importer(ledger, report)
         with _Progress(run, found) as tick:
             importer.run(found, tick)
         ledger.summarise()
@@ -70,26 +66,15 @@ def import_(
     return 1 if report.counts.failed else 0
 
 
-@contextmanager
-def importing_all(run: Invocation) -> Iterator[Callable[[Ledger], Report]]:
-    """A way to import whatever is found on this machine, and to say so where somebody looks. To be
-    entered before the ledger is opened."""
-    from agents_ledger.importers.ahead import beside
+def import_all(run: Invocation, ledger: Ledger) -> Report:
+    """Import whatever is found on this machine, and say so where somebody looks."""
     from agents_ledger.importers.discovery import find, this_home
+    from agents_ledger.importers.importing import Importer
 
     wanted = _wanted(None, ())
     found = [each for each in find(this_home()) if wanted.takes(each)]
-    with beside(run.address, found) as ahead:
-        yield partial(_import_all, run, found, ahead)
-
-
-def _import_all(
-    run: Invocation, found: Sequence[Found], ahead: Ahead | None, ledger: Ledger
-) -> Report:
-    from agents_ledger.importers.importing import Importer
-
     with _Progress(run, found) as tick:
-        report = Importer(ledger, ahead=ahead).run(found, tick)
+        report = Importer(ledger).run(found, tick)
     ledger.summarise()
     if found and not run.as_json:
         names = sorted({each.reader.name for each in found})

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from agents_ledger.importers.ahead import Ahead, files_of, in_order
 from agents_ledger.importers.discovery import Found, Unknown, found_at
 from agents_ledger.importers.keeping import Keeper
 from agents_ledger.importers.reader import Material, Reader
@@ -28,6 +27,7 @@ from agents_ledger.ledger.sources import Sources
 from agents_ledger.model.errors import StoreUnavailable
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sources import (
+    SUPERSEDED,
     Derivation,
     Fate,
     Fault,
@@ -83,11 +83,8 @@ class _Tangle(NamedTuple):
 class Importer:
     """Imports files into one ledger."""
 
-    def __init__(
-        self, ledger: Ledger, report: Report | None = None, ahead: Ahead | None = None
-    ) -> None:
+    def __init__(self, ledger: Ledger, report: Report | None = None) -> None:
         self._core = ledger._core
-        self._ahead = ahead
         self.sources = Sources(ledger._core)
         self.report = report or Report()
         self._projector = Projector(ledger._core)
@@ -107,14 +104,9 @@ class Importer:
         sizes: Counter[str] = Counter()
         for each in found:
             sizes[each.reader.family(each.path)] += each.size
-        try:
-            self._plan(families)
-            families |= self._kept(found, progress)
-            progress(sum(n for family, n in sizes.items() if family not in families) * DERIVING)
-            self._derive_all(families, lambda family: progress(sizes[family] * DERIVING))
-        finally:
-            if self._ahead is not None:
-                self._ahead.close()
+        families |= self._kept(found, progress)
+        progress(sum(n for family, n in sizes.items() if family not in families) * DERIVING)
+        self._derive_all(families, lambda family: progress(sizes[family] * DERIVING))
         self.sources.note_run(
             self.report.counts,
             started_at,
@@ -125,22 +117,14 @@ class Importer:
     def _kept(self, found: Iterable[Found], progress: Callable[[float], None]) -> dict[str, Reader]:
         keeper = Keeper(self.sources)
         for each in found:
-            before = len(keeper.families)
             keeper.add(each)
-            if len(keeper.families) > before:
-                self._plan(keeper.families)
             progress(each.size * (1 - DERIVING))
         keeper.flush()
-        self._plan(keeper.families)
         self._skip(keeper.unchanged)
         self.report.faults += keeper.faults
         self.report.counts.failed += keeper.failed
         self.report.read_bytes += keeper.read_bytes
         return keeper.families
-
-    def _plan(self, families: Mapping[str, Reader]) -> None:
-        if self._ahead is not None:
-            self._ahead.plan(families)
 
     # -- deriving -----------------------------------------------------------------------------
 
@@ -195,16 +179,12 @@ class Importer:
         tangled: list[_Tangle] | None = None,
     ) -> set[str]:
         """`tangled`: where to note families that share turns with others, to be derived later."""
-        kept = {
-            file.id: file
-            for family in families
-            for file in files_of(self.sources, reader, family, again=again)
-        }
+        kept = {file.id: file for family in families for file in self._files(reader, family, again)}
         before = 0
         while len(kept) > before:  # until no further file shares a turn
             before = len(kept)
-            version = 0 if again else reader.version
-            derivation = self._derivation(reader, version, families[0], in_order(kept.values()))
+            files = sorted(kept.values(), key=lambda f: (f.path, f.generation))
+            derivation = reader.derive(Material(self.sources, files, reader.version * (not again)))
             names = names_of(derivation)
             shared = self._files_shared(derivation, names)
             others = {self.sources.file_by_id(file_id).family for file_id in shared - set(kept)}
@@ -212,8 +192,7 @@ class Importer:
             if tangled is not None and _is_tangled(mine, tangled):
                 return set()
             for family in others:  # a shared file may be a state that is not read again
-                more = files_of(self.sources, reader, family, again=again)
-                kept |= {file.id: file for file in more}
+                kept |= {file.id: file for file in self._files(reader, family, again)}
         together = {file.family for file in kept.values()}
 
         def done(written: Written | Exception) -> None:
@@ -239,14 +218,12 @@ class Importer:
             shared |= files_of_kin(self._core, derivation.sessions)
         return shared
 
-    def _derivation(
-        self, reader: Reader, version: int, family: str, files: Sequence[SourceFile]
-    ) -> Derivation:
-        """What files mean, as it was found ahead, or else is found here."""
-        found = self._ahead.derived(family, reader) if self._ahead is not None else None
-        if found is not None and found.files == files:
-            return found.derivation
-        return reader.derive(Material(self.sources, files, version))
+    def _files(self, reader: Reader, family: str, again: bool) -> list[SourceFile]:
+        files = self.sources.files_of_family(family)
+        known = {file.derived_version for file in files} <= {reader.version, SUPERSEDED, 0}
+        if again or not known:
+            return list(files)
+        return [file for file in files if file.derived_version != SUPERSEDED]
 
     def _skip(self, paths: Sequence[str]) -> None:
         """Count the sessions of files as skipped, but for those of which more is told."""

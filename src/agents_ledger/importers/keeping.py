@@ -15,7 +15,7 @@ from agents_ledger.ledger.sources import TAIL_BYTES, Growth, Sources, tail_hash
 from agents_ledger.model.errors import Conflict, LedgerError, StoreUnavailable
 from agents_ledger.model.sources import Fault, SourceFile
 
-BATCH_BYTES = 8 << 20
+BATCH_BYTES = 32 << 20  # before they are packed
 BATCH_FILES = 200
 
 
