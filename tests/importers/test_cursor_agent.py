@@ -170,3 +170,21 @@ def test_nonsense_in_a_store_is_no_error(ledger: Ledger, tmp_path: Path) -> None
     report = import_paths(ledger, path)
 
     assert report.counts.failed == 0
+
+
+def test_a_transcript_is_not_mixed_up_with_another_agent_s_file_of_that_name(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    asked, answered = ({"role": role, "parts": [{"text": "Hi"}]} for role in ("user", "gemini"))
+    other = tmp_path / "chats" / "talk.json"
+    other.parent.mkdir()
+    other.write_text(json.dumps({"history": [asked, answered, asked, answered]}))
+    hello = said("assistant", text("Hello"))
+
+    transcript(tmp_path / PROJECT / "more.jsonl", *TALK)
+    transcript(tmp_path / PROJECT / "talk.jsonl", hello, *TALK)
+
+    import_paths(ledger, tmp_path)
+
+    depths = {session.label: ledger.thread(session.label).depth for session in ledger.sessions()}
+    assert depths == {"cursor:more": 1, "cursor:talk": 2, "gemini-cli:talk": 2}

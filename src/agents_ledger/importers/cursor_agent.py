@@ -18,7 +18,14 @@ from msgspec import Struct, field
 from agents_ledger.importers.building import TurnBuilder, milliseconds
 from agents_ledger.importers.cells import exchanges, loose, raw
 from agents_ledger.importers.cursor_turns import NAME
-from agents_ledger.importers.outlines import as_dict, as_list, as_text, malformed, without_data
+from agents_ledger.importers.outlines import (
+    as_dict,
+    as_list,
+    as_text,
+    malformed,
+    scoped,
+    without_data,
+)
 from agents_ledger.importers.reader import Line, Material, Row, fingerprint
 from agents_ledger.model.sources import DerivedTurn, SourceFile
 from agents_ledger.model.turns import MessageRole, Turn
@@ -77,7 +84,7 @@ def transcript(material: Material, file: SourceFile, wanted: bool) -> AgentSessi
             str(record.get("type") or record.get("role")), "derived" if wanted else "unmapped"
         )
         if wanted:
-            name = f"{session.id}:{line.number}"
+            name = scoped(NAME, session.id, str(line.number))
             asks = record.get("role") == "user" and not _only_results(record)
             session.entries.append(Entry(name, material.held(line), asks, line.fingerprint()))
     return session

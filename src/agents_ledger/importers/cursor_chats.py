@@ -28,7 +28,7 @@ from agents_ledger.importers.reader import Material, Row, fingerprint
 from agents_ledger.model.records import digest
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Part
 
-VERSION = 2
+VERSION = 3
 LABEL_MAX = 400
 SAID = (
     "branches",

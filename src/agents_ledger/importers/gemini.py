@@ -19,7 +19,6 @@ from agents_ledger.importers.branches import Kind, Node, Plan, PlannedTurn, Plan
 from agents_ledger.importers.building import TurnBuilder, milliseconds
 from agents_ledger.importers.outlines import (
     BROKEN,
-    UUID,
     States,
     as_dict,
     as_list,
@@ -27,6 +26,7 @@ from agents_ledger.importers.outlines import (
     as_text,
     malformed,
     parsed,
+    scoped,
     without_data,
 )
 from agents_ledger.importers.reader import RECORD_MAX, Home, Line, Material, fingerprint
@@ -94,7 +94,7 @@ class GeminiCli:
     """Reader of Gemini CLI's chats."""
 
     name = NAME
-    version = 1
+    version = 2
     kind: SourceKind = "document"
 
     def kind_of(self, path: Path) -> SourceKind:
@@ -116,12 +116,13 @@ class GeminiCli:
         if not start.startswith(b"{"):
             return False
         first = parsed(start.split(b"\n", 1)[0])
-        if isinstance(first, dict):
-            return "projectHash" in first and "sessionId" in first
-        if re.search(rb'"projectHash"\s*:', start) and re.search(rb'"sessionId"\s*:', start):
-            return True
-        history = as_list(as_dict(parsed(start)).get("history"))
-        return bool(history) and all("parts" in as_dict(each) for each in history)
+        if not isinstance(first, dict):
+            if re.search(rb'"projectHash"\s*:', start) and re.search(rb'"sessionId"\s*:', start):
+                return True
+            first = as_dict(parsed(start))
+        history = as_list(first.get("history"))
+        has_parts = bool(history) and all("parts" in as_dict(each) for each in history)
+        return has_parts or ("projectHash" in first and "sessionId" in first)
 
     def family(self, path: Path) -> str:
         """All files of a session in its folder: the document, the lines it became, later ones."""
@@ -207,7 +208,7 @@ class _Outline:
 
     def _rewind(self, session: _Session, to: Any) -> None:
         """Leave what came from this message on; it stays as a branch. An unknown id leaves all."""
-        wanted = self._scoped(session, str(to))
+        wanted = scoped(NAME, session.session_id, str(to))
         live = list(session.live)
         session.live = dict.fromkeys(live[: live.index(wanted)] if wanted in session.live else ())
 
@@ -246,7 +247,8 @@ class _Outline:
         at = self.material.moment(brief.timestamp or brief.ts, file)
         session.first_at = session.first_at or at
         session.last_at = max(session.last_at, at)
-        node_id = self._scoped(session, str(brief.id if brief.id is not None else number))
+        name = str(brief.id if brief.id is not None else number)
+        node_id = scoped(NAME, session.session_id, name)
         print_ = b"%d:%d;" % (len(data), zlib.crc32(data))
         node = self.nodes.get(node_id)
         if node is None:
@@ -255,10 +257,6 @@ class _Outline:
             node.kind, node.print, node.record = kind, print_, record
             node.file_ids.add(file.id)
         return node_id
-
-    @staticmethod
-    def _scoped(session: _Session, message_id: str) -> str:
-        return message_id if UUID.fullmatch(message_id) else f"{session.session_id}:{message_id}"
 
     def _session(self, file: SourceFile, session_id: str | None) -> _Session:
         path = Path(file.path)

@@ -105,6 +105,14 @@ def project_name(cwd: str) -> str:
     return (PureWindowsPath(cwd) if "\\" in cwd else PurePosixPath(cwd)).name
 
 
+def scoped(source: str, session_id: str, name: str) -> str:
+    """A name of a record that no other has: one of another form is unique in its session, and a
+    session that is only named after its file is so in its source."""
+    if UUID.fullmatch(name):
+        return name
+    return f"{session_id}:{name}" if UUID.fullmatch(session_id) else f"{source}:{session_id}:{name}"
+
+
 def uuid7_ms(uuid: str) -> int:
     """The time in a UUID of version 7; 0 for any other."""
     return int(uuid[:8] + uuid[9:13], 16) if UUID7.fullmatch(uuid) else 0
