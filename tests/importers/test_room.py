@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from agents_ledger import Ledger
 from agents_ledger.importers.importing import rederive
-from agents_ledger.ledger.sources import Sources
+from agents_ledger.ledger.sources import Growth, Sources
+from agents_ledger.model.sources import SourceFile
 from agents_ledger.store.packing import NEIGHBOURS, filling
 from tests.importers.claude_log import Log, text
 from tests.importers.helping import import_paths, result
@@ -131,3 +135,21 @@ def test_rows_fill_pages_and_stay_near_their_neighbours(tmp_path: Path) -> None:
     long = sum(len(str(row[1]).encode()) for row in rows)
     as_they_came, least = pages(tmp_path / "a.db", rows), long / 4096
     assert pages(tmp_path / "b.db", filled) < least + (as_they_came - least) / 2
+
+
+def test_copies_are_kept_together(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        session(tmp_path, number).save()
+    together: list[int] = []
+    keep = Sources.keep
+
+    def counted(self: Sources, growths: Sequence[Growth]) -> list[SourceFile | None]:
+        together.append(len(growths))
+        return keep(self, growths)
+
+    monkeypatch.setattr(Sources, "keep", counted)
+    import_paths(ledger, tmp_path)
+
+    assert together == [1, 5]

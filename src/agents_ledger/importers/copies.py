@@ -23,12 +23,12 @@ class Heads:
         self._heads.append((path, data[:HEAD_BYTES]))
 
     def original(self, data: bytes) -> str | None:
-        """The path of the file that begins with the same records; the latest, if several do."""
+        """The path of the file that begins with the same records; the first, if several do."""
         samples = _samples(data[:HEAD_BYTES])
         if len(samples) < TRIED_LEAST:
             return None
         found = [(sum(sample in head for sample in samples), path) for path, head in self._heads]
-        most, path = max(reversed(found), key=lambda each: each[0], default=(0, ""))
+        most, path = max(found, key=lambda each: each[0], default=(0, ""))
         return path if most > len(samples) // 2 else None
 
 

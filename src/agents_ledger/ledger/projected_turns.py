@@ -69,7 +69,7 @@ def write_batch(
     tx: Transaction, changes: Sequence[Change], owners: Mapping[str, str]
 ) -> list[Turn]:
     """Write the turns that are new or changed now: another import may have written some. The new
-    ones: they are still to be put into the word index."""
+    ones, if they stand as they were given: they are still to be put into the word index."""
     tx.run("lock_projection")
     known = known_now(tx, [change.turn.id for change in changes])
     changes = [
@@ -83,7 +83,7 @@ def write_batch(
             _clear_turn(tx, change.turn.id)
     for change in changes:
         write_row(tx, change)
-    _write_steps(tx, changes, owners)
+    whole = _write_steps(tx, changes, owners)
     _place_all(tx, changes)
     tx.run_many(
         "insert_turn_source",
@@ -93,8 +93,10 @@ def write_batch(
             for file_id in sorted(change.derived.file_ids)
         ],
     )
-    waiting.changed(tx, [change.turn.id for change in changes if change.known is not None])
-    return [change.turn for change in changes if change.known is None]
+    new = [change.turn for change in changes if change.known is None and whole]
+    at_hand = {turn.id for turn in new}
+    waiting.changed(tx, [c.turn.id for c in changes if c.turn.id not in at_hand])
+    return new
 
 
 def write_row(tx: Transaction, change: Change) -> None:
@@ -144,9 +146,10 @@ def _clear_turn(tx: Transaction, turn_id: str) -> None:
         tx.run(statement, turn_id=turn_id)
 
 
-def _write_steps(tx: Transaction, changes: Sequence[Change], owners: Mapping[str, str]) -> None:
+def _write_steps(tx: Transaction, changes: Sequence[Change], owners: Mapping[str, str]) -> bool:
+    """Whether every turn has all its messages: of those that several have, the last one counts."""
     messages = [m for change in changes for m in change.turn.messages]
-    once = len({message.id for message in messages}) == len(messages)  # else the last one counts
+    once = len({message.id for message in messages}) == len(messages)
     recording.write_messages(tx, messages, statement="project_message", any_order=once)
     calls: list[ToolCall] = []
     children: set[str] = set()
@@ -159,6 +162,7 @@ def _write_steps(tx: Transaction, changes: Sequence[Change], owners: Mapping[str
                 calls.append(_linked(tx, call, owner, children))
     if calls:
         tx.run_many("insert_tool_call", calls, any_order=True)
+    return once
 
 
 def _linked(tx: Transaction, call: ToolCall, owner: str | None, children: set[str]) -> ToolCall:

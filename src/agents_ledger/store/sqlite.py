@@ -394,11 +394,11 @@ class SqliteDatabase:
         self._check_usable()
         try:
             with self._reader() as transaction:
-                transaction.begin()
                 try:
+                    transaction.begin()
                     return work(transaction)
                 finally:
-                    transaction.connection.execute("ROLLBACK")
+                    transaction.end()
         except (sqlite3.Error, OverflowError) as error:
             raise translate(error, self.address) from error
 

@@ -135,6 +135,11 @@ class Reading(Statements):
         self._execute("BEGIN")
         self.plain = is_plain(self.connection)
 
+    def end(self) -> None:
+        """Let go of it, if it could be had."""
+        if self.connection.in_transaction:
+            self._execute("ROLLBACK")
+
     def _note_escapes(self) -> None:
         """What is asked for is not stored."""
 
