@@ -94,7 +94,9 @@ def test_an_error_ends_a_turn(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.query("SELECT status, error FROM turns")[1] == [("failed", "upstream timeout")]
 
 
-def store(path: Path, messages: list[dict[str, Any]], *, rooted: bool = True) -> Path:
+def store(
+    path: Path, messages: list[dict[str, Any]], *, rooted: bool = True, session: str = SESSION
+) -> Path:
     """Messages as blobs under a root: the first as it is, the others wrapped in nodes."""
     blobs: dict[str, bytes] = {}
 
@@ -112,14 +114,14 @@ def store(path: Path, messages: list[dict[str, Any]], *, rooted: bool = True) ->
         root += b"\x0a\x20" + leaf
     top = put(b"\x12\x20" + put(root))
     put(json.dumps({"role": "user", "content": "abandoned"}).encode())
-    meta = {"agentId": SESSION, "name": "Listing", "createdAt": 1775522590321}
+    meta = {"agentId": session, "name": "Listing", "createdAt": 1775522590321}
     meta |= {"lastUsedModel": "model-x", "latestRootBlobId": top.hex() if rooted else "none"}
     path.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(path)) as made:
-        made.execute("CREATE TABLE blobs (id TEXT PRIMARY KEY, data BLOB)")
-        made.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT)")
-        made.execute("INSERT INTO meta VALUES ('0', ?)", (json.dumps(meta).encode().hex(),))
-        made.executemany("INSERT INTO blobs VALUES (?, ?)", blobs.items())
+        made.execute("CREATE TABLE IF NOT EXISTS blobs (id TEXT PRIMARY KEY, data BLOB)")
+        made.execute("CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT)")
+        made.execute("REPLACE INTO meta VALUES ('0', ?)", (json.dumps(meta).encode().hex(),))
+        made.executemany("REPLACE INTO blobs VALUES (?, ?)", blobs.items())
         made.commit()
     return path
 

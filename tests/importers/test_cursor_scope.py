@@ -14,10 +14,12 @@ from agents_ledger import Ledger
 from agents_ledger.importers.importing import rederive
 from tests.importers.cursor_made import bubble, chat, state_db, tool
 from tests.importers.helping import import_paths, result
+from tests.importers.test_cursor_agent import AGENT, store
 
 USER = Path(".config/Cursor/User")
 GLOBAL = USER / "globalStorage/state.vscdb"
 WORKSPACE = USER / "workspaceStorage/w1"
+AGENTS = Path(".cursor/chats/0a")
 TRANSCRIPTS = Path(".cursor/projects/shop/agent-transcripts")
 CHATS = 12
 STEPS = 14
@@ -127,6 +129,30 @@ def test_a_message_that_turns_out_to_be_another_turn_s_is_one_of_its_own(
     assert ledger.audit() == ()
 
 
+def test_agent_sessions_whose_stores_did_not_change_stay(ledger: Ledger, tmp_path: Path) -> None:
+    def kept(name: str) -> list[str | None]:
+        return [m.content for turn in ledger.thread(name).turns for m in turn.messages]
+
+    told = ["You are an agent.", "List files", "", "One file."]
+    path = state_db(tmp_path / GLOBAL, many(2))
+    for name in ("agent-1", "agent-2"):
+        store(tmp_path / AGENTS / name / "store.db", AGENT, session=name)
+    import_paths(ledger, tmp_path)
+
+    state_db(path, {"bubbleId:chat-1:a1": bubble("a1", 2, "Another answer", 2)})
+    import_paths(ledger, tmp_path)
+    assert [kept(f"cursor:agent-{n}") for n in (1, 2)] == [told] * 2
+
+    store(tmp_path / AGENTS / "agent-3" / "store.db", AGENT, session="agent-3")
+    assert import_paths(ledger, tmp_path).written_turns == 1
+    assert [kept(f"cursor:agent-{n}") for n in (1, 2, 3)] == [told] * 3
+
+    store(tmp_path / AGENTS / "agent-2" / "store.db", AGENT[:2], session="agent-2")
+    import_paths(ledger, tmp_path)
+    assert kept("cursor:agent-1") == kept("cursor:agent-3") == told
+    assert ledger.query("SELECT status FROM turns WHERE id LIKE 'agent-2:%'")[1] == [("pending",)]
+
+
 class _World:
     """Cursor's files, changed at random: everything by which chats hang together."""
 
@@ -135,6 +161,7 @@ class _World:
         self.chance = random.Random(seed)
         self.chats: dict[str, list[dict[str, Any]]] = {}
         self.fields: dict[str, dict[str, Any]] = {}
+        self.agents: dict[str, list[dict[str, Any]]] = {}
         self.names = 0
         state_db(folder / GLOBAL, {})
         state_db(folder / WORKSPACE / "state.vscdb", {})
@@ -223,6 +250,16 @@ class _World:
                 text = [{"type": "text", "text": self.name("told ")}]
                 file.write(json.dumps({"role": role, "message": {"content": text}}) + "\n")
 
+    def stored(self) -> None:
+        """The agent goes on, goes back, or begins, also with what is a chat of the editor."""
+        begun = [*self.agents, self.name("agent-"), self.some()]
+        agent = self.chance.choice(begun)
+        said = self.agents.setdefault(agent, [])
+        if self.chance.random() < 0.3:
+            del said[2:]
+        said += [{"role": role, "content": self.name("told ")} for role in ("user", "assistant")]
+        store(self.folder / AGENTS / agent / "store.db", said, session=agent)
+
     def broken(self) -> None:
         composer = self.some()
         name = self.chance.choice(self.chats[composer])["bubbleId"]
@@ -231,7 +268,7 @@ class _World:
     def step(self) -> None:
         ways: list[Callable[[], object]] = [
             self.new, self.more, self.changed, self.forgotten, self.copied, self.started,
-            self.summarised, self.listed, self.transcribed, self.broken,
+            self.summarised, self.listed, self.transcribed, self.stored, self.broken,
         ]  # fmt: skip
         self.chance.choice(ways)()
 

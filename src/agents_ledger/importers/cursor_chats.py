@@ -14,7 +14,7 @@ from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.cells import dicts, exchanges, loose, path_of, pruned, spread
 from agents_ledger.importers.cursor_agent import AgentSession, transcript, turns_of
 from agents_ledger.importers.cursor_outline import Composer, Outline
-from agents_ledger.importers.cursor_scope import TASK, scope_of
+from agents_ledger.importers.cursor_scope import TASK, Scope, scope_of
 from agents_ledger.importers.cursor_turns import (
     NAME,
     Bubble,
@@ -28,7 +28,7 @@ from agents_ledger.importers.reader import Material, Row, fingerprint
 from agents_ledger.model.records import digest
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Part
 
-VERSION = 3
+VERSION = 4
 LABEL_MAX = 400
 SAID = (
     "branches",
@@ -71,8 +71,15 @@ def derivation(material: Material) -> Derivation:
         sessions=tuple(sessions),
         faults=tuple(material.faults),
         counts=material.counts,
-        part=Part(scope.files, outline.read, scope.is_rest) if scope is not None else None,
+        part=_part(outline, scope) if scope is not None else None,
     )
+
+
+def _part(outline: Outline, scope: Scope) -> Part:
+    """What was read. A store is read to its end, or else its turns stay as they are."""
+    stores = {store.file.id for store in outline.stores}
+    rows = {file_id: read for file_id, read in outline.read.items() if file_id not in stores}
+    return Part(scope.files, rows, scope.is_rest)
 
 
 def _agents(outline: Outline, known: set[str]) -> Iterator[AgentSession]:
