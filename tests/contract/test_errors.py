@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -404,27 +403,6 @@ def test_a_file_system_without_shared_memory_is_refused(tmp_path: Path) -> None:
 
     with Ledger.open(file) as ledger:
         assert ledger.audit() == ()
-
-
-def test_a_read_that_fails_at_its_start_fails_alone(tmp_path: Path) -> None:
-    class Failing(sqlite3.Connection):
-        fails = False
-
-        def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
-            if Failing.fails and sql == "PRAGMA user_version":
-                raise sqlite3.OperationalError("disk I/O error")
-            return super().execute(sql, values)
-
-    connect = partial(sqlite3.connect, factory=Failing)
-    with Ledger(Core(SqliteDatabase(str(tmp_path / "ledger.db"), connect=connect))) as ledger:
-        ledger.record("main", "q", "r")
-        ledger.thread("main")
-        Failing.fails = True
-        with pytest.raises(StoreUnavailable):
-            ledger.thread("main")
-        Failing.fails = False
-
-        assert ledger.thread("main").depth == 1
 
 
 def test_a_full_disk_is_said_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:

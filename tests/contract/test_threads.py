@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from agents_ledger import Ledger, NotFound, Refused, Usage
+from agents_ledger import Ledger, NotFound, Refused, StoreUnavailable, Usage
 from agents_ledger.ledger import threads
+from agents_ledger.ledger.core import Core
 from agents_ledger.store.database import Database, Transaction
+from agents_ledger.store.sqlite import SqliteDatabase
 from tests.builders import chain, grow
 
 KINDS = (
@@ -293,3 +298,24 @@ def test_a_negative_number_of_turns_is_refused(ledger: Ledger) -> None:
 
     with pytest.raises(Refused, match="must not be negative"):
         ledger.thread("main", last=-1)
+
+
+def test_a_read_that_fails_at_its_start_fails_alone(tmp_path: Path) -> None:
+    class Failing(sqlite3.Connection):
+        fails = False
+
+        def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
+            if Failing.fails and sql == "PRAGMA user_version":
+                raise sqlite3.OperationalError("disk I/O error")
+            return super().execute(sql, values)
+
+    connect = partial(sqlite3.connect, factory=Failing)
+    with Ledger(Core(SqliteDatabase(str(tmp_path / "ledger.db"), connect=connect))) as ledger:
+        ledger.record("main", "q", "r")
+        ledger.thread("main")
+        Failing.fails = True
+        with pytest.raises(StoreUnavailable):
+            ledger.thread("main")
+        Failing.fails = False
+
+        assert ledger.thread("main").depth == 1
