@@ -99,6 +99,21 @@ def test_only_the_blocks_of_harnesses_are_taken_out(text: str, left: str) -> Non
     assert readable(text) == left
 
 
+@pytest.mark.parametrize(
+    "opener",
+    [
+        "<command-name>",
+        "<system-reminder>",
+        "<ide_selection a='b'>",
+        "<command-name>x</command-name><command-args>",
+    ],
+)
+def test_tags_that_are_never_closed_are_looked_for_once(opener: str) -> None:
+    text = f"{opener * 100_000}</"
+
+    assert readable(text) == text.replace("<command-name>x</command-name>", "x")
+
+
 def test_what_a_harness_marked_as_its_own_was_not_said(ledger: Ledger, raw: Raw) -> None:
     marked = Message("user", "Base directory for this skill", metadata_json='{"meta":true}')
     odd = [

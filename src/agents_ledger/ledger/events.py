@@ -21,11 +21,11 @@ _BLOCKS = (
     "environment_context", "environment_details", "user_instructions", "additional_data",
     "ide_opened_file", "ide_selection", "task-notification",
 )  # fmt: skip
-_NOISE = re.compile(rf"<({'|'.join(_BLOCKS)})(?: [^<>]*)?>.*?</\1>\s*", re.DOTALL)
+_BLOCK = re.compile(rf"<({'|'.join(_BLOCKS)})(?: [^<>]*)?>")
 # A command as somebody typed it: its name, and what was given to it.
-_TYPED = re.compile(
-    r"<command-name>(.*?)</command-name>(?:\s*<command-args>(.*?)</command-args>)?", re.DOTALL
-)
+_COMMAND = re.compile(r"<(command-name)>")
+_GIVEN = re.compile(r"\s*<(command-args)>")
+_SPACE = re.compile(r"\s*")
 
 
 def of_thread(tx: Transaction, target: str, *, last: int) -> tuple[Event, ...]:
@@ -55,11 +55,52 @@ def _events(rows: Iterable[Row]) -> Iterable[Event]:
 
 def readable(text: str) -> str:
     """A message without the blocks that a harness put into it, and commands as they were typed."""
-    return _TYPED.sub(_typed, _NOISE.sub("", text)).strip() if "</" in text else text.strip()
+    return _as_typed(_without_blocks(text)).strip() if "</" in text else text.strip()
 
 
-def _typed(command: re.Match[str]) -> str:
-    return " ".join(part for part in command.groups() if part)
+class _Closers:
+    """The closing tags of a text that is gone through once. One that is not found is not looked
+    for again: a text may have any number of tags that are never closed."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._lacking: set[str] = set()
+
+    def after(self, opener: re.Match[str]) -> tuple[int, int] | None:
+        """Where what was opened is closed: where that tag begins, and where it ends."""
+        tag = f"</{opener[1]}>"
+        at = -1 if tag in self._lacking else self._text.find(tag, opener.end())
+        if at < 0:
+            self._lacking.add(tag)
+            return None
+        return at, at + len(tag)
+
+
+def _without_blocks(text: str) -> str:
+    closers, parts, done = _Closers(text), [], 0
+    for opener in _BLOCK.finditer(text):
+        closer = closers.after(opener) if opener.start() >= done else None
+        if closer:
+            parts.append(text[done : opener.start()])
+            space = _SPACE.match(text, closer[1])
+            done = space.end() if space else closer[1]
+    return "".join(parts) + text[done:]
+
+
+def _as_typed(text: str) -> str:
+    closers, parts, done = _Closers(text), [], 0
+    for opener in _COMMAND.finditer(text):
+        closer = closers.after(opener) if opener.start() >= done else None
+        if closer:
+            parts.append(text[done : opener.start()])
+            typed, done = [text[opener.end() : closer[0]]], closer[1]
+            given = _GIVEN.match(text, done)
+            closer = closers.after(given) if given else None
+            if given and closer:
+                typed.append(text[given.end() : closer[0]])
+                done = closer[1]
+            parts.append(" ".join(filter(None, typed)))
+    return "".join(parts) + text[done:]
 
 
 def digest(tx: Transaction, *, since: int, until: int) -> Digest:
