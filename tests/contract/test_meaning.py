@@ -8,6 +8,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -151,8 +152,12 @@ def server_with_pgvector(postgres_server: str) -> Iterator[str]:
         admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+def _here(server: str) -> str:
+    return f"{server}{'&' if '?' in server else '?'}schema=here"
+
+
 def test_pgvector_finds_what_the_scan_finds(server_with_pgvector: str, chosen: Embedder) -> None:
-    address = f"{server_with_pgvector}{'&' if '?' in server_with_pgvector else '?'}schema=here"
+    address = _here(server_with_pgvector)
     with Ledger.open(address) as ledger:
         for text in ("the car", "a vehicle", "bread and soup", "a late meal", "slow bread"):
             ledger.record("main", text, "ok")
@@ -176,18 +181,19 @@ def test_many_vectors_get_an_index_that_finds_what_the_scan_finds(
     server_with_pgvector: str, chosen: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(meaning, "INDEX_FROM", 5)
-    address = f"{server_with_pgvector}{'&' if '?' in server_with_pgvector else '?'}schema=here"
-    with Ledger.open(address) as ledger, psycopg.connect(server_with_pgvector) as own:
+    with (
+        Ledger.open(_here(server_with_pgvector)) as ledger,
+        psycopg.connect(server_with_pgvector) as own,
+    ):
         for text in ("the car", "a vehicle", "bread and soup", "a late meal"):
             ledger.record("main", text, "ok")
         ledger.embed(chosen)
-        made = "SELECT count(*) FROM pg_indexes WHERE indexdef LIKE '%hnsw%'"
-        assert own.execute(made).fetchone() == (0,)
+        assert _hnsw(own) == 0
         ledger.record("main", "slow bread", "ok")
         ledger.embed(chosen)
         ledger.record("main", "slow car", "ok")
         ledger.embed(chosen)
-        assert own.execute(made).fetchone() == (1,)
+        assert _hnsw(own) == 1
 
         def both(tx: Any) -> tuple[list[Candidate], list[Candidate], str]:
             tx.execute("SET LOCAL enable_seqscan TO off")
@@ -205,6 +211,90 @@ def test_many_vectors_get_an_index_that_finds_what_the_scan_finds(
         assert [each.turn_id for each in by_index] == [each.turn_id for each in by_scan]
         assert [each.score for each in by_index] == pytest.approx([each.score for each in by_scan])
         assert len(by_index) == 6
+
+
+def _hnsw(own: psycopg.Connection[Any]) -> int:
+    found = own.execute("SELECT count(*) FROM pg_indexes WHERE indexdef LIKE '%hnsw%'").fetchone()
+    assert found
+    return int(found[0])
+
+
+def test_two_that_index_the_vectors_at_once_make_one_index(
+    server_with_pgvector: str, chosen: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, waited = threading.Barrier(2, timeout=30), set()
+    real = pgvector._exists
+
+    def exists(*given: Any) -> bool:
+        found = real(*given)
+        if threading.get_ident() not in waited:
+            waited.add(threading.get_ident())
+            both.wait()
+        return found
+
+    with (
+        Ledger.open(_here(server_with_pgvector)) as ledger,
+        psycopg.connect(server_with_pgvector, autocommit=True) as own,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        ledger.record("main", "the car", "ok")
+        ledger.embed(chosen)
+        monkeypatch.setattr(pgvector, "_exists", exists)
+        made = [
+            pool.submit(ledger._core.db.write, lambda tx: tx.index_nearest(chosen.name, 3))
+            for _ in range(2)
+        ]
+        assert [each.result() for each in made] == [None, None]
+        assert _hnsw(own) == 1
+
+
+def test_a_pgvector_that_cannot_index_scans(server_with_pgvector: str, chosen: Embedder) -> None:
+    with (
+        Ledger.open(_here(server_with_pgvector)) as ledger,
+        psycopg.connect(server_with_pgvector, autocommit=True) as own,
+    ):
+        own.execute("UPDATE pg_am SET amname = 'unheard_of' WHERE amname = 'hnsw'")
+        car = ledger.record("main", "the car", "ok").id
+        ledger.embed(chosen)
+
+        ledger._core.db.write(lambda tx: tx.index_nearest(chosen.name, 3))
+
+        (hit,) = ledger.search("vehicle", order="meaning", embedder=chosen).hits
+        assert hit.turn_id == car
+
+
+def test_a_server_that_refuses_the_index_gets_vectors_all_the_same(
+    server_with_pgvector: str, chosen: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = threading.Semaphore(0)
+
+    def refuse(*_: object) -> None:
+        asked.release()
+        raise psycopg.errors.UndefinedObject("no such thing")
+
+    monkeypatch.setattr(meaning, "INDEX_FROM", 1)
+    monkeypatch.setattr(meaning, "PAUSE_S", 0.05)
+    monkeypatch.setattr(pgvector, "make_index", refuse)
+    with Ledger.open(_here(server_with_pgvector)) as ledger:
+        ledger.record("main", "the car", "ok")
+        assert ledger.embed(chosen) == 1
+        ledger.embed(chosen, behind=True)
+        assert asked.acquire(timeout=30)
+        assert asked.acquire(timeout=30)
+        ledger.record("main", "soup", "ok")
+        assert asked.acquire(timeout=30)
+        with Raw(_here(server_with_pgvector)) as raw:
+            assert _has_vectors(raw, 2)
+
+
+def test_a_file_is_not_locked_for_an_index_that_it_cannot_have(
+    tmp_path: Path, chosen: Embedder
+) -> None:
+    with Ledger.open(str(tmp_path / "ledger.db")) as ledger:
+        db = ledger._core.db
+        with patch.object(db, "write", wraps=db.write) as written:
+            meaning._index(db, chosen.name)
+        assert written.call_count == 0
 
 
 def test_a_scan_in_parts_finds_the_nearest_of_all(

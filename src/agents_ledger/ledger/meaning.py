@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agents_ledger.ledger import waiting
 from agents_ledger.ledger.documents import Document, documents
 from agents_ledger.ledger.search import Candidate
-from agents_ledger.model.errors import Refused, StoreUnavailable
+from agents_ledger.model.errors import LedgerError, Refused, StoreUnavailable
 from agents_ledger.store.database import Database, Transaction
 from agents_ledger.store.text import ids_of
 
@@ -64,15 +64,16 @@ def embed(db: Database, embedder: Embedder) -> int:
 
 
 def _index(db: Database, model: str) -> None:
-    """Have the server index the vectors of a model, once they are many."""
+    """Have a server index the vectors of a model, once they are many. It may refuse: what is
+    nearest is found without."""
 
     def make(tx: Transaction) -> None:
-        if tx.engine == "postgresql" and (
-            tx.run("vector_count", model=model, limit=INDEX_FROM)[0][0] == INDEX_FROM
-        ):
+        if tx.run("vector_count", model=model, limit=INDEX_FROM)[0][0] == INDEX_FROM:
             tx.index_nearest(model, tx.run("vector_length", model=model)[0][0])
 
-    db.write(make)
+    if db.engine == "postgresql":
+        with suppress(LedgerError):
+            db.write(make)
 
 
 def embed_some(db: Database, embedder: Embedder) -> int:

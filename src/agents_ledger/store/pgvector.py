@@ -68,8 +68,11 @@ def _exists(cursor: Cursor[Row], index: _Index) -> bool:
 def make_index(cursor: Cursor[Row], model: str, length: int) -> None:
     """Index the vectors of a model, if the server can and has not."""
     schema = _schema(cursor) if length <= LENGTH_MAX else None
-    if schema is None:
+    if schema is None or not _run(cursor, _text("can_index", {}), {}):
         return
     index = _index(schema, model, length)
-    if not _exists(cursor, index):
+    if _exists(cursor, index):
+        return
+    _run(cursor, _text("lock_index", {}), {"name": index.name})
+    if not _exists(cursor, index):  # nobody else made it meanwhile
         cursor.execute(_text("make_index", index.words).replace("%%", "%").encode())

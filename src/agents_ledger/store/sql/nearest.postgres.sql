@@ -22,6 +22,13 @@ SELECT 1 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE c.relname = :name AND i.indisvalid
 AND c.relnamespace = CAST(quote_ident(current_schema()) AS regnamespace);
 
+-- can_index --
+-- Old versions of it have no such index.
+SELECT 1 FROM pg_am a WHERE a.amname = 'hnsw';
+
+-- lock_index --
+SELECT pg_advisory_xact_lock(hashtext(current_schema() || :name));
+
 -- make_index --
 -- Of one model: those of others have other lengths.
 CREATE INDEX {name} ON search_vectors

@@ -204,7 +204,8 @@ ORDER BY held.number LIMIT 1;
 SELECT count(*) FROM search_docs WHERE turn_id IS NOT NULL;
 
 -- word_count --
--- How many turns have a word, up to so many of the newest, and the oldest of these.
+-- How many turns have a word, up to so many of the newest, and the oldest of these: below it
+-- search_newest does not look, so they must be the newest.
 <matched>
 SELECT count(*), min(counted.id)
 FROM (SELECT m.id FROM matched m ORDER BY m.id DESC LIMIT :limit) AS counted;
