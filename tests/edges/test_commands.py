@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from agents_ledger import Compaction, Ledger, Message, Session, ToolCall, Turn, Usage
 from agents_ledger.cli.main import COMMANDS
+from agents_ledger.ledger import routing
 from agents_ledger.model import settings
 from tests.builders import a_full_turn, chain, grow
 from tests.edges.conftest import Run, call
@@ -188,8 +190,10 @@ def test_a_smart_fork_says_why_it_is_there(run: Run, ledger: Ledger) -> None:
 
     assert f"because {kept} speaks of" in told.out
     assert "kestrel" in told.out
-    made = run("fork", "smart:kestrel parser chokes on tabs", "--json").json
+    with patch.object(routing, "route", wraps=routing.route) as routed:
+        made = run("fork", "smart:kestrel parser chokes on tabs", "--json").json
     assert made["reasons"][0]["turn_id"] == kept
+    assert routed.call_count == 1
     assert run("fork", "notes", "--json").json["reasons"] == []
 
 

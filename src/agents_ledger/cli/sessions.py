@@ -157,12 +157,12 @@ def fork(
     """Make a new session at a turn, or at a session's head. Nothing is copied."""
     if label == "":
         raise Refused("the label is empty", "Leave out --label to have one made up.")
+    from agents_ledger.ledger import routing
+
     with run.writing() as ledger:
-        meant = ledger.lookup(target)
+        meant, reasons = ledger._core.db.read(lambda tx: routing.reasoned(tx, target))
         session = ledger.fork(meant, label=label, before=before, persona_id=persona)
         depth = ledger.thread(session.label, last=0).depth
-        is_smart = target.startswith("smart:") and meant != target
-        reasons = ledger.route(target).proposals[0].reasons if is_smart else ()
     if run.as_json:
         run.out.json(session=session, depth=depth, reasons=reasons)
         return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, get_args
 
 from agents_ledger.ledger import sessions, threads
 from agents_ledger.model.errors import Ambiguous, NotFound, Refused
-from agents_ledger.model.routing import Route, SmartFork, Target, TargetKind
+from agents_ledger.model.routing import Reason, Route, SmartFork, Target, TargetKind
 from agents_ledger.store.database import Transaction
 
 if TYPE_CHECKING:
@@ -65,16 +65,23 @@ def route(
 def lookup(tx: Transaction, typed: str, *, beginnings: bool = True) -> str:
     """What a person typed, as the label of a session or the id of a turn: a target of this grammar,
     or what threads.lookup() knows. A label that looks like a target is a label."""
+    return reasoned(tx, typed, beginnings=beginnings)[0]
+
+
+def reasoned(
+    tx: Transaction, typed: str, *, beginnings: bool = True
+) -> tuple[str, tuple[Reason, ...]]:
+    """The same, with the reasons that a smart target has for its turn."""
     target = parse(typed) if typed.strip() else Target(None, typed)
     if target.kind is None or tx.run("session", key=typed):
-        return threads.lookup(tx, typed, beginnings=beginnings)
+        return threads.lookup(tx, typed, beginnings=beginnings), ()
     found = route(tx, target, personas={})
     if target.kind != "smart":
-        return str(found.session_label or found.turn_id)
+        return str(found.session_label or found.turn_id), ()
     if found.turn_id is None:
         places = ", ".join(proposal.turn_id for proposal in found.proposals)
         raise Ambiguous("no turn fits that text well enough", f"The best are {places}.")
-    return found.turn_id
+    return found.turn_id, found.proposals[0].reasons
 
 
 def _any(tx: Transaction, value: str) -> Route:
