@@ -13,7 +13,6 @@ from agents_ledger import (
     Alias,
     Compaction,
     Config,
-    Conflict,
     Ledger,
     Message,
     MessageCodeblock,
@@ -23,8 +22,11 @@ from agents_ledger import (
     ToolCall,
 )
 from agents_ledger.ledger.copying import copy
+from agents_ledger.ledger.core import Core
+from agents_ledger.store.database import Database
 from tests.builders import chain
 from tests.raw import Raw
+from tests.statements import Meddled, fail_each_statement
 
 ODD = "a\x00b\ud800c\x1ad\x1a0000e\U0001f600f\udfff\ud83d\ude00ß\u2028\r\n'\"\\%s ?:x $1\x7f\x1a"
 # JSON has no way to tell a pair written as two from the character it makes.
@@ -209,16 +211,23 @@ def test_a_copy_tells_of_the_escapes_it_took_over(
         assert [turn.provider for turn in copied.thread("main").turns] == [ODD]
 
 
-def test_an_escape_that_was_rolled_back_changes_nothing(ledger: Ledger) -> None:
-    ledger.record("main", "plain")
-    before = ledger.thread("main")
+def test_an_escape_that_was_rolled_back_changes_nothing(db: Database, raw: Raw) -> None:
+    def marked() -> object:
+        return raw.engine == "sqlite" and raw.one("PRAGMA user_version")
 
-    with pytest.raises(Conflict):
-        ledger.record("main", ODD, id=before.turns[0].id)
+    statements, database = Meddled.over(db)
+    with Ledger(Core(database)) as ledger:
+        ledger.record("main", "plain")
+        before, plain = ledger.thread("main"), marked()
 
-    assert ledger.thread("main") == before
-    ledger.record("main", ODD)
-    assert ledger.thread("main").turns[-1].messages[0].content == ODD
+        def unchanged(failed: str) -> None:
+            assert (ledger.thread("main"), marked()) == (before, plain), failed
+
+        ran = fail_each_statement(statements, lambda: ledger.record("main", ODD), unchanged)
+
+        assert "insert_message" in ran[:-1]
+        assert ledger.thread("main").turns[-1].messages[0].content == ODD
+        assert raw.engine != "sqlite" or marked() != plain
 
 
 def test_json_is_kept_with_its_bytes_as_they_came(ledger: Ledger) -> None:
