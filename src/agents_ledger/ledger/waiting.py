@@ -1,7 +1,8 @@
 """Which turns are still to be put into the word index, and when that is done.
 
-On SQLite turns wait and are put in behind the writer, many at a time: one by one costs more than
-recording them. A server's index is filled in the turn's own transaction.
+On SQLite turns that come a few at a time wait and are put in behind the writer, many at once: one
+by one costs more than recording them. Many of one commit are put in with it. A server's index is
+filled in the turn's own transaction.
 """
 
 from __future__ import annotations
