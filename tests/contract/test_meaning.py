@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import threading
@@ -354,7 +353,7 @@ def test_a_server_gives_turns_their_vectors(
             with Raw(file) as raw:
                 assert _has_vectors(raw, 1)
         finally:
-            it.send_signal(signal.SIGINT)
+            it.terminate()
 
 
 def _has_vectors(raw: Raw, count: int) -> bool:

@@ -44,7 +44,8 @@ def test_many_that_wait_are_looked_through_page_by_page(
     monkeypatch.setattr(search, "WAITS_MAX", 6)
     monkeypatch.setattr(search, "WAITS_AT_ONCE", 3)
     first = ledger.record("main", "question zero rare", "r", started_at=1).id
-    turns = [first, *chain(ledger, "main", 20)]
+    turns = [first]
+    turns += [ledger.record("main", f"question {n}", "r", started_at=n).id for n in range(2, 22)]
     ledger._core.index(least=1)
     let_wait(raw, every)
 
