@@ -303,7 +303,7 @@ def test_an_empty_ledger_offers_what_it_finds_and_imports_it(
         assert "claude-code 1 file" in page.locator(".start").inner_text()
         page.get_by_role("button", name="Import all of it").click()
         page.wait_for_url(re.compile("/imports"))
-        expect(page.locator("table", has_text="Imported")).to_contain_text("1")
+        expect(page.locator("table", has_text="Upserted")).to_contain_text("1")
         page.get_by_role("link", name="Agents Ledger, home").click()
         expect(page.locator(".sessions")).to_contain_text("Sort the shelves")
 
