@@ -25,6 +25,18 @@ def let_wait(raw: Raw, every: int = 1) -> None:
         )
 
 
+def leave_waiting(ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch, *, batch: int) -> None:
+    """40 turns that others left, to be put in so many at a time."""
+    chain(ledger, "main", 40)
+    ledger._core.index(least=1)
+    let_wait(raw)
+    monkeypatch.setattr(waiting, "BATCH", batch)
+
+
+def indexers() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name == "agents-ledger-index"]
+
+
 def waits(raw: Raw) -> int:
     return int(raw.one("SELECT count(*) FROM search_waiting"))
 
@@ -99,10 +111,7 @@ def test_turns_of_one_moment_are_put_in_beside_those_that_are_there(
 def test_a_backlog_is_put_in_a_few_batches_at_a_time(
     ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chain(ledger, "main", 40)
-    ledger._core.index(least=1)
-    let_wait(raw)
-    monkeypatch.setattr(waiting, "BATCH", 5)
+    leave_waiting(ledger, raw, monkeypatch, batch=5)
 
     ledger._core.index(least=1, steps=2)
     assert waits(raw) == 30
@@ -113,10 +122,7 @@ def test_a_backlog_is_put_in_a_few_batches_at_a_time(
 def test_a_writer_is_not_kept_by_what_others_left_waiting(
     ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chain(ledger, "main", 40)
-    ledger._core.index(least=1)
-    let_wait(raw)
-    monkeypatch.setattr(waiting, "BATCH", 4)
+    leave_waiting(ledger, raw, monkeypatch, batch=4)
     monkeypatch.setattr(waiting, "LOOK_EVERY", 2)
 
     chain(ledger, "other", 10)
@@ -130,20 +136,18 @@ def test_a_writer_is_not_kept_by_what_others_left_waiting(
 def test_a_server_puts_in_what_others_left_while_others_write(
     ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chain(ledger, "main", 40)
-    ledger._core.index(least=1)
-    let_wait(raw)
-    monkeypatch.setattr(waiting, "BATCH", 4)
+    leave_waiting(ledger, raw, monkeypatch, batch=4)
 
     ledger._core.index_behind()
     chain(ledger, "other", 10)
     for _ in range(2):
-        ledger._core._indexer.join()  # type: ignore[union-attr]
+        for thread in indexers():
+            thread.join()
         ledger._core.index_behind()
     ledger.close()
 
     assert waits(raw) == 0
-    assert not any(each.name == "agents-ledger-index" for each in threading.enumerate())
+    assert indexers() == []
 
 
 def test_a_batch_ends_where_its_texts_are_long(
