@@ -23,6 +23,8 @@ PEERS = ROOT / ".venv-peers" / "bin" / "python"
 BUDGET = 60.0  # seconds for one step of one peer
 ENOUGH = 15.0  # after which a step is not measured once more
 OURS = "agents-ledger"
+LIVE = "agents-ledger, a live turn"
+FOR_RUNNER = "agents-ledger, LedgerSession"
 SESSION = "main"
 CLOCKS: tuple[Clock, ...] = ("cpu", "wall")
 LENGTHS = (100, 1_000, 10_000)
@@ -30,6 +32,7 @@ ROUNDS = 5
 APPENDS = 10
 CROWD = 64
 OPENAI = "openai-agents SQLiteSession"
+AT_ONCE = "openai-agents SQLiteSession, one add_items()"
 LANGGRAPH = "langgraph SqliteSaver"
 PLAIN = (
     OPENAI,
@@ -71,7 +74,7 @@ class Side:
         self.over = ""  # why it takes no further part
         self.took: dict[str, list[Took]] = {}
         self._spent: dict[str, float] = {}
-        own = name == OURS
+        own = name.startswith(OURS)
         folder.mkdir()
         paths = [str(ROOT), str(ROOT / "src")] if own else [str(ROOT)]
         self._log = (folder / "errors.log").open("w")
@@ -250,19 +253,41 @@ def durability(folder: Path) -> Iterator[Line]:
         yield from compare("same durability", sides, LENGTHS[0])
 
 
+def commits(folder: Path) -> Iterator[Line]:
+    """An exchange in one commit, and step by step, whoever does it."""
+    if missing := _missing():
+        yield missing
+        return
+    pairs = {
+        "in one commit, record() / one add_items()": (OURS, AT_ONCE),
+        "in 8 commits, a live turn / 5 by its Runner": (LIVE, OPENAI),
+        "in 5 commits by its Runner, LedgerSession / SQLiteSession": (FOR_RUNNER, OPENAI),
+        "record() / 5 commits by its Runner": (OURS, OPENAI),
+    }
+    length = LENGTHS[1]
+    with opened(folder, (LIVE, FOR_RUNNER, OPENAI, AT_ONCE), {}) as sides:
+        for side in sides.values():
+            side.grow(length)
+        in_turns(list(sides.values()), steps(length)[:1], ROUNDS)
+        for title, (ours, theirs) in pairs.items():
+            for clock in CLOCKS:
+                took, took_them = sides[ours].took["append"], sides[theirs].took["append"]
+                yield rate(f"an exchange {title}", took, took_them, clock, None)
+
+
 def crowds(folder: Path) -> Iterator[Line]:
     """64 sessions at once."""
     if missing := _missing():
         yield missing
         return
     names = [name for name in PLAIN if not name.startswith("llm")]  # it writes from one thread
-    with opened(folder, names, {}) as sides:
+    with opened(folder, [*names, AT_ONCE], {}) as sides:
         quick = [side for name, side in sides.items() if name.startswith((OURS, "openai"))]
         slow = [side for side in sides.values() if side not in quick]
         in_turns(quick, [Step("crowd", "crowd", {"sessions": CROWD, "each": 5})], ROUNDS)
         in_turns(slow, [Step("crowd", "crowd", {"sessions": CROWD, "each": 1})], 1)
         ours = sides[OURS].took["crowd"]
-        for name in names:
+        for name in (*names, AT_ONCE):
             theirs = sides[name].took.get("crowd", [])
             title = f"{CROWD} sessions at once, {name}"
             if sides[name].over:

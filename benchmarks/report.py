@@ -95,7 +95,7 @@ def _page(parts: dict[str, Measured], versions: str) -> Iterator[str]:
 
 def _peers(parts: dict[str, Measured]) -> Iterator[Line]:
     """Lines whose ratio is how many times better the ledger is than a peer."""
-    for name in ("peers", "durability", "crowds", "servers"):
+    for name in ("peers", "commits", "durability", "crowds", "servers"):
         part = parts.get(name)
         for line in part.lines if part else ():
             if "bytes" in line.name and line.ratio:
@@ -114,10 +114,14 @@ Both sides of a line are measured in turns in one run, so what else the machine 
 hand-written SQL it says how many times as fast the ledger is, or which part of the other's speed it
 reaches; for sizes, memory and growth it is ours divided by the reference. `cpu` is the steadier
 clock: `wall` depends on how busy the disk is. A peer has 60 seconds for each step; what did not fit
-is said. langgraph, google-adk and llm bring the framework around their store: a run of a graph, an
-event's validation, a scripted model. Where a store can, a long history is put in at once before it
-is measured; langgraph's size per exchange is understated by that. On PostgreSQL the server's CPU is
-not counted.
+is said.
+
+A store is used as its framework uses it. The Runner of openai-agents hands over the question, each
+call with its output, and the answer: five commits for an exchange with three calls in a row, where
+the ledger's record() makes one; the part `commits` has both the one way and the other. langgraph,
+google-adk and llm bring the framework around their store: a run of a graph, an event's validation,
+a scripted model. Where a store can, a long history is put in at once before it is measured;
+langgraph's size per exchange is understated by that. On PostgreSQL the server's CPU is not counted.
 """
 
 _WHY = """

@@ -7,9 +7,11 @@ from functools import partial
 from pathlib import Path
 
 from agents_ledger import AsyncLedger, Ledger, ToolCall, Usage
+from agents_ledger.integrations.openai_agents import LedgerSession
 from agents_ledger.ledger import recording
 from agents_ledger.store.database import Transaction
 from benchmarks import workload
+from benchmarks.peers import openai_items
 from benchmarks.peers.port import Exchange
 
 USAGE = Usage(12_480, 655)
@@ -66,3 +68,25 @@ class LedgerStore:
         if self._many is not None:
             await self._many.close()
         self._ledger.close()
+
+
+class Live(LedgerStore):
+    """Each step committed as it happens: the question, each call, its outcome, the answer."""
+
+    async def append(self, session: str, exchange: Exchange) -> None:
+        with self._ledger.turn(session, exchange.query) as turn:
+            for each in exchange.calls:
+                with turn.tool_call(each.name, each.params) as call:
+                    call.complete(each.result)
+            turn.respond(exchange.response, usage=USAGE)
+
+
+class ForRunner(LedgerStore):
+    """LedgerSession, in place of SQLiteSession."""
+
+    _count = 0
+
+    async def append(self, session: str, exchange: Exchange) -> None:
+        self._count += 1
+        for step in openai_items.steps(exchange, self._count):
+            await LedgerSession(session, self._ledger).add_items(step)

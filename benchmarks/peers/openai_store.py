@@ -1,4 +1,4 @@
-"""openai-agents: sessions as its Runner uses them, one add_items() per exchange."""
+"""openai-agents: sessions as its Runner uses them, an add_items() for each step of an exchange."""
 
 from __future__ import annotations
 
@@ -6,27 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from agents import SQLiteSession
-from agents.extensions.memory import AdvancedSQLiteSession, SQLAlchemySession
+from agents.extensions.memory import AdvancedSQLiteSession
 
+from benchmarks.peers.openai_items import items, steps
 from benchmarks.peers.port import Exchange
-
-
-def items(exchange: Exchange, number: int) -> list[Any]:
-    """The pieces of an exchange as the Runner hands them over."""
-    found: list[Any] = [{"role": "user", "content": exchange.query}]
-    for index, call in enumerate(exchange.calls):
-        called = f"call_{number}_{index}"
-        found += [
-            {
-                "type": "function_call",
-                "call_id": called,
-                "name": call.name,
-                "arguments": call.params,
-            },
-            {"type": "function_call_output", "call_id": called, "output": call.result},
-        ]
-    answer = {"type": "output_text", "text": exchange.response, "annotations": []}
-    return [*found, {"type": "message", "role": "assistant", "content": [answer]}]
 
 
 class Plain:
@@ -48,7 +31,8 @@ class Plain:
 
     async def append(self, session: str, exchange: Exchange) -> None:
         self._count += 1
-        await self._session(session).add_items(items(exchange, self._count))
+        for step in steps(exchange, self._count):
+            await self._session(session).add_items(step)
 
     async def seed(self, session: str, exchanges: list[Exchange]) -> None:
         """A hundred in one call."""
@@ -74,6 +58,14 @@ class Plain:
                 session.close()
 
 
+class AtOnce(Plain):
+    """SQLiteSession, given a whole exchange when it is over."""
+
+    async def append(self, session: str, exchange: Exchange) -> None:
+        self._count += 1
+        await self._session(session).add_items(items(exchange, self._count))
+
+
 class Advanced(Plain):
     """AdvancedSQLiteSession: with branches and usage."""
 
@@ -93,4 +85,6 @@ class Server(Plain):
     """SQLAlchemySession on PostgreSQL."""
 
     def _open(self, session: str) -> Any:
+        from agents.extensions.memory import SQLAlchemySession  # SQLAlchemy is not everywhere
+
         return SQLAlchemySession.from_url(session, url=self._address, create_tables=True)

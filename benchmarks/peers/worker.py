@@ -23,7 +23,10 @@ from benchmarks.peers.port import Exchange, Store
 
 STORES = {
     "agents-ledger": "ledger_store:LedgerStore",
+    "agents-ledger, a live turn": "ledger_store:Live",
+    "agents-ledger, LedgerSession": "ledger_store:ForRunner",
     "openai-agents SQLiteSession": "openai_store:Plain",
+    "openai-agents SQLiteSession, one add_items()": "openai_store:AtOnce",
     "openai-agents AdvancedSQLiteSession": "openai_store:Advanced",
     "openai-agents SQLAlchemySession": "openai_store:Server",
     "langgraph SqliteSaver": "langgraph_store:Saver",
