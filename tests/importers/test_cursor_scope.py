@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
+from agents_ledger.importers.cursor_scope import Mentions
 from agents_ledger.importers.importing import rederive
 from tests.importers.cursor_made import bubble, chat, state_db, tool
 from tests.importers.helping import import_paths, result
@@ -53,6 +54,40 @@ def test_only_the_chat_that_changed_is_read(ledger: Ledger, tmp_path: Path) -> N
     before = result(ledger)
     rederive(ledger)
     assert result(ledger) == before
+
+
+def test_names_are_found_wherever_they_stand() -> None:
+    chosen = random.Random(7)
+
+    def letters(number: int) -> bytes:
+        return bytes(chosen.choices(b"ab-", k=number))
+
+    for _ in range(500):
+        lengths = range(chosen.randint(1, 6), 9)
+        names = {letters(chosen.choice(lengths)) for _ in range(chosen.randint(1, 5))}
+        data = letters(chosen.randint(0, 60))
+        assert set(Mentions(names)(data)) == {name for name in names if name in data}
+
+
+class Counted(bytes):
+    """A row that counts how often some of it was looked at."""
+
+    looks = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        Counted.looks += 1
+        return super().__getitem__(at)
+
+
+def test_more_names_are_not_more_work() -> None:
+    data = Counted(b'{"text": "Nobody is named here."}' * 100)
+    looks = []
+    for number in (1, 1000):
+        Counted.looks = 0
+        assert not any(Mentions(b"%08d-chat" % n for n in range(number))(data))
+        looks.append(Counted.looks)
+
+    assert looks[0] == looks[1] < len(data) / 5
 
 
 def test_faults_of_other_chats_stay_and_those_put_right_go(ledger: Ledger, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ and by ids that stand in rows, without reading what the rows say; what cannot be
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import Any
 
@@ -174,17 +174,18 @@ class _Finder:
         known = {_name(chat): chat for chat in self.chats | self.wanted}
         if not all(ID.fullmatch(name) for name in known):
             return False
+        every = Mentions(known)
         done: set[str] = set()
         for _ in range(ROUNDS):
             self._add_copies()
             new, done = self.wanted - done, set(self.wanted)
             if not new:
                 return True
-            names = [_name(chat) for chat in new]
+            wanted = Mentions(_name(chat) for chat in new)
             for chat, data in self._rows():
                 if chat in new:
-                    self.wanted.update(known[name] for name in ID.findall(data) if name in known)
-                elif any(name in data for name in names):
+                    self.wanted.update(known[name] for name in every(data))
+                elif any(wanted(data)):
                     self.wanted.add(chat)
         return False
 
@@ -207,6 +208,37 @@ class _Finder:
                     kind, composer_id, _ = _parts(row.key)
                     if kind in OF_CHATS:
                         yield composer_id, row.data
+
+
+class Mentions:
+    """Which of some names stand in a row. However many they are, a row is passed over once: where a
+    name stands, one of its pieces is met."""
+
+    def __init__(self, names: Iterable[bytes]) -> None:
+        """`names`: none is empty."""
+        self._names = frozenset(names)
+        self._lengths = sorted({len(name) for name in self._names})
+        shortest = min(self._lengths, default=1)
+        self._size = (shortest + 1) // 2
+        self._step = shortest - self._size + 1
+        self._pieces = {
+            name[at : at + self._size]
+            for name in self._names
+            for at in range(len(name) - self._size + 1)
+        }
+
+    def __call__(self, data: bytes) -> Iterator[bytes]:
+        """The names that stand in it, perhaps more than once."""
+        size, pieces = self._size, self._pieces
+        for at in range(0, len(data) - size + 1, self._step):
+            if data[at : at + size] in pieces:
+                yield from self._around(data, at)
+
+    def _around(self, data: bytes, at: int) -> Iterator[bytes]:
+        for length in self._lengths:
+            for start in range(max(0, at + self._size - length), at + 1):
+                if data[start : start + length] in self._names:
+                    yield data[start : start + length]
 
 
 def _name(chat: str) -> bytes:

@@ -28,6 +28,7 @@ BATCH_BYTES = 8 << 20
 WAIT_SECONDS = 10
 COPIES = 3
 MARKS = 8
+LOGGED = 18  # where a database says with 2 that its changes go to a log first
 
 
 class State(NamedTuple):
@@ -91,23 +92,50 @@ def keep(sources: Sources, file: SourceFile, path: Path, tables: Sequence[Table]
 
 @contextmanager
 def snapshot(path: Path) -> Iterator[sqlite3.Connection]:
-    """The database as it is at one moment, log included, whoever writes to it meanwhile."""
+    """The database as it is at one moment, log included, whoever writes to it meanwhile. Nothing
+    beside it is made or changed."""
+    if _is_put_away(path):
+        before = state(path)
+        with closing(_opened(path, "mode=ro&immutable=1")) as connection:
+            yield connection
+        if state(path) != before:
+            raise sqlite3.OperationalError("it was written to while it was read; import it again")
+        return
     try:
-        connection = _opened(path)
-    except sqlite3.OperationalError:  # its folder allows no index of the log: read a copy
+        connection = _opened_in_use(path)
+    except sqlite3.OperationalError:  # it has no index of its log, or was left half written
         import tempfile
 
         with tempfile.TemporaryDirectory(prefix="agents-ledger-") as folder:
             copy = _copied(path, Path(folder))
-            with closing(_opened(copy)) as connection:
+            with closing(_opened(copy, "mode=rw")) as connection:
                 yield connection
         return
     with closing(connection):
         yield connection
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    address = f"{path.absolute().as_uri()}?mode=ro"
+def _is_put_away(path: Path) -> bool:
+    """Whether a database writes a log, and nobody has it open: opening it would make the log."""
+    log, index = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
+    with files.open_regular(path) as file:
+        has_log = file.read(LOGGED + 1)[LOGGED:] == b"\x02"
+    return has_log and not index.exists() and not (log.exists() and log.stat().st_size)
+
+
+def _opened_in_use(path: Path) -> sqlite3.Connection:
+    """The index of its log tells where a reader is; it need not be noted there for us, unless that
+    index has no room yet."""
+    try:
+        return _opened(path, "mode=ro&readonly_shm=1")
+    except sqlite3.OperationalError:
+        if not path.with_name(path.name + "-shm").exists():
+            raise
+        return _opened(path, "mode=ro")
+
+
+def _opened(path: Path, how: str) -> sqlite3.Connection:
+    address = f"{path.absolute().as_uri()}?{how}"
     connection = sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None)
     try:
         connection.text_factory = _text
@@ -127,7 +155,7 @@ def _copied(path: Path, folder: Path) -> Path:
 
     for _ in range(COPIES):
         before = state(path)
-        for name in (path.name, path.name + "-wal"):
+        for name in (path.name, path.name + "-wal", path.name + "-journal"):
             if (path.parent / name).exists():
                 shutil.copyfile(path.parent / name, folder / name)
         if state(path) == before:
