@@ -264,3 +264,49 @@ def test_the_metadata_of_the_seed_is_kept_field_by_field(ledger: Ledger, tmp_pat
     assert kept["aFieldOfTomorrow"] == {"deep": [1]}
     assert "supportedTools" not in kept  # it is empty
     assert "text" not in kept  # it has a column
+
+
+def test_a_field_beside_one_that_has_a_column_is_kept(ledger: Ledger, tmp_path: Path) -> None:
+    asked, long = json.dumps({"raw": "x" * 3000}), json.dumps({"made": "y" * 3000})
+    call = tool("call-1", "write", 1, rawArgs=asked, params=long, result=long)
+    fields = {
+        "rawText": "**Done.**",
+        "thinking": {"text": "Hm.", "signature": "c2ln"},
+        "context": {"todos": ["own"], "cursorRules": ["style"]},
+        "toolFormerData": call,
+    }
+    rows = chat(MAIN, bubble("q1", 1, "Begin.", 1), bubble("a1", 2, "Done.", 2, **fields))
+    rows["messageRequestContext:" + MAIN + ":a1"] = {"todos": ["sent"], "gitStatusRaw": "clean"}
+
+    import_paths(ledger, state_db(tmp_path / GLOBAL, rows))
+
+    message = shown(ledger, "agent_messages", id="a1")
+    kept = json.loads(message["metadata_json"])
+    assert kept["rawText"] == "**Done.**"
+    assert kept["thinking"] == {"signature": "c2ln"}
+    assert kept["toolFormerData"] == {
+        name: value for name, value in call.items() if name not in ("params", "result")
+    }
+    assert json.loads(message["context_json"]) == {
+        "todos": ["own"],
+        "cursorRules": ["style"],
+        "gitStatusRaw": "clean",
+        "messageRequestContext": {"todos": ["sent"]},
+    }
+    assert json.loads(message["cursor_rules_json"]) == ["style"]
+
+
+def test_what_a_chat_says_beside_is_kept(ledger: Ledger, tmp_path: Path) -> None:
+    said = {
+        "capabilities": [{"type": 30}],
+        "isSpec": True,
+        "modelConfig": {"modelName": "model-x", "maxMode": True},
+        "codeBlockData": {"file:///a": "x" * 5000},  # a state of the editor
+        "blobEncryptionKey": "secret",
+        "hasUnreadMessages": None,
+    }
+    import_paths(ledger, state_db(tmp_path / GLOBAL, chat(MAIN, *PAIR, **said)))
+
+    kept = json.loads(ledger.session(f"cursor:{MAIN}").metadata_json or "")
+    beside = {name: said[name] for name in ("capabilities", "isSpec", "modelConfig")}
+    assert kept["composer"] == {"_v": 10, **beside}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
@@ -9,14 +10,26 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.building import milliseconds
-from agents_ledger.importers.cells import decoded, dicts, encoded, loose, path_of, raw
+from agents_ledger.importers.cells import (
+    BROKEN,
+    EMPTY,
+    decoded,
+    dicts,
+    encoded,
+    loose,
+    path_of,
+    raw,
+)
 from agents_ledger.importers.cursor_agent import Store
 from agents_ledger.importers.cursor_scope import LISTS, TABS, TASK, Scope, is_inline
 from agents_ledger.importers.cursor_turns import (
+    EMBEDDED,
+    SECRET_NAMES,
     Bubble,
     Bubbles,
     Summary,
     bubble_time,
+    embedded,
     is_task,
     status_of,
     tool_data,
@@ -30,6 +43,7 @@ from agents_ledger.model.turns import CallStatus
 
 EARLIER = " (earlier)"
 PLACEHOLDER = "empty-state-draft"
+FIELD_MAX = 4000  # bytes of a field that is not read: a longer one is a state of the editor
 TASK_STATUSES: dict[CallStatus, TaskStatus] = {
     "cancelled": "cancelled",
     "completed": "completed",
@@ -83,6 +97,13 @@ class ComposerData(Struct, rename="camel"):
     workspace_identifier: Any = None
 
 
+READ = {each.encode_name for each in msgspec.structs.fields(ComposerData)} - {
+    "context",
+    "modelConfig",
+    "subagentInfo",
+}
+
+
 class _BubbleData(Struct, rename="camel"):
     """A bubble, as far as the outline needs it."""
 
@@ -102,6 +123,7 @@ class _BubbleData(Struct, rename="camel"):
 
 
 COMPOSER = msgspec.json.Decoder(ComposerData)
+_FIELDS = msgspec.json.Decoder(dict[str, Raw])
 _BUBBLE = msgspec.json.Decoder(_BubbleData)
 
 
@@ -112,6 +134,7 @@ class _Said(Struct):
     data: ComposerData
     row: Row
     order: list[str]  # ids of its bubbles
+    more: Mapping[str, Any] = {}  # the fields that are not read
 
     def standing(self) -> tuple[int, int, bytes]:
         """Which of two records prevails, whatever was read first."""
@@ -141,6 +164,14 @@ class Composer(Struct):
             if value not in (None, "", [], {}):
                 return value
         return None
+
+    @property
+    def more(self) -> dict[str, Any]:
+        """The fields that are not read, each from the newest record that has it."""
+        found: dict[str, Any] = {}
+        for said in sorted(self.said, key=_Said.standing):
+            found |= {name: value for name, value in said.more.items() if value not in EMPTY}
+        return found
 
     @property
     def model(self) -> str | None:
@@ -276,25 +307,19 @@ class Outline:
         if data is None:
             self.composer(composer_id).broken = True
             return False
-        self._said(composer_id, 4, data, row, ())
+        more = _more(_fields((row.values or {}).get("value")))
+        self._said(composer_id, _Said(4, data, row, _order(data), more))
         self._summary(composer_id, data, row)
         return True if _order(data) else None  # a draft that was never sent says nothing
 
-    def _said(
-        self,
-        composer_id: str,
-        rank: int,
-        data: ComposerData,
-        row: Row,
-        inner: tuple[str | int, ...],
-    ) -> None:
+    def _said(self, composer_id: str, said: _Said, inner: tuple[str | int, ...] = ()) -> None:
         """One record's word on a chat, with the bubbles written into it."""
         if composer_id == PLACEHOLDER:
             return
-        composer = self.composer(composer_id)
-        held = self.material.held_row(row)
-        composer.said.append(_Said(rank, data, held, _order(data)))
-        composer.rows.append(held)
+        composer, row, data = self.composer(composer_id), said.row, said.data
+        said.row = self.material.held_row(row)
+        composer.said.append(said)
+        composer.rows.append(said.row)
         for at, each in enumerate(as_list(data.conversation)):
             self._inline(composer, each, row, (*inner, "conversation", at))
         for name, each in as_dict(data.conversation_map).items():
@@ -363,7 +388,9 @@ class Outline:
                 continue
             place = str(PurePath(row.file.path).parent)
             self.listed[composer_id] = max(self.listed.get(composer_id, ""), place)
-            self._said(composer_id, 2 if data.conversation else 1, data, row, ("allComposers", at))
+            rank = 2 if data.conversation else 1
+            told = _Said(rank, data, row, _order(data), _more(each))
+            self._said(composer_id, told, ("allComposers", at))
         return True
 
     def _tells(self, chat_id: str) -> bool:
@@ -387,8 +414,7 @@ class Outline:
             for number, bubble in enumerate(dicts(tab.get("bubbles"))):
                 self._inline(composer, bubble, row, ("tabs", at, "bubbles", number))
                 order.append(as_text(bubble.get("id")) or str(number))
-            self._said(tab_id, 0, data, row, ("tabs", at))
-            composer.said[-1].order = order
+            self._said(tab_id, _Said(0, data, row, order))
             self.listed[tab_id] = str(PurePath(row.file.path).parent)
         return True
 
@@ -443,11 +469,11 @@ class Outline:
         if not child.rows:
             child.rows.append(bubble.row)
         self.spawned.setdefault(parent.id, {})[call_id] = child_id
-        embedded = extra.get("composerData")
-        data = _converted(loose(embedded) if isinstance(embedded, str) else embedded)
+        written = embedded(call)
+        data = _converted(written)
         if data is not None:
-            way = (*bubble.inner, "toolFormerData", "additionalData", "composerData")
-            self._said(child_id, 3, data, bubble.row, way)
+            way = (*bubble.inner, "toolFormerData", "additionalData", EMBEDDED)
+            self._said(child_id, _Said(3, data, bubble.row, _order(data), _more(written)), way)
 
 
 def _order(data: ComposerData) -> list[str]:
@@ -469,3 +495,22 @@ def _converted(said: Any) -> ComposerData | None:
         return msgspec.convert(said, ComposerData) if isinstance(said, dict) else None
     except (msgspec.ValidationError, RecursionError):
         return None
+
+
+def _fields(cell: Any) -> Mapping[str, Any]:
+    try:
+        return _FIELDS.decode(raw(cell))
+    except BROKEN:
+        return as_dict(loose(cell))
+
+
+def _more(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a chat that nothing else is made of."""
+    found = {}
+    for name, value in said.items():
+        if name in READ or name in SECRET_NAMES:
+            continue
+        data = bytes(value) if isinstance(value, Raw) else encoded(value)
+        if len(data) <= FIELD_MAX:
+            found[name] = loose(data)
+    return found

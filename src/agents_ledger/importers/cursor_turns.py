@@ -49,7 +49,9 @@ FILE_TOOLS: dict[str, FileKind] = {
 PATH_NAMES = ("path", "relativeWorkspacePath", "targetFile", "target_file", "file_path", "filePath")
 TASK_NAMES = ("task", "task_v2")
 TASK_NUMBER = 48
-WITH_COLUMNS = {"context", "rawText", "text", "thinking"}  # the rest of a bubble is metadata
+EMBEDDED = "composerData"
+RULES = "cursorRules"
+REQUEST = "messageRequestContext"
 SECRET_NAMES = {"speculativeSummarizationEncryptionKey", "blobEncryptionKey", "encryptionKey"}
 LONG_ARGUMENT = 2000  # a longer one stands in its tool call only
 DECODED_ROWS = 4
@@ -171,7 +173,9 @@ class _Turn:
         context = pruned(as_dict(said.get("context")))
         sent = self.spec.context(bubble)
         if sent is not None:
-            context |= pruned(as_dict(self.bubbles.value(sent)))
+            context = _joined(context, pruned(as_dict(self.bubbles.value(sent))))
+        if context.get(RULES):
+            metadata.setdefault(RULES, context[RULES])
         self.builder.message(
             message_id,
             bubble.role,
@@ -272,19 +276,48 @@ def thinking_of(said: dict[str, Any]) -> str | None:
 
 def metadata_of(said: dict[str, Any]) -> dict[str, Any]:
     """Every field of a bubble that is not empty and has no column."""
+    content = text_of(said)
     kept = {
         name: pruned(value)
         for name, value in said.items()
-        if name not in WITH_COLUMNS and name not in SECRET_NAMES
+        if name not in SECRET_NAMES and not (name in ("text", "rawText") and value == content)
     }
+    kept["thinking"] = _beside_thoughts(kept.get("thinking"))
+    if isinstance(kept.get("context"), dict):
+        del kept["context"]
     if isinstance(kept.get("toolFormerData"), dict):
-        kept["toolFormerData"] = {
-            name: value
-            for name, value in kept["toolFormerData"].items()
-            if not (isinstance(value, str) and len(value) > LONG_ARGUMENT)
-        }
-        as_dict(kept["toolFormerData"].get("additionalData")).pop("composerData", None)
+        kept["toolFormerData"] = _beside_call(kept["toolFormerData"])
     return {name: value for name, value in kept.items() if value not in (None, "", [], {})}
+
+
+def _beside_thoughts(thought: Any) -> Any:
+    if isinstance(thought, dict) and as_text(thought.get("text")):
+        return {name: value for name, value in thought.items() if name != "text"}
+    return None if isinstance(thought, str) else thought
+
+
+def _beside_call(call: dict[str, Any]) -> dict[str, Any]:
+    """What a call says, without what is long and stands in the tool call."""
+    params, asked = call.get("params"), call.get("rawArgs")
+    held = {"error", "result", "params" if params else "rawArgs"}
+    if params and asked and _is_long(asked) and loose(asked) == (loose(params) or params):
+        held.add("rawArgs")
+    kept = {name: value for name, value in call.items() if not (name in held and _is_long(value))}
+    extra = as_dict(kept.get("additionalData"))
+    if is_task(call) and isinstance(embedded(call), dict):  # it is a session of its own
+        kept["additionalData"] = {n: value for n, value in extra.items() if n != EMBEDDED}
+    return kept
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, str) and len(value) > LONG_ARGUMENT
+
+
+def _joined(context: dict[str, Any], sent: dict[str, Any]) -> dict[str, Any]:
+    """The context of a message with what was sent with it; where both say something, apart."""
+    apart = {name: value for name, value in sent.items() if context.get(name, value) != value}
+    joined = {**sent, **context}
+    return {**joined, REQUEST: apart} if apart else joined
 
 
 def _files(said: dict[str, Any]) -> Iterator[MessageFile]:
@@ -355,6 +388,12 @@ def tool_data(said: dict[str, Any]) -> list[dict[str, Any]]:
 def is_task(call: dict[str, Any]) -> bool:
     """Whether a call starts a subagent."""
     return call.get("name") in TASK_NAMES or call.get("tool") == TASK_NUMBER
+
+
+def embedded(call: dict[str, Any]) -> Any:
+    """The chat of a subagent that is written into the call that started it."""
+    value = as_dict(call.get("additionalData")).get(EMBEDDED)
+    return loose(value) if isinstance(value, str) else value
 
 
 def _params(call: dict[str, Any]) -> Any:
