@@ -5,10 +5,8 @@ import os
 import random
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
-from agents_ledger.importers.databases import snapshot
 from agents_ledger.ledger.sources import Sources
 from tests.importers.cursor_made import bubble, chat, shown, state_db, tool
 from tests.importers.helping import import_paths, result
@@ -218,6 +215,20 @@ def test_chats_that_a_chat_started_are_its_children(ledger: Ledger, tmp_path: Pa
     found = ledger.query("SELECT id FROM agent_sessions WHERE parent_session_id = 'c' ORDER BY id")
 
     assert found[1] == [("d",), ("e",)]
+    asked = "SELECT id, source FROM messages WHERE role = 'user' ORDER BY id"
+    assert ledger.query(asked)[1] == [("q1", "human"), ("q2", "agent"), ("q7", "agent")]
+
+
+def test_chats_that_name_each_other_as_parents_end_somewhere(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    rows = chat("c", *PAIR, subComposerIds=["c", "d"]) | chat("d", *NEXT, subComposerIds=["c"])
+    path = state_db(tmp_path / GLOBAL, rows)
+    for _ in range(2):
+        import_paths(ledger, path)
+        parents = "SELECT label, parent_session_label FROM sessions ORDER BY label"
+        assert ledger.query(parents)[1] == [("cursor:c", None), ("cursor:d", "cursor:c")]
+        state_db(path, {"composerData:d": rows["composerData:d"]})
 
 
 # -- what hangs on messages -------------------------------------------------------------------
@@ -473,69 +484,6 @@ def test_a_folder_that_can_only_be_read_is_read_with_its_log(
         there.parent.chmod(0o755)
 
     assert ledger.session("cursor:c").thread_id == "q1"
-
-
-def seen(path: Path) -> dict[str, bytes]:
-    return {each.name: each.read_bytes() for each in path.parent.iterdir()}
-
-
-def opened_and(path: Path, *lines: str) -> str:
-    """A program that has a database open."""
-    return "; ".join(
-        ["import os, signal, sqlite3, sys", f"made = sqlite3.connect({str(path)!r})", *lines]
-    )
-
-
-def test_a_database_that_is_open_elsewhere_stays_as_it_is(ledger: Ledger, tmp_path: Path) -> None:
-    path = state_db(tmp_path / GLOBAL, chat("c", *PAIR), wal=True)
-    write = "made.execute('CREATE TABLE more (id)')"
-    wait = "print('open', flush=True); sys.stdin.read()"
-    command = [sys.executable, "-c", opened_and(path, write, wait)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"open\n"
-        before = seen(path)
-        import_paths(ledger, path)
-        assert seen(path) == before
-        assert {"state.vscdb-wal", "state.vscdb-shm"} < before.keys()
-        other.communicate()
-
-    assert ledger.session("cursor:c").thread_id == "q1"
-
-
-def test_a_database_that_is_put_away_stays_as_it_is(ledger: Ledger, tmp_path: Path) -> None:
-    path = state_db(tmp_path / GLOBAL, chat("c", *PAIR), wal=True)
-    before = seen(path)
-    import_paths(ledger, path)
-
-    assert seen(path) == before
-    assert list(before) == ["state.vscdb"]
-    assert ledger.session("cursor:c").thread_id == "q1"
-
-
-def test_a_database_taken_up_while_it_is_read_is_a_fault(tmp_path: Path) -> None:
-    path = state_db(tmp_path / GLOBAL, chat("c", *PAIR), wal=True)
-    reading = ExitStack()
-    reading.enter_context(snapshot(path))
-    state_db(path, chat("d", *NEXT))
-
-    with pytest.raises(sqlite3.OperationalError, match="written to while it was read"):
-        reading.close()
-
-
-def test_what_was_half_written_is_read_as_before(ledger: Ledger, tmp_path: Path) -> None:
-    told = bubble("a1", 2, "Two fixes." * 1000, 2)
-    path = state_db(tmp_path / GLOBAL, chat("c", PAIR[0], told))
-    spill = "made.execute('PRAGMA cache_size = 1')"
-    change = "made.execute('UPDATE cursorDiskKV SET value = zeroblob(length(value))')"
-    end = "os.kill(os.getpid(), signal.SIGKILL)"
-    subprocess.run([sys.executable, "-c", opened_and(path, spill, change, end)], check=False)
-    before = seen(path)
-    assert "state.vscdb-journal" in before
-    import_paths(ledger, path)
-
-    assert seen(path) == before
-    assert ledger.get_turn("q1").messages[1].content == told["text"]
 
 
 def test_steps_in_any_order_end_in_the_same_rows(

@@ -116,10 +116,10 @@ class _Desk:
     async def _check_depth(self) -> None:
         """Workers may have workers, as deep as the policy lets them."""
         depth, session = 1, self._claim.session
-        while session.parent_session_label is not None:
+        depth_max = self._broker.policy.workers.depth_max
+        while depth <= depth_max and session.parent_session_label is not None:
             session = await self._broker.ledger.session(session.parent_session_label, exact=True)
             depth += 1
-        depth_max = self._broker.policy.workers.depth_max
         if depth > depth_max:
             raise Refused(f"workers may not be nested deeper than {depth_max}")
 

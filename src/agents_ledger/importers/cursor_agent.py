@@ -28,7 +28,7 @@ from agents_ledger.importers.outlines import (
 )
 from agents_ledger.importers.reader import Line, Material, Row, fingerprint
 from agents_ledger.model.sources import DerivedTurn, SourceFile
-from agents_ledger.model.turns import MessageRole, Turn
+from agents_ledger.model.turns import MessageRole, MessageSource, Turn
 
 ASKED = re.compile(r"<user_query>\s*(.*?)\s*</user_query>", re.DOTALL)
 CALLS = {"tool-call", "tool_call", "tool_use"}
@@ -224,7 +224,7 @@ def turns_of(material: Material, session: AgentSession, version: int) -> Iterato
             fingerprint(version, [said, *(entry.print for entry in group)]),
             frozenset(session.file_ids),
             tuple(entry.id for entry in group),
-            partial(_build_turn, material, parent, group, session.model, session.created_at),
+            partial(_build_turn, material, parent, group, session),
         )
         if any(not entry.asks for entry in group):
             parent = group[0].id
@@ -234,12 +234,11 @@ def _build_turn(
     material: Material,
     parent_id: str | None,
     group: Sequence[Entry],
-    model: str | None,
-    at: int,
+    session: AgentSession,
 ) -> Turn:
-    turn = _Turn(TurnBuilder(group[0].id, parent_id), at)
-    turn.builder.model = model
-    turn.builder.provider = NAME if model else None
+    turn = _Turn(TurnBuilder(group[0].id, parent_id), session)
+    turn.builder.model = session.model
+    turn.builder.provider = NAME if session.model else None
     for entry in group:
         if isinstance(entry.said, Line):
             record = as_dict(loose(material.bytes_of(entry.said)))
@@ -251,9 +250,10 @@ def _build_turn(
 
 
 class _Turn:
-    def __init__(self, builder: TurnBuilder, at: int) -> None:
+    def __init__(self, builder: TurnBuilder, session: AgentSession) -> None:
         self.builder = builder
-        self.at = at
+        self.at = session.created_at
+        self.asked_by: MessageSource = "agent" if session.parent else "human"
         self.open: deque[str] = deque()  # calls without a result yet
 
     def add(self, entry_id: str, record: dict[str, Any]) -> None:
@@ -278,7 +278,7 @@ class _Turn:
                 role,
                 asked.group(1) if asked else text,
                 at=self.at,
-                source="human" if role == "user" else None,
+                source=self.asked_by if role == "user" else None,
                 thinking="\n\n".join(_thoughts(blocks)) or None,
                 metadata=metadata,
             )

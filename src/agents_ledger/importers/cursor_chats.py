@@ -270,6 +270,7 @@ class _Chats:
             {call: label_of(child) for call, child in spawned.items() if child != composer.id},
             composer.contexts,
             composer.checkpoints,
+            "agent" if _is_subagent(composer) else "human",
         )
 
     def _summary(self, composer: Composer, last: _Timed, parent: str) -> str:
@@ -305,7 +306,6 @@ class _Chats:
         times = [each.at for each in path if each.at]
         created = milliseconds(composer.get("created_at")) or min(times, default=0)
         rows = [*composer.rows, *(bubble.row for bubble in composer.bubbles.values())]
-        is_subagent = composer.parent is not None or composer.id.startswith(TASK)
         self.sessions.append(
             DerivedSession(
                 session_id=composer.id,
@@ -315,7 +315,7 @@ class _Chats:
                 title=as_text(composer.get("name")),
                 created_at=created,
                 updated_at=max([milliseconds(composer.get("last_updated_at")), *times]),
-                is_subagent=is_subagent,
+                is_subagent=_is_subagent(composer),
                 parent_label=label_of(composer.parent) if composer.parent else None,
                 task_description=as_text(composer.task.get("description")),
                 task_status=composer.task_status,
@@ -372,6 +372,10 @@ class _Chats:
         return self._folder(parent) if parent is not None else None
 
 
+def _is_subagent(composer: Composer) -> bool:
+    return composer.parent is not None or composer.id.startswith(TASK)
+
+
 def _asks(each: _Timed) -> bool:
     return each.bubble.role == "user"
 
@@ -386,7 +390,8 @@ def _same(known: _Place, group: Sequence[_Timed], parent: str | None) -> bool:
 
 def _prints(spec: Spec) -> Iterator[bytes]:
     """Of all that goes into a turn."""
-    yield f"{spec.model};{spec.workspace};{sorted(spec.spawned.items())};".encode(errors="replace")
+    said = f"{spec.model};{spec.workspace};{spec.asked_by};{sorted(spec.spawned.items())};"
+    yield said.encode(errors="replace")
     for message_id, at, bubble in spec.bubbles:
         if message_id != bubble.id:  # that one is another turn's
             yield message_id.encode(errors="replace")

@@ -442,9 +442,10 @@ class Outline:
     def _find_tasks(self, composer: Composer) -> None:
         """Calls that start a subagent, also on bubbles that the chat lists no more."""
         info = as_dict(composer.get("subagent_info"))
-        composer.parent = as_text(info.get("parentComposerId")) or composer.parent
+        parent = as_text(info.get("parentComposerId"))
+        composer.parent = parent if parent and parent != composer.id else composer.parent
         for child in as_list(composer.get("sub_composer_ids")):
-            if isinstance(child, str):
+            if isinstance(child, str) and child != composer.id:
                 self.composer(child).parent = self.composer(child).parent or composer.id
         for key in list(composer.bubbles):
             bubble = composer.bubbles[key]

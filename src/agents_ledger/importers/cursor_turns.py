@@ -18,6 +18,7 @@ from agents_ledger.model.turns import (
     MessageCodeblock,
     MessageFile,
     MessageLint,
+    MessageSource,
     Turn,
 )
 
@@ -90,6 +91,7 @@ class Spec(NamedTuple):
     spawned: Mapping[str, str]  # the sessions of subagents, by call
     contexts: Mapping[str, Row]  # what was sent with a message, by bubble or request
     checkpoints: Mapping[str, Row]
+    asked_by: MessageSource = "human"
 
     @property
     def started(self) -> int:
@@ -181,7 +183,7 @@ class _Turn:
             bubble.role,
             text_of(said),
             at=at,
-            source="human" if bubble.role == "user" else None,
+            source=self.spec.asked_by if bubble.role == "user" else None,
             thinking=thinking_of(said),
             metadata=metadata,
             context=context,

@@ -28,6 +28,13 @@ BATCH_BYTES = 8 << 20
 WAIT_SECONDS = 10
 COPIES = 3
 MARKS = 8
+SETTINGS = {
+    "query_only": 1,
+    "trusted_schema": 0,
+    "cell_size_check": 1,
+    "writable_schema": 1,  # else one that was cut off is refused as a whole; nothing is written
+}
+LAST_ROWID = (1 << 63) - 1
 LOGGED = 18  # where a database says with 2 that its changes go to a log first
 
 
@@ -139,7 +146,7 @@ def _opened(path: Path, how: str) -> sqlite3.Connection:
     connection = sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None)
     try:
         connection.text_factory = _text
-        for name, value in (("query_only", 1), ("trusted_schema", 0), ("cell_size_check", 1)):
+        for name, value in SETTINGS.items():
             connection.execute(f"PRAGMA {name} = {value}")
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # takes the snapshot
@@ -200,8 +207,8 @@ class _Rows:
         mark = self.marks.get(table.name, Mark())
         goes_on = table.grows and has_rowid and mark.rowid > 0 and _stands(connection, table, mark)
         latest = Mark(mark.rowid, dict(mark.keys)) if goes_on else Mark()
-        found = _select(connection, table, columns, has_rowid, mark.rowid if goes_on else None)
-        for rowid, *values in found:
+        scan = _Scan(connection, table, columns, has_rowid)
+        for rowid, *values in scan.rows(mark.rowid if goes_on else None):
             row = RowRecord(table.name, table.key, columns, tuple(values))
             data = frame(row)
             identity = row.identity
@@ -212,6 +219,10 @@ class _Rows:
             if goes_on or self._kept().get(identity) != digest(data):
                 yield data
         self.marks[table.name] = latest
+        if scan.damages:
+            del self.marks[table.name]  # should it be mended, all is compared
+            what = f"damaged in {len(scan.damages)} places, the rest is read: {scan.damages[0]}"
+            self.faults.append(f"table {table.name} is {what}")
 
     def _kept(self) -> dict[bytes, bytes]:
         """The content last kept of every row."""
@@ -246,27 +257,71 @@ def _stands(connection: sqlite3.Connection, table: Table, mark: Mark) -> bool:
     return True
 
 
-def _select(
-    connection: sqlite3.Connection,
-    table: Table,
-    columns: Sequence[str],
-    has_rowid: bool,
-    after: int | None,
-) -> Iterator[tuple[Any, ...]]:
-    order = "rowid" if has_rowid else ", ".join(_quoted(column) for column in table.key)
-    conditions, values = [], []
-    if after is not None:
-        conditions, values = ["rowid > ?"], [after]
-    allowed, named = _allowed(table)
-    if allowed:
-        conditions.append(f"({allowed})")
-    where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
-    wanted = ", ".join(_quoted(column) for column in columns)
-    yield from connection.execute(
-        f"SELECT {'rowid' if has_rowid else '0'}, {wanted} FROM {_quoted(table.name)} "
-        f"{where}ORDER BY {order}",
-        (*values, *named),
-    )
+class _Scan:
+    """The rows of a table in the order they were written; what is damaged is passed over."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        table: Table,
+        columns: Sequence[str],
+        has_rowid: bool,
+    ) -> None:
+        self.damages: list[str] = []
+        self._execute = connection.execute
+        self._table = table
+        self._columns = columns
+        self._has_rowid = has_rowid
+
+    def rows(self, after: int | None) -> Iterator[tuple[Any, ...]]:
+        """Each with its rowid first; only those after one, if it is given."""
+        go_on = True
+        while go_on:
+            go_on = False
+            try:
+                for row in self._selected(after):
+                    after = row[0]
+                    yield row
+            except sqlite3.DatabaseError as error:
+                self.damages.append(str(error))
+                after = self._beyond(after or 0)
+                go_on = self._has_rowid and after < LAST_ROWID
+
+    def _selected(self, after: int | None) -> Iterator[tuple[Any, ...]]:
+        key = ", ".join(_quoted(column) for column in self._table.key)
+        conditions, values = [], []
+        if after is not None:
+            conditions, values = ["rowid > ?"], [after]
+        allowed, named = _allowed(self._table)
+        if allowed:
+            conditions.append(f"({allowed})")
+        where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
+        wanted = ", ".join(_quoted(column) for column in self._columns)
+        yield from self._execute(
+            f"SELECT {'rowid' if self._has_rowid else '0'}, {wanted} "
+            f"FROM {_quoted(self._table.name)} "
+            f"{where}ORDER BY {'rowid' if self._has_rowid else key}",
+            (*values, *named),
+        )
+
+    def _beyond(self, after: int) -> int:
+        """The nearest rowid from which on something can be found again."""
+        low, step = after, 1
+        while after + step < LAST_ROWID and not self._leads_on(after + step):
+            low, step = after + step, step * 2
+        high = min(after + step, LAST_ROWID)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._leads_on(middle) else (middle, high)
+        return high
+
+    def _leads_on(self, after: int) -> bool:
+        query = f"SELECT rowid FROM {_quoted(self._table.name)} WHERE rowid > ? LIMIT 1"
+        try:
+            self._execute(query, (after,)).fetchone()
+        except sqlite3.DatabaseError:
+            return False
+        return True
 
 
 def _allowed(table: Table) -> tuple[str, list[str]]:

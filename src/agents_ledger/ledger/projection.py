@@ -395,11 +395,7 @@ def _finish(
         _follow(tx, source, settled, fingerprints[session.label])
         if stale:
             tx.run("mark_source_has_more", label=session.label)
-    for ids in in_batches([turn.id for turn in derivation.turns]):
-        tx.run("unlink_lost_subagents", ids=ids)
-        for child, turn_id, parent in tx.run("spawned_sessions", ids=ids):
-            if parent != owners[turn_id] and child != owners[turn_id]:
-                tx.run("set_parent_session", label=child, parent=owners[turn_id])
+    _hang_subagents(tx, derivation, owners)
     _note_sources(tx, files, derivation)
     for file in files:
         tx.run(
@@ -410,6 +406,17 @@ def _finish(
         )
     _note_faults(tx, files, derivation)
     return ()
+
+
+def _hang_subagents(tx: Transaction, derivation: Derivation, owners: Mapping[str, str]) -> None:
+    for ids in in_batches([turn.id for turn in derivation.turns]):
+        tx.run("unlink_lost_subagents", ids=ids)
+        for child, turn_id, parent in tx.run("spawned_sessions", ids=ids):
+            if parent != owners[turn_id] and child != owners[turn_id]:
+                tx.run("set_parent_session", label=child, parent=owners[turn_id])
+    for session in derivation.sessions:
+        if session.parent_label is not None:
+            tx.run("break_circle", label=session.label)
 
 
 def _note_faults(tx: Transaction, files: Sequence[SourceFile], derivation: Derivation) -> None:
@@ -486,7 +493,7 @@ def _follow(tx: Transaction, source: str, session: DerivedSession, fingerprint: 
     for file_id in sorted(session.file_ids):
         tx.run("insert_session_source", label=label, file_id=file_id)
     follow(tx, session, put_by_us)
-    if session.parent_label is not None:
+    if session.parent_label not in (None, label):
         tx.run("insert_source_link", child=label, parent=session.parent_label)
     tx.run("follow_source_links", label=label)
     if session.parent_turn_id is not None:

@@ -334,6 +334,18 @@ SELECT label, parent_turn_id, parent_session_label FROM sessions WHERE parent_tu
 -- set_parent_session --
 UPDATE sessions SET parent_session_label = :parent WHERE label = :label;
 
+-- break_circle --
+-- Sessions that are each other's parents: one of them that no call spawned has none.
+WITH RECURSIVE above (label, parent, spawned_by) AS (
+    SELECT label, parent_session_label, spawn_tool_call_id FROM sessions WHERE label = :label
+    UNION
+    SELECT s.label, s.parent_session_label, s.spawn_tool_call_id
+    FROM above JOIN sessions s ON s.label = above.parent
+)
+UPDATE sessions SET parent_session_label = NULL
+WHERE label = (SELECT min(label) FROM above WHERE spawned_by IS NULL)
+AND EXISTS (SELECT 1 FROM above WHERE parent = :label);
+
 -- insert_import_run --
 INSERT INTO import_runs (
     id, started_at, finished_at, imported, upserted, skipped, failed, report_json

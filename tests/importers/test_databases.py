@@ -1,0 +1,117 @@
+"""Databases of other programs: read as far as they go, and left as they are."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from agents_ledger import Ledger
+from agents_ledger.importers.databases import snapshot
+from tests.importers.cursor_made import bubble, chat, state_db
+from tests.importers.helping import import_paths
+
+GLOBAL = Path("Cursor/User/globalStorage/state.vscdb")
+PAIR = (bubble("q1", 1, "What is new?", 1), bubble("a1", 2, "Two fixes.", 2))
+NEXT = (bubble("q2", 1, "Which ones?", 3), bubble("a2", 2, "Those.", 4))
+PAGE = 4096
+
+
+def seen(path: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in path.parent.iterdir()}
+
+
+def opened_and(path: Path, *lines: str) -> str:
+    """A program that has a database open."""
+    return "; ".join(
+        ["import os, signal, sqlite3, sys", f"made = sqlite3.connect({str(path)!r})", *lines]
+    )
+
+
+def test_a_database_that_is_open_elsewhere_stays_as_it_is(ledger: Ledger, tmp_path: Path) -> None:
+    path = state_db(tmp_path / GLOBAL, chat("c", *PAIR), wal=True)
+    write = "made.execute('CREATE TABLE more (id)')"
+    wait = "print('open', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", opened_and(path, write, wait)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"open\n"
+        before = seen(path)
+        import_paths(ledger, path)
+        assert seen(path) == before
+        assert {"state.vscdb-wal", "state.vscdb-shm"} < before.keys()
+        other.communicate()
+
+    assert ledger.session("cursor:c").thread_id == "q1"
+
+
+def test_a_database_that_is_put_away_stays_as_it_is(ledger: Ledger, tmp_path: Path) -> None:
+    path = state_db(tmp_path / GLOBAL, chat("c", *PAIR), wal=True)
+    before = seen(path)
+    import_paths(ledger, path)
+
+    assert seen(path) == before
+    assert list(before) == ["state.vscdb"]
+    assert ledger.session("cursor:c").thread_id == "q1"
+
+
+def test_a_database_taken_up_while_it_is_read_is_a_fault(tmp_path: Path) -> None:
+    path = state_db(tmp_path / GLOBAL, chat("c", *PAIR), wal=True)
+    reading = ExitStack()
+    reading.enter_context(snapshot(path))
+    state_db(path, chat("d", *NEXT))
+
+    with pytest.raises(sqlite3.OperationalError, match="written to while it was read"):
+        reading.close()
+
+
+def test_what_was_half_written_is_read_as_before(ledger: Ledger, tmp_path: Path) -> None:
+    told = bubble("a1", 2, "Two fixes." * 1000, 2)
+    path = state_db(tmp_path / GLOBAL, chat("c", PAIR[0], told))
+    spill = "made.execute('PRAGMA cache_size = 1')"
+    change = "made.execute('UPDATE cursorDiskKV SET value = zeroblob(length(value))')"
+    end = "os.kill(os.getpid(), signal.SIGKILL)"
+    subprocess.run([sys.executable, "-c", opened_and(path, spill, change, end)], check=False)
+    before = seen(path)
+    assert "state.vscdb-journal" in before
+    import_paths(ledger, path)
+
+    assert seen(path) == before
+    assert ledger.get_turn("q1").messages[1].content == told["text"]
+
+
+def damaged(data: bytes) -> bytes:
+    """With pages in the middle that say nothing."""
+    half = len(data) // PAGE // 2 * PAGE
+    return data[:half] + bytes(2 * PAGE) + data[half + 2 * PAGE :]
+
+
+def cut_off(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+@pytest.mark.parametrize(("change", "least"), [(damaged, 90), (cut_off, 40)])
+def test_what_is_damaged_is_told_and_the_rest_is_read(
+    ledger: Ledger, tmp_path: Path, change: Callable[[bytes], bytes], least: int
+) -> None:
+    rows = {f"composerData:{n:03d}": "x" * 1000 for n in range(100)}
+    path = state_db(tmp_path / GLOBAL, chat("c", *PAIR) | rows)
+    whole = path.read_bytes()
+    path.write_bytes(change(whole))
+
+    report = import_paths(ledger, path)
+
+    assert any("cursorDiskKV is damaged" in fault.what for fault in report.faults)
+    assert report.counts.failed == 0
+    assert ledger.session("cursor:c").thread_id == "q1"
+    kept = sum(number for (_, kind, _), number in report.records.items() if kind == "composerData")
+    assert least <= kept < 101
+
+    path.write_bytes(whole + bytes(PAGE))  # mended
+    report = import_paths(ledger, path)
+    assert report.records["cursor", "composerData", "malformed"] == 100
