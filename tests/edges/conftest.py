@@ -57,3 +57,9 @@ def file(tmp_path: Path) -> str:
 def run(file: str) -> Run:
     """Calls the command for the ledger file."""
     return lambda *words, **options: call("--ledger", file, *words, **options)
+
+
+@pytest.fixture
+def projects(tmp_path: Path) -> Path:
+    """Where Claude Code keeps its sessions for this user."""
+    return tmp_path / "home" / ".claude" / "projects" / "-home-dev-shop"

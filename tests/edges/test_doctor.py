@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from agents_ledger import Ledger
 from agents_ledger.ledger import doctor
 from tests.builders import chain
 from tests.edges.conftest import Answer, Run, call
+from tests.importers.claude_log import Log
 
 
 def facts(answer: Answer) -> dict[str, Any]:
@@ -123,3 +126,24 @@ def test_a_server_must_keep_what_it_acknowledges(new_schema: Any) -> None:
     assert found["fsync"]["level"] == ("ok" if found["fsync"]["value"] == "on" else "problem")
     assert doctor._judge("fsync", "off").level == "problem"
     assert doctor._judge("synchronous_commit", "remote_apply").level == "ok"
+
+
+def test_files_that_their_agent_will_delete_are_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "elsewhere"
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(folder))
+    for name, days in (("old", 9), ("older", 12), ("new", 1)):
+        log = Log(folder / "projects" / "shop", name)
+        log.user(name, "Begin.")
+        at = time.time() - days * 86400
+        os.utime(log.save(), (at, at))
+    (folder / "settings.json").write_text('{"cleanupPeriodDays": 10}')
+
+    remark = facts(run("doctor", "--json"))["source_claude-code"]["remark"]
+
+    assert remark.startswith("3 not imported yet; claude-code will soon delete ")
+    named = [Path(each).name for each in remark.split(" delete ")[1].split(", ")]
+    assert named == ["older.jsonl (0 days left)", "old.jsonl (1 day left)"]
+    run("import")
+    assert facts(run("doctor", "--json"))["source_claude-code"]["remark"] == ""

@@ -1,19 +1,13 @@
-"""import, watch, rederive and export, as a user calls them."""
+"""import, rederive and export, as a user calls them."""
 
 from __future__ import annotations
 
 import json
 import os
-import plistlib
 import pty
-import re
-import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable
-from configparser import ConfigParser
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,30 +15,15 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import importing, watching
-from agents_ledger.importers.importing import Report
-from agents_ledger.importers.reader import Home, Material
+from agents_ledger.importers import importing
+from agents_ledger.importers.reader import Material
 from agents_ledger.ledger import projection
 from agents_ledger.model import settings
 from tests.edges.conftest import Run
-from tests.importers.claude_log import SESSION, Log, text, uid
+from tests.importers.claude_log import SESSION, Log, a_log, text, uid
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="it is measured by /proc")
 OTHER = "22222222-2222-4222-8222-222222222222"
-
-
-def a_log(folder: Path, name: str = SESSION, words: str = "Begin.") -> Log:
-    log = Log(folder, name)
-    log.user(name[:8] + "a1", words)
-    log.assistant(name[:8] + "a2", text("Begun."))
-    log.save()
-    return log
-
-
-@pytest.fixture
-def projects(tmp_path: Path) -> Path:
-    """Where Claude Code keeps its sessions for this user."""
-    return tmp_path / "home" / ".claude" / "projects" / "-home-dev-shop"
 
 
 # -- import -----------------------------------------------------------------------------------
@@ -174,6 +153,25 @@ def test_a_dry_run_changes_nothing(run: Run, projects: Path, file: str) -> None:
     assert not Path(file).exists()
 
 
+def test_a_dry_run_tells_what_is_imported_already_and_what_cannot_be_read(
+    run: Run, projects: Path, tmp_path: Path
+) -> None:
+    a_log(projects)
+    run("import")
+    a_log(projects, OTHER)
+    (projects / "link.jsonl").symlink_to(tmp_path)
+
+    answer = run("import", "--dry-run", str(projects))
+
+    assert "2 files" in answer.out
+    assert "1 not imported yet" in answer.out
+    assert answer.out.endswith("1 file would be read\n")
+    assert answer.err.count("link.jsonl") == 1
+    said = run("import", "--dry-run", "--json", str(projects)).json
+    assert said["not_imported"] == {"claude-code": 1}
+    assert len(said["faults"]) == 1
+
+
 def test_only_what_changed_since_is_read(run: Run, projects: Path) -> None:
     a_log(projects)
     old = a_log(projects, OTHER).path
@@ -197,8 +195,26 @@ def test_paths_and_projects_are_excluded_by_flag_and_setting(
     settings.settings_file().parent.mkdir(parents=True)
     settings.settings_file().write_text('exclude = ["/home/dev/shop"]')
     assert run("import").out == none
+    assert "1 excluded" in run("doctor").out
     settings.settings_file().write_text('exclude = ["/home/dev/sho"]')
     assert run("import").out == "imported 1 upserted 0 skipped 0 failed 0\n"
+
+
+def test_what_stands_beside_an_excluded_session_is_excluded_too(run: Run, projects: Path) -> None:
+    folder = Path("/home/dév/a shop")
+    log = a_log(projects)
+    log.lines = [
+        json.dumps({"type": "summary", "summary": "long " * 50_000}),
+        *(line.replace("/home/dev/shop", str(folder)) for line in log.lines),
+    ]
+    log.save()
+    output = projects / SESSION / "tool-results" / "secret.txt"
+    output.parent.mkdir(parents=True)
+    output.write_text("a secret")
+
+    answer = run("import", "--dry-run", "--exclude", str(folder), "--json")
+
+    assert answer.json["files"] == {}
 
 
 def test_a_bar_shows_rate_and_time_left_on_a_terminal(projects: Path, file: str) -> None:
@@ -291,203 +307,6 @@ def test_two_imports_at_once_end_as_one_would(run: Run, projects: Path, file: st
         assert ledger.query("SELECT count(*) FROM source_files")[1] == [(30,)]
         assert ledger.audit() == ()
     assert run("import").out == "imported 0 upserted 0 skipped 30 failed 0\n"
-
-
-# -- watch ------------------------------------------------------------------------------------
-
-
-class Watched:
-    """A watch that runs beside the test."""
-
-    def __init__(self, file: str, home: Path) -> None:
-        self.reports: list[Report] = []
-        self.ledger = Ledger.open(file)
-        self.stop = threading.Event()
-        self.thread = threading.Thread(
-            target=watching.watch,
-            args=(self.ledger, Home(home, {}, "linux")),
-            kwargs={"told": self.reports.append, "stop": self.stop, "wait_ms": 200},
-        )
-        self.thread.start()
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until a report makes it so."""
-        for _ in range(200):
-            if condition():
-                return
-            time.sleep(0.05)
-        raise AssertionError("nothing was imported in time")
-
-    def close(self) -> None:
-        self.stop.set()
-        self.thread.join(10)
-        self.ledger.close()
-
-
-def test_what_is_written_is_imported_as_it_is_written(
-    projects: Path, file: str, tmp_path: Path
-) -> None:
-    log = a_log(projects)
-    watched = Watched(file, tmp_path / "home")
-    try:
-        time.sleep(0.5)  # until the system tells of changes
-        log.user("b1", "More.")
-        log.assistant("b2", text("Said."))
-        log.save()
-        watched.until(lambda: bool(watched.reports))
-
-        assert watched.ledger.session(f"claude-code:{SESSION}").thread_id
-        codex = tmp_path / "home" / ".codex" / "sessions"
-        codex.mkdir(parents=True)  # an agent that was installed meanwhile
-        time.sleep(0.6)
-        head = {"id": OTHER, "cwd": "/shop", "timestamp": "2026-03-01T10:00:00Z"}
-        asked = {"type": "user_message", "message": "Begin."}
-        (codex / f"rollout-2026-03-01T10-00-00-{OTHER}.jsonl").write_text(
-            json.dumps({"timestamp": head["timestamp"], "type": "session_meta", "payload": head})
-            + "\n"
-            + json.dumps({"timestamp": head["timestamp"], "type": "event_msg", "payload": asked})
-            + "\n"
-        )
-        watched.until(lambda: len(watched.reports) > 1)
-        assert watched.ledger.sessions(limit=10)
-    finally:
-        watched.close()
-
-
-@LINUX
-def test_a_watch_that_has_nothing_to_do_takes_next_to_no_time(
-    projects: Path, file: str, tmp_path: Path
-) -> None:
-    for number in range(50):
-        a_log(projects, f"{number:08}-0000-4000-8000-000000000000")
-    command = [sys.executable, "-m", "agents_ledger.cli.main", "--ledger", file, "watch"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"imported 50 upserted 0 skipped 0 failed 0\n"
-        time.sleep(1)
-        before = _spent(process.pid)
-        time.sleep(4)
-        spent = _spent(process.pid) - before
-        process.send_signal(signal.SIGINT)
-        process.wait(10)
-
-    assert spent <= 4 * 0.005 + 1 / os.sysconf("SC_CLK_TCK")  # the system counts in ticks
-
-
-def _spent(pid: int) -> float:
-    """Seconds of processor time, all threads together."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def test_a_service_is_written_for_systemd(
-    run: Run, tmp_path: Path, file: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("PATH", str(tmp_path))  # no systemctl here
-
-    answer = run("watch", "--install")
-
-    unit = tmp_path / "config" / "systemd" / "user" / "agents-ledger-watch.service"
-    said = ConfigParser(strict=True)
-    said.optionxform = str  # type: ignore[method-assign,assignment]
-    said.read_string(unit.read_text())
-    assert said["Service"]["ExecStart"] == (
-        f"{sys.executable} -m agents_ledger.cli.main --ledger {file} watch"
-    )
-    assert said["Service"]["Restart"] == "on-failure"
-    assert said["Install"]["WantedBy"] == "default.target"  # after a reboot too
-    assert f"wrote {unit}" in answer.out
-    assert "start it with: systemctl --user enable --now agents-ledger-watch" in answer.out
-
-
-def test_a_service_watches_what_was_chosen(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("PATH", str(tmp_path))  # no systemctl here
-    server = "postgresql://dev:secret@db/ledgers"
-
-    run("--ledger", server, "watch", "codex", "--exclude", "/srv/own", "--install")
-
-    unit = tmp_path / "config" / "systemd" / "user" / "agents-ledger-watch.service"
-    assert f"--ledger {server} watch codex --exclude=/srv/own\n" in unit.read_text()
-    assert unit.stat().st_mode & 0o077 == 0
-
-
-def test_a_source_to_watch_that_is_not_there_is_named(run: Run) -> None:
-    answer = run("watch", "claud-code")
-
-    assert answer.code == 3
-    assert "there is no source 'claud-code'" in answer.err
-
-
-def test_a_service_is_written_for_launchd_whatever_the_paths(tmp_path: Path) -> None:
-    command = ["/usr/bin/python3", "-m", "x", "--ledger", "/Users/dev/My & <Own>.db", "watch"]
-
-    file, start = watching.install(Home(tmp_path, {}, "darwin"), command)
-
-    assert file == tmp_path / "Library" / "LaunchAgents" / "agents-ledger-watch.plist"
-    said = plistlib.loads(file.read_bytes())
-    assert said["ProgramArguments"] == command
-    assert said["RunAtLoad"] is True
-    assert said["KeepAlive"] == {"SuccessfulExit": False}
-    assert start == ["launchctl", "load", "-w", str(file)]
-
-
-PLACES = {
-    "CODEX_HOME": '/data/100% "mine"/$HOME',
-    "CLAUDE_CONFIG_DIR": "/srv/claude one",
-    "CURSOR_DATA_DIR": "/srv/cursor",
-}
-
-
-def test_a_service_knows_where_the_user_keeps_the_sources(tmp_path: Path) -> None:
-    environment = PLACES | {"OPENAI_API_KEY": "sk-no", "XDG_DATA_HOME": ""}
-    files = {
-        name: watching.install(Home(tmp_path, environment, name), ["python", "watch"])[0]
-        for name in ("linux", "darwin", "win32")
-    }
-
-    assert plistlib.loads(files["darwin"].read_bytes())["EnvironmentVariables"] == PLACES
-    line = next(x for x in files["linux"].read_text().splitlines() if x.startswith("Env"))
-    assert line == (
-        'Environment="CLAUDE_CONFIG_DIR=/srv/claude one"'
-        ' "CODEX_HOME=/data/100%% \\"mine\\"/$HOME" "CURSOR_DATA_DIR=/srv/cursor"'
-    )
-    assert '@set "CODEX_HOME=/data/100%% "mine"/$HOME"\n' in files["win32"].read_text()
-
-
-def test_a_place_said_from_here_is_the_same_for_a_service(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("own").mkdir()
-
-    home = Home(tmp_path, {"CODEX_HOME": "own", "COPILOT_HOME": "not/there"}, "linux")
-    places = watching.chosen_places(home)
-
-    assert places == {"CODEX_HOME": str(tmp_path / "own"), "COPILOT_HOME": "not/there"}
-
-
-def test_every_variable_of_a_source_is_carried() -> None:
-    asked = "".join(path.read_text() for path in Path(watching.__file__).parent.glob("*.py"))
-    names = set(re.findall(r'environment\.get\("(\w+)"', asked)) - {"APPDATA"}
-    environment = dict.fromkeys(names, "/x")
-
-    assert len(names) > 6
-    assert watching.chosen_places(Home(Path("/home/dev"), environment, "linux")).keys() == names
-
-
-def test_a_unit_quotes_what_systemd_would_read_as_something_else(tmp_path: Path) -> None:
-    command = ["/opt/my python/bin/python", "--ledger", '/data/100% "mine"/$HOME.db', "watch"]
-
-    file, _ = watching.install(Home(tmp_path, {}, "linux"), command)
-
-    line = next(x for x in file.read_text().splitlines() if x.startswith("ExecStart="))
-    assert line == (
-        'ExecStart="/opt/my python/bin/python" --ledger "/data/100%% \\"mine\\"/$$HOME.db" watch'
-    )
 
 
 # -- export and rederive ----------------------------------------------------------------------

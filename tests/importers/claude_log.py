@@ -75,3 +75,12 @@ def text(words: str) -> dict[str, Any]:
 
 def tool(call: str, name: str, **params: Any) -> dict[str, Any]:
     return {"type": "tool_use", "id": call, "name": name, "input": params}
+
+
+def a_log(folder: Path, name: str = SESSION, words: str = "Begin.") -> Log:
+    """A session of one turn, saved."""
+    log = Log(folder, name)
+    log.user(name[:8] + "a1", words)
+    log.assistant(name[:8] + "a2", text("Begun."))
+    log.save()
+    return log

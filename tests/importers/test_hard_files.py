@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
 from agents_ledger.importers.importing import Report, import_paths
 from agents_ledger.importers.reader import RECORD_MAX
 from tests.importers.claude_log import SESSION, Log, text, uid
+from tests.importers.codex_log import Rollout, turn_id
 
 OTHER = "22222222-2222-4222-8222-222222222222"
 WORDS = "a question"
@@ -121,14 +124,59 @@ def test_links_pipes_and_files_that_may_not_be_read_are_faults(
     os.mkfifo(folder / "pipe.jsonl")
     hidden = a_log(folder, "hidden", "b").save()
     hidden.chmod(0)
+    (folder / "linked").symlink_to(good.parent)
+    (folder / "loop").symlink_to(folder)
 
     report = imported(ledger, *good_and(tmp_path / "good", folder))
 
     bad = {Path(fault.path).name for fault in report.faults}
-    assert {"link.jsonl", "broken.jsonl", "pipe.jsonl"} <= bad
+    assert {"link.jsonl", "broken.jsonl", "pipe.jsonl", "linked", "loop"} <= bad
     if os.geteuid():  # root may read anything
         assert "hidden.jsonl" in bad
     assert report.counts.failed == len(report.faults)
+
+
+def test_a_folder_that_may_not_be_read_is_a_fault_and_the_others_are_read(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "logs"
+    hidden = a_log(folder / "hidden", SESSION, "a").save().parent
+    a_log(folder / "open", OTHER, "f").save()
+    scan = os.scandir
+
+    def closed(path: str) -> object:
+        if str(path) == str(hidden):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+
+    report = imported(ledger, folder)
+
+    assert [fault.path for fault in report.faults] == [str(hidden)]
+    assert "Permission denied" in report.faults[0].what
+    assert report.counts.failed == 1
+
+
+def test_of_a_damaged_compressed_file_what_can_be_read_is(ledger: Ledger, tmp_path: Path) -> None:
+    rollout = Rollout(tmp_path)
+    for number in range(1, 200):
+        rollout.exchange(number, f"question {random.Random(number).random()}", "answer")
+    packed = bytearray(zstandard.compress(rollout.save().read_bytes()))
+    rollout.path.unlink()
+    packed[len(packed) // 2 :] = b"\xff" * (len(packed) // 2)
+    damaged = rollout.path.with_suffix(".jsonl.zst")
+    damaged.write_bytes(packed)
+    garbage = tmp_path / "rollout-garbage.jsonl.zst"
+    garbage.write_bytes(b"not compressed at all")
+
+    report = imported(ledger, *good_and(tmp_path, damaged), garbage)
+
+    assert ledger.get_turn(turn_id(1)).response is not None
+    said = {fault.path: fault.what for fault in report.faults if fault.line is None}
+    assert said.keys() == {str(damaged), str(garbage)}
+    assert all("it is damaged" in what for what in said.values())
+    assert report.counts.failed == 1
 
 
 def test_a_file_that_vanishes_while_it_is_imported_is_a_fault(

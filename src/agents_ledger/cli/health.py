@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,11 +16,16 @@ from agents_ledger.cli.terminal import note
 from agents_ledger.ledger import audit as rules
 from agents_ledger.ledger import doctor as doctors
 from agents_ledger.ledger.doctor import Fact, Level
-from agents_ledger.model import amounts
+from agents_ledger.model import amounts, settings
 from agents_ledger.model.sessions import Finding
+
+if TYPE_CHECKING:
+    from agents_ledger.importers.survey import Going
+    from agents_ledger.model.sources import Fault
 
 FINDINGS = 1
 SHOWN = 20
+NAMED = 5  # files that will be deleted, folders that cannot be read
 
 
 @command
@@ -124,21 +129,36 @@ def doctor(run: Invocation) -> int:
 
 def _source_facts(run: Invocation, *, is_there: bool) -> Iterator[Fact]:
     """What of other agents' history is on this machine, and what of it is not in the ledger."""
-    from agents_ledger.importers.discovery import this_home
+    from agents_ledger.importers.discovery import Wanted, this_home
     from agents_ledger.importers.survey import survey
 
+    wanted = Wanted(0, settings.excluded())
+    faults: list[Fault] = []
     if is_there:
         with run.reading() as ledger:
-            sources = survey(this_home(), ledger)
+            sources = survey(this_home(), ledger, wanted, faults)
     else:
-        sources = survey(this_home(), None)
+        sources = survey(this_home(), None, wanted, faults)
     for source in sources:
         said = f"{amounts.count(source.files, 'file')}, {amounts.size(source.bytes)}"
+        if source.excluded:
+            said += f", {source.excluded:,} excluded"
         level: Level = "note" if source.not_imported else "ok"
         remark = f"{source.not_imported:,} not imported yet" if source.not_imported else ""
         if source.deleted_soon:
-            remark += f"; {source.name} will delete {source.deleted_soon:,} of them within days"
+            remark += f"; {source.name} will soon delete {_going(source.deleted_soon)}"
         yield Fact(f"source_{source.name}", said, level, remark)
+    if faults:
+        told = ", ".join(f"{fault.path}: {fault.what}" for fault in faults[:NAMED])
+        yield Fact("folders_not_read", len(faults), "note", told)
+
+
+def _going(files: list[Going]) -> str:
+    """The files that go first, and how many more."""
+    told = [f"{file.path} ({amounts.count(file.days, 'day')} left)" for file in files[:NAMED]]
+    if len(files) > NAMED:
+        told.append(f"{len(files) - NAMED:,} more")
+    return ", ".join(told)
 
 
 def _tell_facts(run: Invocation, facts: list[Fact]) -> None:

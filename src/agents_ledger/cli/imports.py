@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,7 @@ def import_(
     report = Report()
     found = _chosen(what, _wanted(since, exclude), report)
     if dry_run:
-        return _dry_run(run, found)
+        return _dry_run(run, found, report)
     gc.set_threshold(GARBAGE)
     with run.writing(create=True) as ledger:
         importer = Importer(ledger, report)
@@ -68,13 +69,12 @@ def import_(
 
 def import_all(run: Invocation, ledger: Ledger) -> Report:
     """Import whatever is found on this machine, and say so where somebody looks."""
-    from agents_ledger.importers.discovery import find, this_home
-    from agents_ledger.importers.importing import Importer
+    from agents_ledger.importers.importing import Importer, Report
 
-    wanted = _wanted(None, ())
-    found = [each for each in find(this_home()) if wanted.takes(each)]
+    report = Report()
+    found = _chosen((), _wanted(None, ()), report)
     with _Progress(run, found) as tick:
-        report = Importer(ledger).run(found, tick)
+        Importer(ledger, report).run(found, tick)
     ledger.summarise()
     if found and not run.as_json:
         names = sorted({each.reader.name for each in found})
@@ -110,7 +110,7 @@ def _chosen(what: Sequence[str], wanted: Wanted, report: Report) -> list[Found]:
                 f"there is no source or path {str(path)!r}",
                 f"Sources are {', '.join(READERS)}.",
             )
-    found = find(this_home(), names) if names or not paths else []
+    found = find(this_home(), names, report.faults) if names or not paths else []
     unknown = Unknown(report.faults, report.without_reader)
     for path in paths:
         found += found_at(path, unknown)
@@ -118,19 +118,40 @@ def _chosen(what: Sequence[str], wanted: Wanted, report: Report) -> list[Found]:
     return [each for each in found if wanted.takes(each)]
 
 
-def _dry_run(run: Invocation, found: Sequence[Found]) -> int:
-    sources: dict[str, list[int]] = {}
+def _dry_run(run: Invocation, found: Sequence[Found], report: Report) -> int:
+    """What an import would read, of which files all is kept, and what it could not read."""
+    sources: dict[str, list[Found]] = {}
     for each in found:
-        sources.setdefault(each.reader.name, []).append(each.size)
+        sources.setdefault(each.reader.name, []).append(each)
+    behind = _behind(run, found)
     if run.as_json:
-        run.out.json(files={name: len(sizes) for name, sizes in sources.items()})
-        return 0
-    for name, sizes in sources.items():
-        run.out.line(
-            (name, "label"), f"  {amounts.count(len(sizes), 'file')}, {sum(sizes):,} bytes"
+        run.out.json(
+            files={name: len(files) for name, files in sources.items()},
+            not_imported={name: behind[name] for name in sources},
+            faults=_faults(report),
+            without_reader=report.without_reader,
         )
-    run.out.line(f"{amounts.count(len(found), 'file')} would be read")
+        return 0
+    for name, files in sources.items():
+        size = sum(each.size for each in files)
+        said = f"  {amounts.count(len(files), 'file')}, {size:,} bytes"
+        run.out.line((name, "label"), f"{said}, {behind[name]:,} not imported yet")
+    run.out.line(f"{amounts.count(behind.total(), 'file')} would be read")
+    _tell_unread(report)
     return 0
+
+
+def _behind(run: Invocation, found: Sequence[Found]) -> Counter[str]:
+    """How many files of each source hold something that is not kept."""
+    from agents_ledger.importers.survey import is_behind
+    from agents_ledger.ledger.sources import Sources
+
+    try:
+        with run.reading() as ledger:
+            kept = Sources(ledger._core)
+            return Counter(each.reader.name for each in found if is_behind(kept, each))
+    except NotFound:  # there is no ledger yet
+        return Counter(each.reader.name for each in found)
 
 
 class _Progress:
@@ -179,10 +200,7 @@ def _tell(run: Invocation, report: Report) -> None:
             upserted=counts.upserted,
             skipped=counts.skipped,
             failed=counts.failed,
-            faults=[
-                {"path": f.path, "line": f.line, "offset": f.offset, "what": f.what}
-                for f in report.faults
-            ],
+            faults=_faults(report),
             records=[
                 {"source": source, "type": kind, "fate": fate, "count": number}
                 for (source, kind, fate), number in sorted(report.records.items())
@@ -192,6 +210,16 @@ def _tell(run: Invocation, report: Report) -> None:
         return
     run.out.line(_summary(report))
     _tell_unmapped(report)
+    _tell_unread(report)
+
+
+def _faults(report: Report) -> list[dict[str, Any]]:
+    return [
+        {"path": f.path, "line": f.line, "offset": f.offset, "what": f.what} for f in report.faults
+    ]
+
+
+def _tell_unread(report: Report) -> None:
     for fault in report.faults[:SHOWN]:
         where = f":{fault.line}" if fault.line else ""
         note(("fault ", "bad"), f"{fault.path}{where}  {fault.what}")
@@ -221,7 +249,7 @@ def _import_request(run: Invocation, path: Path) -> int:
     try:
         request = msgspec.json.decode(path.read_bytes())
     except OSError as error:
-        raise NotFound(f"{path} cannot be read: {error.strerror}") from error
+        raise NotFound(f"{path} cannot be read: {error.strerror}", "Name a JSON file.") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Refused(f"{path} is not JSON: {error}") from error
     with run.writing(create=True) as ledger:
@@ -239,7 +267,7 @@ def watch(
 ) -> None:
     """Import what agents write, as they write it, until interrupted."""
     from agents_ledger.importers import discovery, watching
-    from agents_ledger.importers.importing import Importer
+    from agents_ledger.importers.importing import Importer, Report
     from agents_ledger.importers.readers import READERS
 
     unknown = [name for name in what if name not in READERS]
@@ -258,10 +286,10 @@ def watch(
         except (OSError, subprocess.CalledProcessError):
             run.out.line("start it with: ", " ".join(start))
         return
-    wanted = _wanted(None, exclude)
+    wanted, report = _wanted(None, exclude), Report()
+    found = _chosen(what, wanted, report)
     with run.writing(create=True) as ledger:
-        found = [each for each in discovery.find(home, what) if wanted.takes(each)]
-        _tell(run, Importer(ledger).run(found))
+        _tell(run, Importer(ledger, report).run(found))
         embed_behind(ledger)
         watching.watch(
             ledger, home, sources=what, wanted=wanted, told=lambda report: _tell(run, report)

@@ -89,7 +89,7 @@ def keep(sources: Sources, file: SourceFile, path: Path, tables: Sequence[Table]
                     file = sources.append(file, b"".join(batch), size=-1, mtime_ns=0, cursor=before)
                     batch, size = [], 0
     except sqlite3.Error as error:
-        raise Refused(f"{path} cannot be read as a database: {error}") from error
+        raise Refused(f"cannot be read as a database: {error}") from error
     cursor = msgspec.json.encode(rows.marks).decode()
     file = sources.append(
         file, b"".join(batch), size=seen.size, mtime_ns=seen.mtime_ns, cursor=cursor

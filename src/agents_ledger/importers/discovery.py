@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +16,9 @@ from agents_ledger.importers.reader import Home, Reader
 from agents_ledger.importers.readers import READERS
 from agents_ledger.model.errors import LedgerError
 from agents_ledger.model.sources import Fault
+
+PROJECT_BYTES = 1 << 20  # of a file, in which it must say its project
+LINKED = "it is a link to a folder: to import what is there, name the folder itself"
 
 
 class Found(Struct, frozen=True):
@@ -45,16 +49,24 @@ class Wanted(Struct, frozen=True):
             return True
         if not Path(pattern).is_absolute():
             return False
-        try:
-            said = files.head(found.path)
-        except LedgerError:
-            return False
-        folder = pattern.rstrip("/\\").encode()
-        return any(
-            b'"cwd":' + space + b'"' + folder + end in said
-            for space in (b"", b" ")
-            for end in (b'"', b"/", b"\\\\")
-        )
+        # What stands beside a session, as its outputs do, is of the same project.
+        session = Path(found.reader.family(found.path).partition(":")[2])
+        return any(_worked_in(pattern.rstrip("/\\"), each) for each in {found.path, session})
+
+
+def _worked_in(folder: str, path: Path) -> bool:
+    """Whether a file's first records say that they are of a folder, or of one in it."""
+    try:
+        said = files.head(path, PROJECT_BYTES)
+    except LedgerError:
+        return False
+    written = {json.dumps(folder, ensure_ascii=each)[1:-1].encode() for each in (True, False)}
+    return any(
+        b'"cwd":' + space + b'"' + name + end in said
+        for name in written
+        for space in (b"", b" ")
+        for end in (b'"', b"/", b"\\\\")
+    )
 
 
 class Unknown(Struct):
@@ -69,41 +81,60 @@ def this_home() -> Home:
     return Home(Path.home(), os.environ, sys.platform)
 
 
-def find(home: Home, sources: Iterable[str] = ()) -> list[Found]:
-    """Every file of history on this machine, of all sources or of some."""
+def find(home: Home, sources: Iterable[str] = (), faults: list[Fault] | None = None) -> list[Found]:
+    """Every file of history on this machine, of all sources or of some. Where one could not look
+    is noted in `faults`."""
     wanted = set(sources) or set(READERS)
+    noted: list[Fault] = [] if faults is None else faults
     return [
         found
         for name, reader in READERS.items()
         if name in wanted
         for root in reader.roots(home)
-        for found in below(root, reader)
+        for found in below(root, reader, noted)
     ]
 
 
-def below(root: Path, reader: Reader) -> Iterator[Found]:
+def below(root: Path, reader: Reader, faults: list[Fault]) -> Iterator[Found]:
     """The files of a source at or below a root."""
-    for path in (root,) if root.is_file() else sorted(root.rglob("*")):
-        if reader.wants(path) and (path.is_symlink() or path.is_file()):
-            status = path.lstat()
+    for path in (root,) if os.path.isfile(root) else _files_below(root, faults):
+        if reader.wants(path) and (os.path.islink(path) or os.path.isfile(path)):
+            try:
+                status = path.lstat()
+            except FileNotFoundError:  # gone meanwhile
+                continue
             yield Found(path, reader, status.st_size, status.st_mtime)
+
+
+def _files_below(root: Path, faults: list[Fault]) -> list[Path]:
+    """All files of a folder, in order. Links lead nowhere."""
+
+    def closed(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            faults.append(Fault(str(error.filename), f"cannot be read: {error.strerror}"))
+
+    paths = []
+    for folder, folders, names in os.walk(root, onerror=closed):
+        paths += [Path(folder, name) for name in names]
+        linked = (os.path.join(folder, name) for name in folders)
+        faults += [Fault(each, LINKED) for each in linked if os.path.islink(each)]
+    return sorted(paths)
 
 
 def found_at(path: Path, unknown: Unknown) -> list[Found]:
     """What a path holds: a file, or a folder of them, each told by its content and known by its
     whole path, whichever folder it was named from."""
     found = []
-    for each in _files(Path(os.path.abspath(path))):
+    for each in _files(Path(os.path.abspath(path)), unknown.faults):
         try:
-            first = files.head(each)
-        except LedgerError as error:
+            first, status = files.head(each), each.stat()
+        except (LedgerError, OSError) as error:
             unknown.faults.append(Fault(str(each), str(error)))
             continue
         reader = told_by(each, first, tuple(READERS.values()))
         if reader is None:
             unknown.without_reader.append(str(each))
         else:
-            status = each.stat()
             found.append(Found(each, reader, status.st_size, status.st_mtime))
     return found
 
@@ -113,6 +144,6 @@ def told_by(path: Path, first: bytes, readers: Sequence[Reader]) -> Reader | Non
     return next((reader for reader in readers if reader.recognises(path, first)), None)
 
 
-def _files(path: Path) -> list[Path]:
-    paths = sorted(p for p in path.rglob("*") if not p.is_dir()) if path.is_dir() else [path]
+def _files(path: Path, faults: list[Fault]) -> list[Path]:
+    paths = _files_below(path, faults) if path.is_dir() else [path]
     return [p for p in paths if not p.name.endswith(databases.SIDECARS)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,7 +12,7 @@ from agents_ledger.importers.copies import HEAD_BYTES, TRIED, Heads
 from agents_ledger.importers.discovery import Found
 from agents_ledger.importers.reader import Reader, ReaderOfRows, Table, kind_of
 from agents_ledger.ledger.sources import TAIL_BYTES, Growth, Sources, tail_hash
-from agents_ledger.model.errors import Conflict, LedgerError, StoreUnavailable
+from agents_ledger.model.errors import Conflict, LedgerError, Refused, StoreUnavailable
 from agents_ledger.model.sources import Fault, SourceFile
 
 BATCH_BYTES = 32 << 20  # before they are packed
@@ -167,7 +167,7 @@ class Keeper:
             last = (last + data[-TAIL_BYTES:])[-TAIL_BYTES:]
             tail = tail_hash(first, last)
             self.read_bytes += len(data)
-            following = next(pieces, b"")
+            following = self._following(pieces, found)
             if not following:
                 break
             # Until all is kept the size is none: an interrupted import reads on.
@@ -178,6 +178,14 @@ class Keeper:
         )
         self._waiting.append((found, growth))
         self._waiting_bytes += len(data)
+
+    def _following(self, pieces: Iterator[bytes], found: Found) -> bytes:
+        """The next of a file's content. Where the rest is damaged, what was read before stands."""
+        try:
+            return next(pieces, b"")
+        except (Refused, OSError) as error:
+            self.faults.append(Fault(str(found.path), str(error)))
+            return b""
 
     def _original(self, file: SourceFile, data: bytes) -> SourceFile | None:
         """The kept file whose records a new one begins with."""

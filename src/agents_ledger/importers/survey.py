@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from agents_ledger.importers import databases, files
-from agents_ledger.importers.discovery import Found, find
+from agents_ledger.importers.discovery import Found, Wanted, find
 from agents_ledger.importers.reader import Home
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.sources import Sources
+from agents_ledger.model.sources import Fault
 
 # How many days a source keeps what is not touched, by its own defaults.
 KEEPS_DAYS = {"claude-code": 30, "gemini-cli": 30, "openclaw": 30}
 SOON_DAYS = 5
 DAY = 86400
+
+
+class Going(Struct, frozen=True):
+    """A file that its agent will delete."""
+
+    path: str
+    days: int  # that are left
 
 
 class Source(Struct):
@@ -26,44 +33,59 @@ class Source(Struct):
     name: str
     files: int = 0
     bytes: int = 0
+    excluded: int = 0
     not_imported: int = 0
-    deleted_soon: int = 0  # not imported either, and gone within days
+    deleted_soon: list[Going] = field(default_factory=list)  # not imported either; first first
 
 
-def survey(home: Home, ledger: Ledger | None) -> list[Source]:
-    """Every source found, compared with what a ledger keeps."""
+def survey(home: Home, ledger: Ledger | None, wanted: Wanted, faults: list[Fault]) -> list[Source]:
+    """Every source found, compared with what a ledger keeps, and with what is wanted. Where one
+    could not look is noted in `faults`."""
     sources: dict[str, Source] = {}
     kept = Sources(ledger._core) if ledger is not None else None
-    for found in find(home):
+    for found in find(home, faults=faults):
         source = sources.setdefault(found.reader.name, Source(found.reader.name))
         source.files += 1
         source.bytes += found.size
-        if kept is None or _is_behind(kept, found):
+        if not wanted.takes(found):
+            source.excluded += 1
+        elif kept is None or is_behind(kept, found):
             source.not_imported += 1
-            source.deleted_soon += _goes_soon(home, found)
+            days = _days_left(home, found)
+            if days is not None and days <= SOON_DAYS:
+                source.deleted_soon.append(Going(str(found.path), max(0, days)))
+    for source in sources.values():
+        source.deleted_soon.sort(key=lambda going: (going.days, going.path))
     return list(sources.values())
 
 
-def _is_behind(kept: Sources, found: Found) -> bool:
+def is_behind(kept: Sources, found: Found) -> bool:
+    """Whether there is something in a file that is not kept."""
     known = kept.file(files.logical_path(found.path))
-    return known is None or (known.size, known.mtime_ns) not in _states(found)
-
-
-def _states(found: Found) -> Iterable[tuple[int, int]]:
-    status = found.path.lstat()
-    return ((status.st_size, status.st_mtime_ns), databases.state(found.path))
-
-
-def _goes_soon(home: Home, found: Found) -> bool:
-    days = KEEPS_DAYS.get(found.reader.name)
-    if found.reader.name == "claude-code":
-        days = _claude_days(home)
-    return days is not None and time.time() - found.mtime > (days - SOON_DAYS) * DAY
-
-
-def _claude_days(home: Home) -> int:
+    if known is None:
+        return True
     try:
-        said = json.loads((home.home / ".claude" / "settings.json").read_bytes())
-        return int(said["cleanupPeriodDays"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return KEEPS_DAYS["claude-code"]
+        status, state = found.path.lstat(), databases.state(found.path)
+    except OSError:  # gone meanwhile
+        return False
+    return (known.size, known.mtime_ns) not in ((status.st_size, status.st_mtime_ns), state)
+
+
+def _days_left(home: Home, found: Found) -> int | None:
+    """How long its agent leaves a file; None: for ever."""
+    keeps = KEEPS_DAYS.get(found.reader.name)
+    if found.reader.name == "claude-code":
+        keeps = _claude_days(home, found)
+    return None if keeps is None else keeps - int((time.time() - found.mtime) / DAY)
+
+
+def _claude_days(home: Home, found: Found) -> int:
+    """As the settings of its configuration folder say."""
+    folders = [root.parent for root in found.reader.roots(home) if root in found.path.parents]
+    for folder in folders:
+        try:
+            said = json.loads((folder / "settings.json").read_bytes())
+            return int(said["cleanupPeriodDays"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return KEEPS_DAYS["claude-code"]

@@ -8,9 +8,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from agents_ledger.importers import databases
 from agents_ledger.importers.discovery import Found, Wanted, below
@@ -38,37 +40,50 @@ def watch(
     wait_ms: int = LOOK_MS,
 ) -> None:
     """Import every change below the sources' folders, until stopped. The system tells of changes;
-    a folder that does not exist yet is looked for every `wait_ms`."""
+    a folder that is not there yet, or is made anew, is looked for every `wait_ms`."""
     from watchfiles import watch as changes_below
 
     chosen = set(sources) or set(READERS)
+    wanted = wanted or Wanted()
     stop = stop or threading.Event()
     pace = Pace()
     while not stop.is_set():
-        roots = {
-            root: reader
-            for name, reader in READERS.items()
-            if name in chosen
-            for root in reader.roots(home)
-            if root.exists()
-        }
+        roots = _roots(home, chosen)
         if not roots:
             stop.wait(wait_ms / 1000)
             continue
-        for changes in changes_below(
-            *roots,
-            stop_event=stop,
-            debounce=SETTLE_MS,
-            yield_on_timeout=True,
-            rust_timeout=min(wait_ms, PACE_MS),
-            raise_interrupt=True,
-        ):
-            found = _changed((Path(path) for _, path in changes), roots, wanted or Wanted())
-            with pace.due(found) as due:
-                if due:
-                    told(Importer(ledger).run(due))
-            if not changes and _new_roots(home, chosen) - set(roots):
-                break
+        is_told = False  # whether the system tells of changes already
+        with suppress(FileNotFoundError):  # a folder is gone again
+            for changes in changes_below(
+                *roots,
+                watch_filter=None,
+                stop_event=stop,
+                debounce=SETTLE_MS,
+                yield_on_timeout=True,
+                rust_timeout=min(wait_ms, PACE_MS),
+                raise_interrupt=True,
+                ignore_permission_denied=True,
+            ):
+                if not is_told:  # what changed before
+                    _import(ledger, list(_changed(roots, roots, wanted)), told)
+                    is_told = True
+                with pace.due(_changed((Path(p) for _, p in changes), roots, wanted)) as due:
+                    _import(ledger, due, told)
+                if _roots(home, chosen) != roots:
+                    break
+
+
+def _import(ledger: Ledger, found: Sequence[Found], told: Callable[[Report], None]) -> None:
+    report = Importer(ledger).run(found) if found else Report()
+    if report.read_bytes or report.written_turns or report.faults:
+        told(report)
+
+
+class Root(Struct, frozen=True):
+    """A folder of a source; one that is made anew is another."""
+
+    reader: Reader
+    made: int
 
 
 class Pace:
@@ -96,25 +111,25 @@ class Pace:
             self._not_before |= dict.fromkeys(due.values(), self._clock() + took * REST)
 
 
-def _new_roots(home: Home, chosen: set[str]) -> set[Path]:
-    return {
-        root
-        for name, reader in READERS.items()
-        if name in chosen
-        for root in reader.roots(home)
-        if root.exists()
-    }
+def _roots(home: Home, chosen: set[str]) -> dict[Path, Root]:
+    found = {}
+    for name, reader in READERS.items():
+        for root in reader.roots(home) if name in chosen else ():
+            with suppress(OSError):  # not there, or not for us
+                found[root] = Root(reader, root.stat().st_ino)
+    return found
 
 
-def _changed(paths: Iterable[Path], roots: dict[Path, Reader], wanted: Wanted) -> Iterator[Found]:
-    """The files of history among what changed; a database stands for its log."""
+def _changed(paths: Iterable[Path], roots: dict[Path, Root], wanted: Wanted) -> Iterator[Found]:
+    """The files of history among what changed, and in folders that did; a database stands for its
+    log."""
     seen: set[Path] = set()
     for path in map(_of_database, paths):
-        for root, reader in roots.items():
-            if path not in seen and (path == root or root in path.parents) and path.exists():
-                for found in below(path, reader) if path.is_file() else ():
-                    seen.add(path)
-                    if wanted.takes(found):
+        for root, source in roots.items():
+            if path == root or root in path.parents:
+                for found in below(path, source.reader, []):
+                    if found.path not in seen and wanted.takes(found):
+                        seen.add(found.path)
                         yield found
 
 

@@ -141,7 +141,8 @@ class Site:
 
     def sources(self) -> list[Source] | None:
         """The agents' histories on this machine; None while they are looked for."""
-        return self.keeper.get("sources", lambda: survey(this_home(), self.ledger))
+        wanted = Wanted(0, settings.excluded())
+        return self.keeper.get("sources", lambda: survey(this_home(), self.ledger, wanted, []))
 
     def start_import(self) -> None:
         """Import whatever is found on this machine, in a thread of its own, once at a time."""
