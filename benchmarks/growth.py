@@ -109,7 +109,7 @@ class Grown:
     def search(self) -> Took:
         """A word that one turn has; what was appended meanwhile waits no more."""
         self.ledger._core.index(least=1)
-        return self._several(lambda: self.ledger.search(f"question {self._size - 1}"), 3)
+        return self._several(lambda: self.ledger.search(f"{self._size - 1}"), 3)
 
     def head_at(self) -> Took:
         def ask() -> None:

@@ -115,11 +115,10 @@ class Importer:
         return self.report
 
     def _kept(self, found: Iterable[Found], progress: Callable[[float], None]) -> dict[str, Reader]:
-        keeper = Keeper(self.sources)
-        for each in found:
-            keeper.add(each)
-            progress(each.size * (1 - DERIVING))
-        keeper.flush()
+        with Keeper(self.sources) as keeper:
+            for each in found:
+                keeper.add(each)
+                progress(each.size * (1 - DERIVING))
         self._skip(keeper.unchanged)
         self.report.faults += keeper.faults
         self.report.counts.failed += keeper.failed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,16 +12,26 @@ from agents_ledger.importers import databases, files
 from agents_ledger.importers.copies import HEAD_BYTES, TRIED, Heads
 from agents_ledger.importers.discovery import Found
 from agents_ledger.importers.reader import Reader, ReaderOfRows, Table, kind_of
-from agents_ledger.ledger.sources import TAIL_BYTES, Growth, Sources, tail_hash
+from agents_ledger.ledger.sources import (
+    NO_BASE,
+    TAIL_BYTES,
+    Growth,
+    Looks,
+    Sources,
+    growth,
+    tail_hash,
+)
 from agents_ledger.model.errors import Conflict, LedgerError, Refused, StoreUnavailable
 from agents_ledger.model.sources import Fault, SourceFile
 
 BATCH_BYTES = 32 << 20  # before they are packed
 BATCH_FILES = 200
+PACKERS = 2  # threads: packing is a sixth of an import
 
 
 class Keeper:
-    """Keeps files; which families have something new is known after a flush."""
+    """Keeps files; which families have something new is known when all is kept. Packing lets other
+    threads run, so it is done beside the reading of the next files."""
 
     def __init__(self, sources: Sources) -> None:
         self.families: dict[str, Reader] = {}  # that have something to derive
@@ -29,10 +40,21 @@ class Keeper:
         self.unchanged: list[str] = []  # the paths of files with nothing new
         self.read_bytes = 0
         self._sources = sources
-        self._waiting: list[tuple[Found, Growth]] = []
+        self._packing = ThreadPoolExecutor(PACKERS, "packing")
+        self._waiting: list[tuple[Found, Future[Growth]]] = []
         self._waiting_bytes = 0
         self._heads: dict[str, Heads] = {}  # of the files of a source
         self._seen: set[str] = set()  # the folders whose kept files are among them
+
+    def __enter__(self) -> Keeper:
+        return self
+
+    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
+        try:
+            if failed is None:
+                self.flush()
+        finally:
+            self._packing.shutdown(cancel_futures=True)
 
     def add(self, found: Found) -> None:
         """Keep what is new of a file, now or with the next ones. A fault is noted, not raised."""
@@ -54,12 +76,13 @@ class Keeper:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         if not waiting:
             return
-        kept = self._sources.keep([growth for _, growth in waiting])
-        for (found, growth), file in zip(waiting, kept, strict=True):
+        grown = [growing.result() for _, growing in waiting]
+        kept = self._sources.keep(grown)
+        for (found, _), lost, file in zip(waiting, grown, kept, strict=True):
             if file is not None:
                 self._unless_derived(file, found.reader)
                 continue
-            self.read_bytes -= growth.file.kept_bytes - growth.kept_before
+            self.read_bytes -= lost.file.kept_bytes - lost.kept_before
             self.add(found)  # another import was quicker: go on from what it kept
         self.flush()
 
@@ -74,14 +97,12 @@ class Keeper:
             if known and (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns):
                 self._unless_derived(known, reader)
             elif known and self._is_same(known, path, opened, status.st_size):
-                same = self._sources.growth(
-                    known,
-                    b"",
-                    size=status.st_size,
-                    mtime_ns=status.st_mtime_ns,
-                    tail=known.tail_hash,
-                )
-                self._waiting.append((found, same))
+                looks: Looks = {
+                    "size": status.st_size,
+                    "mtime_ns": status.st_mtime_ns,
+                    "tail": known.tail_hash,
+                }
+                self._wait(found, known, b"", looks, None)
             elif known and self._continues(known, path, opened, reader):
                 self._grow(known, found, opened, None)
             else:
@@ -173,10 +194,18 @@ class Keeper:
             # Until all is kept the size is none: an interrupted import reads on.
             file = self._sources.append(file, data, size=-1, mtime_ns=0, tail=tail, base=base)
             data = following
-        growth = self._sources.growth(
-            file, data, size=status.st_size, mtime_ns=status.st_mtime_ns, tail=tail, base=base
-        )
-        self._waiting.append((found, growth))
+        looks: Looks = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "tail": tail}
+        self._wait(found, file, data, looks, base)
+
+    def _wait(
+        self, found: Found, file: SourceFile, data: bytes, looks: Looks, base: SourceFile | None
+    ) -> None:
+        """Keep the last bytes of a file with the next ones."""
+        known = self._sources.base_for(file, base) if data else NO_BASE
+        growing = self._packing.submit(growth, file, data, known, **looks)
+        if len(self._waiting) >= PACKERS:  # no more is read than can be packed
+            self._waiting[-PACKERS][1].exception()
+        self._waiting.append((found, growing))
         self._waiting_bytes += len(data)
 
     def _following(self, pieces: Iterator[bytes], found: Found) -> bytes:
@@ -201,6 +230,6 @@ class Keeper:
         heads.remember(file.path, data)
         if path is None:
             return None
-        if any(growth.file.path == path for _, growth in self._waiting):
+        if any(files.logical_path(found.path) == path for found, _ in self._waiting):
             self.flush()
         return self._sources.file(path)

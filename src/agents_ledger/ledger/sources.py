@@ -58,6 +58,9 @@ class Base(NamedTuple):
     data: bytes | None = None
 
 
+NO_BASE = Base()
+
+
 class Growth(NamedTuple):
     """What a file has grown by, ready to be kept."""
 
@@ -73,7 +76,6 @@ class Looks(TypedDict, total=False):
     mtime_ns: Required[int]
     tail: bytes | None
     cursor: str | None
-    base: SourceFile | None  # the generation before or the original, to pack against
 
 
 def is_own_file(path: Path) -> bool:
@@ -106,6 +108,30 @@ def unpack(data: bytes, length: int, base: bytes | None = None) -> bytes:
 
     known = zstandard.ZstdCompressionDict(base, zstandard.DICT_TYPE_RAWCONTENT) if base else None
     return zstandard.ZstdDecompressor(dict_data=known).decompress(data, max_output_size=length)
+
+
+def growth(file: SourceFile, data: bytes, base: Base, **looks: Unpack[Looks]) -> Growth:
+    """The next bytes of a file, packed, and how it looked when they were read."""
+    blocks = [
+        Block(
+            file.id,
+            file.kept_bytes + at,
+            len(data[at : at + BLOCK_BYTES]),
+            base.file_id,
+            base.length,
+            pack(data[at : at + BLOCK_BYTES], base.data),
+        )
+        for at in range(0, len(data), BLOCK_BYTES)
+    ]
+    grown = structs.replace(
+        file,
+        size=looks["size"],
+        mtime_ns=looks["mtime_ns"],
+        kept_bytes=file.kept_bytes + len(data),
+        tail_hash=looks.get("tail"),
+        cursor_json=looks.get("cursor"),
+    )
+    return Growth(grown, file.kept_bytes, blocks)
 
 
 class Sources:
@@ -184,41 +210,12 @@ class Sources:
         generation = previous.generation + 1 if previous else 0
         return SourceFile(NOT_KEPT, source, path, generation, family, kind, 0, 0, 0)
 
-    def growth(
-        self,
-        file: SourceFile,
-        data: bytes,
-        *,
-        size: int,
-        mtime_ns: int,
-        tail: bytes | None = None,
-        cursor: str | None = None,
-        base: SourceFile | None = None,
-    ) -> Growth:
-        """The next bytes of a file, packed, and how it looked when they were read."""
-        known = Base()
-        if base is not None and data and file.kept_bytes < BASE_MAX:
-            known = self._base(base)
-        blocks = [
-            Block(
-                file.id,
-                file.kept_bytes + at,
-                len(data[at : at + BLOCK_BYTES]),
-                known.file_id,
-                known.length,
-                pack(data[at : at + BLOCK_BYTES], known.data),
-            )
-            for at in range(0, len(data), BLOCK_BYTES)
-        ]
-        grown = structs.replace(
-            file,
-            size=size,
-            mtime_ns=mtime_ns,
-            kept_bytes=file.kept_bytes + len(data),
-            tail_hash=tail,
-            cursor_json=cursor,
-        )
-        return Growth(grown, file.kept_bytes, blocks)
+    def base_for(self, file: SourceFile, original: SourceFile | None) -> Base:
+        """What the next bytes of a file are packed against: the beginning of the generation before,
+        or of the original it is a copy of."""
+        if original is None or file.kept_bytes >= BASE_MAX:
+            return NO_BASE
+        return self._base(original)
 
     def _base(self, file: SourceFile) -> Base:
         """The beginning of a file to pack against. Copies lean on the first original alone: of logs
@@ -230,9 +227,11 @@ class Sources:
         for _ in range(CHAIN_MAX):
             if leans_on is None:
                 length = min(file.kept_bytes, BASE_MAX)
-                return Base(file.id, length, self._beginning(file.id, length)) if length else Base()
+                return (
+                    Base(file.id, length, self._beginning(file.id, length)) if length else NO_BASE
+                )
             leans_on = self._leans_on(leans_on)
-        return Base()
+        return NO_BASE
 
     def _leans_on(self, file_id: int) -> int | None:
         rows = self._core.db.read(lambda tx: tx.run("base_of_file", file_id=file_id))
@@ -245,9 +244,17 @@ class Sources:
             self._starts.pop(growth.file.id, None)
         return kept
 
-    def append(self, file: SourceFile, data: bytes, **looks: Unpack[Looks]) -> SourceFile:
-        """Keep the next bytes of one file."""
-        kept = self.keep([self.growth(file, data, **looks)])[0]
+    def append(
+        self,
+        file: SourceFile,
+        data: bytes,
+        *,
+        base: SourceFile | None = None,
+        **looks: Unpack[Looks],
+    ) -> SourceFile:
+        """Keep the next bytes of one file. `base`: the generation before, or the original."""
+        known = self.base_for(file, base) if data else NO_BASE
+        kept = self.keep([growth(file, data, known, **looks)])[0]
         if kept is None:
             raise Conflict(f"another import keeps {file.path}", "Read what is kept of it again.")
         return kept

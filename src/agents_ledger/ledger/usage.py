@@ -91,6 +91,8 @@ def _key(by: UsageBy, zone: Zone | None) -> Callable[[Row], str | None]:
     def of_hour(hour: int) -> str:
         return period_of(hour * HOUR_MS, by, zone)
 
+    if zone is None:
+        return lambda row: of_hour(row[0] // 24 * 24)  # in UTC a day is always whole
     return lambda row: of_hour(row[0])
 
 
