@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from benchmarks import workload
@@ -31,6 +33,7 @@ LENGTHS = (100, 1_000, 10_000)
 ROUNDS = 5
 APPENDS = 10
 CROWD = 64
+FLUSH_US = 2_000
 OPENAI = "openai-agents SQLiteSession"
 AT_ONCE = "openai-agents SQLiteSession, one add_items()"
 LANGGRAPH = "langgraph SqliteSaver"
@@ -54,6 +57,7 @@ GOALS: dict[tuple[str, str, int, Clock], float] = {
     ("append", LANGGRAPH, 1_000, "wall"): 100,
     ("last 20", OPENAI, 10_000, "wall"): 3,
     ("whole history", OPENAI, 10_000, "wall"): 2,
+    ("crowd", OPENAI, CROWD, "wall"): 5,
 }
 
 
@@ -65,10 +69,20 @@ class Step(NamedTuple):
     order: dict[str, Any]
 
 
+CROWDING = Step("crowd", "crowd", {"sessions": CROWD, "each": 5})
+
+
 class Side:
     """One store in its process."""
 
-    def __init__(self, name: str, folder: Path, exchanges: Path, address: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        exchanges: Path,
+        address: str = "",
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.name = name
         self.length = 0
         self.over = ""  # why it takes no further part
@@ -88,7 +102,7 @@ class Side:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(paths)},
         )
         if name.endswith(WAL):
             self.ask("use_wal")
@@ -171,7 +185,10 @@ def exchanges(folder: Path) -> Path:
 
 @contextmanager
 def opened(
-    folder: Path, names: Sequence[str], addresses: Mapping[str, str]
+    folder: Path,
+    names: Sequence[str],
+    addresses: Mapping[str, str] = MappingProxyType({}),
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[dict[str, Side]]:
     """The ledger and its peers, each ready for orders."""
     given = exchanges(folder)
@@ -179,7 +196,7 @@ def opened(
         sides: dict[str, Side] = {}
         for number, name in enumerate((OURS, *names)):
             home = folder / f"store-{len(list(folder.iterdir()))}-{number}"
-            sides[name] = Side(name, home, given, addresses.get(name, ""))
+            sides[name] = Side(name, home, given, addresses.get(name, ""), environment)
             stack.callback(sides[name].close)
         yield sides
 
@@ -239,7 +256,7 @@ def peers(folder: Path) -> Iterator[Line]:
     if missing := _missing():
         yield missing
         return
-    with opened(folder, PLAIN, {}) as sides:
+    with opened(folder, PLAIN) as sides:
         for length in LENGTHS:
             yield from compare("peers", sides, length)
 
@@ -249,7 +266,7 @@ def durability(folder: Path) -> Iterator[Line]:
     if missing := _missing():
         yield missing
         return
-    with opened(folder, [name + WAL for name in OTHERWISE], {}) as sides:
+    with opened(folder, [name + WAL for name in OTHERWISE]) as sides:
         yield from compare("same durability", sides, LENGTHS[0])
 
 
@@ -265,7 +282,7 @@ def commits(folder: Path) -> Iterator[Line]:
         "record() / 5 commits by its Runner": (OURS, OPENAI),
     }
     length = LENGTHS[1]
-    with opened(folder, (LIVE, FOR_RUNNER, OPENAI, AT_ONCE), {}) as sides:
+    with opened(folder, (LIVE, FOR_RUNNER, OPENAI, AT_ONCE)) as sides:
         for side in sides.values():
             side.grow(length)
         in_turns(list(sides.values()), steps(length)[:1], ROUNDS)
@@ -280,22 +297,31 @@ def crowds(folder: Path) -> Iterator[Line]:
     if missing := _missing():
         yield missing
         return
+    title = f"{CROWD} sessions at once"
     names = [name for name in PLAIN if not name.startswith("llm")]  # it writes from one thread
-    with opened(folder, [*names, AT_ONCE], {}) as sides:
+    with opened(folder, [*names, AT_ONCE]) as sides:
         quick = [side for name, side in sides.items() if name.startswith((OURS, "openai"))]
         slow = [side for side in sides.values() if side not in quick]
-        in_turns(quick, [Step("crowd", "crowd", {"sessions": CROWD, "each": 5})], ROUNDS)
-        in_turns(slow, [Step("crowd", "crowd", {"sessions": CROWD, "each": 1})], 1)
-        ours = sides[OURS].took["crowd"]
-        for name in (*names, AT_ONCE):
-            theirs = sides[name].took.get("crowd", [])
-            title = f"{CROWD} sessions at once, {name}"
-            if sides[name].over:
-                yield Line(title, "", sides[name].over, rounds=0)
-                continue
-            for clock in CLOCKS:
-                goal = Goal(">=", 5) if name == OPENAI and clock == "wall" else None
-                yield rate(title, ours[: len(theirs)], theirs, clock, goal)
+        in_turns(quick, [CROWDING], ROUNDS)
+        in_turns(slow, [CROWDING._replace(order={"sessions": CROWD, "each": 1})], 1)
+        yield from told(title, sides, CROWDING.what, CROWD)
+    yield from _on_a_slow_disk(title, folder)
+
+
+def _on_a_slow_disk(title: str, folder: Path) -> Iterator[Line]:
+    """The same where a flush takes as long as disks take that lose nothing."""
+    title = f"{title}, a flush takes {FLUSH_US / 1000:g} ms more"
+    shim = folder / "slow_disk.so"
+    compiler = shutil.which("cc")
+    if compiler is None or sys.platform != "linux":
+        yield Line(title, "not measured: it takes Linux and a C compiler", rounds=0)
+        return
+    source = Path(__file__).with_name("slow_disk.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
+    environment = {"LD_PRELOAD": str(shim), "SLOW_DISK_US": str(FLUSH_US)}
+    with opened(folder, [OPENAI, AT_ONCE], environment=environment) as sides:
+        in_turns(list(sides.values()), [CROWDING], ROUNDS)
+        yield from told(title, sides, CROWDING.what, 0)
 
 
 def on_servers(server: str, folder: Path, database: Callable[[str], str]) -> Iterator[Line]:
