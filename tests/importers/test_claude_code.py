@@ -414,8 +414,9 @@ def test_broken_and_unknown_records_are_reported_and_harm_nothing(
     report = import_paths(ledger, path)
 
     assert ledger.get_turn(uid("a1")).status == "completed"
-    assert [fault.line for fault in report.faults] == [2, 6]
-    assert "unfinished" in report.faults[1].what
+    assert [fault.line for fault in report.faults] == [2, 3, 6]
+    assert "not an object" in report.faults[1].what
+    assert "unfinished" in report.faults[2].what
     assert report.records["claude-code", "from-the-future", "unmapped"] == 1
     assert sum(report.records.values()) == 6
 
@@ -470,3 +471,124 @@ def test_a_session_continued_here_is_not_moved_by_its_source(
     frozen = ledger.get_turn(uid("a1")).response
     assert frozen is not None
     assert frozen.content == "Begun."
+
+
+def test_a_compaction_whose_past_is_not_there_is_no_open_question(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.add("system", "a1", subtype="compact_boundary", logicalParentUuid=uid("99"))
+    log.user("a2", "So far: all well.", isCompactSummary=True)
+    import_paths(ledger, log.save())
+
+    assert ledger.get_turn(uid("a1")).status == "completed"
+    assert ledger.head(f"claude-code:{SESSION}") == uid("a1")
+
+
+def test_a_compaction_keeps_the_turns_that_it_left_whole(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    for letter in "abc":
+        log.user(f"{letter}1", "Go on.")
+        log.assistant(f"{letter}2", text("Gone on."))
+    said = {"trigger": "auto", "preTokens": 900, "postTokens": 90, "durationMs": 7}
+    for name, first in (("d1", "b1"), ("e1", "b2"), ("f1", "c2")):
+        segment = {"headUuid": uid(first), "tailUuid": uid("c2")}
+        log.add(
+            "system",
+            name,
+            subtype="compact_boundary",
+            parentUuid=None,
+            logicalParentUuid=uid("c2"),
+            compactMetadata={**said, "preservedSegment": segment},
+        )
+
+    import_paths(ledger, log.save())
+
+    kept = {}
+    for name in ("d1", "e1", "f1"):
+        compaction = ledger.get_turn(uid(name)).compaction
+        assert compaction is not None
+        assert (compaction.tokens_after, compaction.duration_ms) == (90, 7)
+        kept[name] = compaction.summarized_through_turn_id, compaction.first_kept_turn_id
+    assert kept["d1"] == (uid("a1"), uid("b1"))
+    assert kept["e1"] == (uid("b1"), uid("c1"))  # only the end of b was left
+    assert kept["f1"] == (uid("c1"), None)
+
+
+def test_a_subagent_inside_a_session_may_have_several_turns_and_lost_records(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", tool("t1", "Task", prompt="Look."))
+    for name, lost in (("51", None), ("61", uid("99"))):
+        log.user(name, "Look.", isSidechain=True, parentUuid=lost)
+        log.assistant(f"{name}a", text("Seen."), isSidechain=True)
+    log.result("a3", "t1", "Seen.", parentUuid=uid("a2"))
+    log.assistant("a4", text("Done."))
+
+    report = import_paths(ledger, log.save())
+
+    assert ledger.head(f"claude-code:{SESSION}:{uid('51')}") == uid("61")
+    response = ledger.get_turn(uid("a1")).response
+    assert response is not None
+    assert response.content == "Done."
+    assert [fault.line for fault in report.faults] == [5]
+
+
+def test_results_and_blocks_inside_an_answer_are_shown(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Search.")
+    searched = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"q": "x"}}
+    failed = {"type": "web_search_tool_result_error", "error_code": "unavailable"}
+    log.assistant(
+        "a2",
+        searched,
+        {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"url": "u"}]},
+        {**searched, "id": "s2"},
+        {"type": "web_search_tool_result", "tool_use_id": "s2", "content": failed},
+        {"type": "hologram", "content": [{"type": "image", "source": {"data": "A" * 400}}]},
+    )
+
+    import_paths(ledger, log.save())
+
+    turn = ledger.get_turn(uid("a1"))
+    assert [(call.status, call.error) for call in turn.tool_calls] == [
+        ("completed", None),
+        ("failed", "unavailable"),
+    ]
+    assert turn.tool_calls[0].result_json == '[{"url":"u"}]'
+    assert '"hologram"' in (turn.messages[1].metadata_json or "")
+    assert '"bytes":300' in (turn.messages[1].metadata_json or "")
+
+
+def test_a_file_that_was_cut_and_went_another_way_is_followed(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    for letter in "abcd":
+        log.user(f"{letter}1", "Go on.")
+        log.assistant(f"{letter}2", text("Gone on."))
+    import_paths(ledger, log.save())
+    log.lines, log.last = log.lines[:2], uid("a2")
+    import_paths(ledger, log.save())
+    assert ledger.head(f"claude-code:{SESSION}") == uid("d1")  # a cut takes nothing away
+
+    log.user("e1", "Go elsewhere.")
+    log.assistant("e2", text("Gone elsewhere."))
+    import_paths(ledger, log.save())
+
+    assert ledger.head(f"claude-code:{SESSION}") == uid("e1")
+    assert {child.id for child in ledger.children(uid("a1"))} == {uid("b1"), uid("e1")}
+
+
+def test_not_every_prompt_was_typed_by_somebody(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.", origin={"kind": "human"})
+    log.user("a2", "It is done.", origin={"kind": "task-notification"})
+    log.user("a3", "Implement the following plan: all.", planContent="all")
+    log.user("a4", "<teammate-message>Mine is done.</teammate-message>")
+    import_paths(ledger, log.save())
+
+    sources = [message.source for message in ledger.get_turn(uid("a1")).messages]
+    assert sources == ["human", "event", "event", "agent"]

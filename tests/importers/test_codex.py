@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import zstandard
 
 from agents_ledger import Ledger
@@ -335,8 +336,9 @@ def test_files_come_from_patches_and_views(ledger: Ledger, tmp_path: Path) -> No
     ]
 
 
-def test_the_old_format_has_no_envelope(ledger: Ledger, tmp_path: Path) -> None:
-    head = {"id": "old-1", "timestamp": "2025-08-01T10:00:00Z", "instructions": "Be brief."}
+@pytest.mark.parametrize("told", ["Be brief.", None])
+def test_the_old_format_has_no_envelope(ledger: Ledger, tmp_path: Path, told: str | None) -> None:
+    head = {"id": "old-1", "timestamp": "2025-08-01T10:00:00Z", "instructions": told}
     context = "<environment_context>\n<cwd>/home/dev/till</cwd>\n</environment_context>"
     lines: list[dict[str, Any]] = [
         head,

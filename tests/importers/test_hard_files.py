@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import zstandard
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
+from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.importing import Report, import_paths
 from agents_ledger.importers.reader import RECORD_MAX
 from tests.importers.claude_log import SESSION, Log, text, uid
@@ -250,3 +252,16 @@ def test_a_time_nobody_can_have_been_at_is_reported_and_harms_no_reader(
         assert len(ledger.search("question").hits) == 2
         assert len(ledger.digest(since=0, until=2**45).sessions) == 2
         ledger.tools()
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="the zone cannot be set here")
+def test_a_time_without_a_zone_is_the_same_on_every_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert milliseconds("2026-03-01T10:00:00.123") == milliseconds("2026-03-01T10:00:00.123Z")
+    finally:
+        monkeypatch.undo()
+        time.tzset()

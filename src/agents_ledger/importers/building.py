@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 
 import msgspec
@@ -44,10 +44,12 @@ def milliseconds(moment: object) -> int:
 @lru_cache(maxsize=4096)  # the same record is read for its place and for its content
 def _of_text(moment: str) -> int:
     try:
-        found = int(datetime.fromisoformat(moment).timestamp() * 1000)
+        found = datetime.fromisoformat(moment)
+        found = found if found.tzinfo else found.replace(tzinfo=UTC)  # the same on every machine
+        since = int(found.timestamp() * 1000)
     except (ValueError, OverflowError):
         return 0
-    return found if 0 < found < LATEST_MS else 0
+    return since if 0 < since < LATEST_MS else 0
 
 
 def json_or_none(value: object) -> str | None:

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from agents_ledger.importers import claude_code_records as records
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.claude_code_records import CHAIN, NOTICES, Record
-from agents_ledger.importers.claude_code_turns import Beside, build_turn
+from agents_ledger.importers.claude_code_turns import Beside, Kept, build_turn
 from agents_ledger.importers.outlines import (
     BROKEN,
     UUID,
@@ -22,6 +22,7 @@ from agents_ledger.importers.outlines import (
     as_text,
     in_turns,
     malformed,
+    openers,
     parents_first,
     parsed,
     project_name,
@@ -43,7 +44,7 @@ class _Node(Struct):
     kind: str
     parent: str | None  # as the record says
     previous: str | None  # the record before it in its file, where parents are missing
-    sidechain: bool
+    side: str  # of a subagent: "file" of its own, or "inline" in its parent's
     at: int
     print: bytes
     file_ids: set[int]
@@ -55,8 +56,9 @@ class _Session(Struct):
 
     session_id: str
     file_ids: set[int]
+    path: str
     chain: list[str] = field(default_factory=list)  # uuids in the order of the file
-    sides: list[str] = field(default_factory=list)  # roots of subagents written into it
+    side_chain: list[str] = field(default_factory=list)  # those of subagents written into it
     title: str | None = None
     title_rank: int = 0
     parent_session: str | None = None
@@ -106,6 +108,7 @@ class Outline:
         self.delivered: list[_Queued] = []
         self.spills: dict[str, Spill] = {}
         self.about: dict[str, tuple[SourceFile, dict[str, Any]]] = {}  # session -> what is said
+        self.preserved: dict[str, str] = {}  # compaction -> the first record that it left
         for file in material.files:
             if file.kind == "document":
                 self._read_document(file)
@@ -117,6 +120,7 @@ class Outline:
             self._tell(session_id, file, said)
         self._count_spills()
         self.parents = {uuid: self._hangs_on(uuid, node) for uuid, node in self.nodes.items()}
+        self.sides = {s.session_id: self._sides(s) for s in self.sessions.values()}
 
     # -- files beside -------------------------------------------------------------------------
 
@@ -161,15 +165,28 @@ class Outline:
         if known is session:
             return
         known.file_ids |= session.file_ids
-        known.sides += [root for root in session.sides if root not in known.sides]
+        side = dict.fromkeys([*known.side_chain, *session.side_chain])
+        known.side_chain = list(side)
         known.last_at = max(known.last_at, session.last_at)
         if session.title_rank >= known.title_rank and session.title:
             known.title, known.title_rank = session.title, session.title_rank
-        if len(session.chain) > len(known.chain):
-            known.chain = session.chain
+        if self._goes_further(session, known):
+            known.chain, known.path = session.chain, session.path
+
+    def _goes_further(self, other: _Session, known: _Session) -> bool:
+        """Whether another state of a session is the one to show. One that was cut shows less; of
+        two that went different ways the file as it is now counts, then the later."""
+        if not other.chain or not known.chain:
+            return bool(other.chain)
+        last, before = other.chain[-1], known.chain[-1]
+        if last in known.chain or before in other.chain:
+            return len(other.chain) > len(known.chain)
+        ends = ((self.nodes[s.chain[-1]].at, len(s.chain), s.path) for s in (other, known))
+        return other.path == known.path or next(ends) > next(ends)
 
     def _read(self, file: SourceFile) -> _Session:
-        session = _Session(PurePosixPath(file.path.replace("\\", "/")).stem, {file.id})
+        name = PurePosixPath(file.path.replace("\\", "/")).stem
+        session = _Session(name, {file.id}, file.path)
         for line in self.material.lines(file):
             try:
                 record = records.read(line.data or b"")
@@ -197,13 +214,12 @@ class Outline:
         session.last_at = max(session.last_at, at)
         self._describe(record, session)
         session.said_id = record.session_id or session.said_id
-        previous = session.chain[-1] if session.chain else None
-        self._note(uuid, kind, line, record, previous, at=at)
-        if record.is_sidechain and not record.agent_id:
-            if record.parent_uuid is None and uuid not in session.sides:
-                session.sides.append(uuid)
-        else:
-            session.chain.append(uuid)
+        inline = record.is_sidechain and not record.agent_id
+        chain = session.side_chain if inline else session.chain
+        self._note(uuid, kind, line, record, chain[-1] if chain else None, at=at)
+        chain.append(uuid)
+        if kind == "boundary" and (first := records.first_preserved(record)):
+            self.preserved[uuid] = first
         if kind == "assistant":
             for prompt, call in records.tasks(record):
                 self.tasks.setdefault(prompt, call)
@@ -227,7 +243,7 @@ class Outline:
             kind,
             record.parent_uuid or record.logical_parent_uuid,
             previous,
-            bool(record.is_sidechain),
+            ("file" if record.agent_id else "inline") if record.is_sidechain else "",
             at,
             print_,
             {line.file.id, *(self.spills[key].file.id for key in spills)},
@@ -319,7 +335,7 @@ class Outline:
                 "queued",
                 queued.after,
                 queued.after,
-                False,
+                "",
                 milliseconds(queued.typed_at),
                 queued.print,
                 {queued.line.file.id},
@@ -335,12 +351,23 @@ class Outline:
             seen.add(parent)
             parent = self.passing[parent]
         if parent in self.nodes and parent != uuid:
-            return parent
-        if node.parent is None and node.sidechain:
+            apart = node.side == "inline" and self.nodes[parent].side != "inline"
+            return None if apart else parent
+        if node.parent is None and node.side:
             return None
-        if parent is not None and parent not in seen and not node.sidechain:
+        if parent is not None and parent not in seen and node.side != "file":
             self.material.fault(node.line, f"the record it follows is not there: {parent}")
         return node.previous if node.previous in self.nodes else None
+
+    def _sides(self, session: _Session) -> dict[str, list[str]]:
+        """The records of each subagent written into a session, by the first of them."""
+        tops = openers(
+            session.side_chain, lambda uuid: self.parents[uuid] is None, self.parents.__getitem__
+        )
+        found: dict[str, list[str]] = {}
+        for uuid in session.side_chain:
+            found.setdefault(tops[uuid], []).append(uuid)
+        return found
 
     def _opens(self, uuid: str) -> bool:
         """A prompt opens a turn, a compaction does, and the work that goes on after one."""
@@ -377,11 +404,9 @@ class Outline:
         for uuid in self.nodes:  # in the order they were first read
             members.setdefault(turn_of[uuid], []).append(uuid)
         spawned = self._spawned()
-        turns = tuple(
-            self._derived(top, parents.get(top), members[top], spawned)
-            for top in parents_first(parents)
-        )
+        order = list(parents_first(parents))
         tree = _Tree(turn_of, parents, members, self._answered(members))
+        turns = tuple(self._derived(top, members[top], spawned, tree) for top in order)
         return Derivation(
             turns=turns,
             sessions=tuple(self._sessions(tree)),
@@ -396,13 +421,30 @@ class Outline:
             if any(self.nodes[u].kind in ("assistant", *COMPACTING) for u in uuids)
         }
 
+    def _kept(self, uuids: list[str], tree: _Tree) -> Kept | None:
+        """Of what a compaction left in the context, the turns that it left whole."""
+        first = next((self.preserved[u] for u in uuids if u in self.preserved), None)
+        if first not in tree.turn_of:
+            return None
+        wanted, after = tree.turn_of[first], None
+        above = tree.parents[tree.turn_of[uuids[0]]]
+        while above is not None and above != wanted:
+            above, after = tree.parents[above], above
+        if above is None:
+            return None
+        kept = above if first == tree.members[above][0] else after
+        through = tree.parents[kept] if kept is not None else None
+        return Kept(kept, through) if kept is not None and through is not None else None
+
     def _derived(
-        self, top: str, parent: str | None, uuids: list[str], spawned: dict[str, str]
+        self, top: str, uuids: list[str], spawned: dict[str, str], tree: _Tree
     ) -> DerivedTurn:
+        parent, kept = tree.parents.get(top), self._kept(uuids, tree)
         nodes = [self.nodes[uuid] for uuid in uuids]
         lines = [(uuid, node.kind, node.line) for uuid, node in zip(uuids, nodes, strict=True)]
         spills = {key: self.spills[key] for node in nodes for key in node.spills}
         prints = [node.print for node in nodes] + [spills[key].print for key in sorted(spills)]
+        prints += [":".join(kept).encode(errors="replace")] if kept else []
         return DerivedTurn(
             top,
             parent,
@@ -415,7 +457,7 @@ class Outline:
                 top,
                 parent,
                 lines,
-                Beside(spawned, {key: spill.file for key, spill in spills.items()}),
+                Beside(spawned, {key: spill.file for key, spill in spills.items()}, kept),
             ),
         )
 
@@ -423,7 +465,7 @@ class Outline:
         """The sessions of subagents written into their parent's file, by the call that spawned."""
         found = {}
         for session in self.sessions.values():
-            for root in session.sides:
+            for root in self.sides[session.session_id]:
                 text = records.words_of(records.read(self.material.bytes_of(self.nodes[root].line)))
                 if text in self.tasks:
                     found[self.tasks[text]] = f"{NAME}:{session.session_id}:{root}"
@@ -433,9 +475,8 @@ class Outline:
         for session in self.sessions.values():
             if session.chain:
                 yield self._session(session, tree)
-            for root in session.sides:
-                own = tree.members.get(root)
-                if own and self.nodes[root].file_ids & session.file_ids:
+            for root, own in self.sides[session.session_id].items():
+                if self.nodes[root].file_ids & session.file_ids:
                     yield DerivedSession(
                         session_id=f"{session.session_id}:{root}",
                         label=f"{NAME}:{session.session_id}:{root}",

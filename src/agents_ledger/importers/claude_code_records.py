@@ -14,6 +14,7 @@ from agents_ledger.importers.outlines import (
     BROKEN,
     UUID,
     as_dict,
+    as_list,
     as_text,
     mend,
     parsed,
@@ -81,6 +82,7 @@ class Record(Struct, rename="camel"):
     custom_title: Any = None
     message: _Message | None = None
     attachment: Raw = _NULL
+    compact_metadata: Raw = _NULL
 
 
 class _Block(Struct):
@@ -118,6 +120,7 @@ class Whole(TypedDict, total=False):
     permissionMode: Any
     promptSource: Any
     origin: Any
+    planContent: Raw
 
 
 _decode = msgspec.json.Decoder(Record).decode
@@ -160,8 +163,10 @@ def agent_of(result: Any) -> str | None:
 
 def _without_misfits(data: bytes) -> Record:
     found = msgspec.json.decode(data)
+    if not isinstance(found, dict):
+        raise msgspec.DecodeError("not an object")
     record = Record()
-    for name, said in found.items() if isinstance(found, dict) else ():
+    for name, said in found.items():
         if name in _FIELDS:
             try:
                 part = _decode(msgspec.json.encode({name: said}))
@@ -212,17 +217,25 @@ def has_result(record: Record) -> bool:
     try:
         return any(block.type == "tool_result" for block in _decode_blocks(content))
     except BROKEN:
-        return False
+        return any(as_dict(b).get("type") == "tool_result" for b in as_list(parsed(content)))
 
 
 def is_queued(record: Record) -> bool:
     """Whether an attachment is a prompt, typed while the agent worked."""
-    return b'"queued_command"' in bytes(record.attachment)
+    attached = bytes(record.attachment)
+    said = b'"queued_command"' in attached and as_dict(parsed(attached)).get("type")
+    return said == "queued_command"
 
 
 def queued_text(record: Record) -> str:
     """What a queued prompt says."""
     return text_of(as_dict(parsed(bytes(record.attachment))).get("prompt"))
+
+
+def first_preserved(record: Record) -> str | None:
+    """The first record that a compaction left in the context as it was."""
+    said = as_dict(parsed(record.compact_metadata))
+    return as_text(as_dict(said.get("preservedSegment")).get("headUuid"))
 
 
 def tasks(record: Record) -> Iterator[tuple[str, str]]:

@@ -24,10 +24,18 @@ FILE_TOOLS: dict[str, FileKind] = {
 }
 REJECTED = ("The user doesn't want to proceed", "The user doesn't want to take this action")
 THINKING = ("thinking", "redacted_thinking")
+SHOWN = ("text", "thinking", "tool_use", "tool_result")  # endings of what a message or call shows
 TRIGGERS = {"auto": "context_limit", "manual": "manual"}
 PERSISTED = "<persisted-output>"
 QUEUED_NOTICES = (*records.NOTICES, '{"task_id":')
 KEPT_FIELDS = ("requestId", "permissionMode", "promptSource", "origin", "isApiErrorMessage")
+
+
+class Kept(NamedTuple):
+    """What a compaction left as it was: the turns from the first on."""
+
+    first: str
+    through: str  # the last one that it summarised
 
 
 class Beside(NamedTuple):
@@ -35,6 +43,7 @@ class Beside(NamedTuple):
 
     spawned: dict[str, str]  # the sessions of subagents, by the call
     spills: dict[str, SourceFile]  # outputs that were too large, as records name them
+    kept: Kept | None = None
 
 
 def build_turn(
@@ -52,7 +61,8 @@ class _Turn:
     def __init__(self, material: Material, builder: TurnBuilder, beside: Beside) -> None:
         self.material = material
         self.builder = builder
-        self.spawned, self.spills = beside
+        self.spawned, self.spills, self.kept = beside
+        self.summarises = False
 
     def built(self, lines: Sequence[tuple[str, str, Line]]) -> Turn:
         whole = [(uuid, kind, records.whole(self.material, line)) for uuid, kind, line in lines]
@@ -71,7 +81,9 @@ class _Turn:
             elif kind != "other":
                 self._input(uuid, kind, record)
             self.builder.workspace_path = self.builder.workspace_path or as_text(record.get("cwd"))
-        return self.builder.build()
+        # Of a compaction whose past is not there only the summary is known.
+        alone = self.summarises and not (self.builder.answered or self.builder.compaction)
+        return self.builder.build(status="completed" if alone else None)
 
     # -- what was asked -----------------------------------------------------------------------
 
@@ -80,7 +92,9 @@ class _Turn:
         message = as_dict(record.get("message"))
         content = message.get("content")
         metadata = {name: record[name] for name in KEPT_FIELDS if record.get(name)}
-        source: MessageSource = "human" if kind == "prompt" else "event"
+        said_by = as_dict(record.get("origin")).get("kind", "human")
+        typed = kind == "prompt" and said_by == "human" and not record.get("planContent")
+        source: MessageSource = "human" if typed else "event"
         if kind == "queued":
             attached = as_dict(record.get("attachment"))
             content = attached.get("prompt") if attached else record.get("content")
@@ -133,8 +147,19 @@ class _Turn:
             told.add(first_uuid)
             self._say(first_uuid, at, pieces)
         for block in _blocks(message.get("content")):
-            if block.get("type") in ("tool_use", "server_tool_use"):
+            kind = _kind(block)
+            if kind.endswith("tool_use"):
                 self._call(block, at, first_uuid)
+            elif kind.endswith("tool_result"):  # of a tool of the provider's
+                status, error = _status(block, block.get("content"))
+                call_id = as_text(block.get("tool_use_id")) or ""
+                self.builder.result(
+                    call_id,
+                    _without_images(block.get("content")),
+                    at=at,
+                    status=status,
+                    error=error,
+                )
 
     def _say(self, uuid: str, at: int, pieces: list[tuple[str, dict[str, Any]]]) -> None:
         """One API response, however many records it was written in."""
@@ -156,6 +181,7 @@ class _Turn:
             "message_id": last.get("id"),
             "uuids": [piece for piece, _ in pieces] if len(pieces) > 1 else None,
             "thinking_withheld": len(thoughts) < len(thought),
+            "blocks": [_without_images(b) for b in blocks if not _kind(b).endswith(SHOWN)],
         }
         self._count(last, pieces[-1][1])
         self.builder.message(
@@ -249,15 +275,19 @@ class _Turn:
         said = as_dict(record.get("compactMetadata"))
         words = summary or as_text(record.get("content"))
         self.builder.message(uuid, "system", words, at=at, source="event", metadata=said)
-        through = self.builder.parent_id
-        if through is None:
+        self.summarises = True
+        if self.builder.parent_id is None:
             return
         known = self.builder.compaction
         self.builder.compaction = Compaction(
             summary or (known.summary if known else ""),
-            through,
+            self.kept.through if self.kept else self.builder.parent_id,
+            self.kept.first if self.kept else None,
             tokens_before=as_number(said.get("preTokens"))
             or (known.tokens_before if known else None),
+            tokens_after=as_number(said.get("postTokens"))
+            or (known.tokens_after if known else None),
+            duration_ms=as_number(said.get("durationMs")) or (known.duration_ms if known else None),
             trigger=TRIGGERS.get(str(said.get("trigger"))) or (known.trigger if known else None),
             turn_id=self.builder.id,
         )
@@ -265,6 +295,10 @@ class _Turn:
 
 def _message_id(uuid: str, record: dict[str, Any]) -> str:
     return as_text(as_dict(record.get("message")).get("id")) or uuid
+
+
+def _kind(block: dict[str, Any]) -> str:
+    return as_text(block.get("type")) or ""
 
 
 def _blocks(content: Any) -> list[dict[str, Any]]:
@@ -286,11 +320,16 @@ def _without_images(value: Any) -> Any:
         if isinstance(source, dict) and isinstance(source.get("data"), str):
             kept = {name: each for name, each in source.items() if name != "data"}
             return {**value, "source": {**kept, "bytes": len(source["data"]) * 3 // 4}}
+        if isinstance(value.get("content"), list):
+            return {**value, "content": _without_images(value["content"])}
     return value
 
 
 def _status(block: dict[str, Any], said: Any) -> tuple[CallStatus, str | None]:
-    if not block.get("is_error"):
+    failed = _kind(as_dict(said)).endswith("_error")  # as tools of the provider's say it
+    if not (block.get("is_error") or failed):
         return "completed", None
+    if failed:
+        return "failed", as_text(as_dict(said).get("error_code")) or "failed"
     words = text_of(said) or "failed"
     return ("rejected" if words.startswith(REJECTED) else "failed"), words

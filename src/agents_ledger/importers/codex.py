@@ -20,7 +20,7 @@ from agents_ledger.importers.codex_rollout import (
     Rollout,
     decode_envelope,
     decode_payload,
-    is_old_head,
+    is_old,
     is_subagent,
     parent_thread,
 )
@@ -77,7 +77,7 @@ class Codex:
                 known = isinstance(record.type, str) and record.type in ONLY_HERE
                 if known and bytes(record.payload).startswith(b"{"):
                     return True
-                if record.type is None and is_old_head(decode_payload(line)):
+                if record.type is None and is_old(decode_payload(line)):
                     return True
             except BROKEN:
                 continue

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
 from agents_ledger.importers.codex_turns import (
     AGENT_ITEMS,
@@ -75,7 +75,7 @@ class Payload(Struct):
     agent_path: Any = None
     git: Any = None
     history_base: Any = None
-    instructions: Raw = NOTHING
+    instructions: Any = UNSET  # null where there are none
     message: Raw = NOTHING
     content: Raw = NOTHING
     output: Raw = NOTHING
@@ -95,9 +95,14 @@ decode_payload = msgspec.json.Decoder(Payload).decode
 
 
 def is_old_head(line: Payload) -> bool:
-    """Whether this is a first line, or a line of state, as the old format has them."""
+    """Whether this is a first line as the old format has it."""
     said = isinstance(line.id, str) and isinstance(line.timestamp, str)
-    return line.record_type == "state" or (said and bytes(line.instructions) != b"null")
+    return said and line.type is None and line.instructions is not UNSET
+
+
+def is_old(line: Payload) -> bool:
+    """Whether only the old format has such a line."""
+    return line.record_type == "state" or is_old_head(line)
 
 
 class Rollout:

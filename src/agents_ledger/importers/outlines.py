@@ -187,12 +187,12 @@ def in_turns(
 ) -> tuple[dict[str, str], dict[str, str | None]]:
     """The turn of every record, and the parent of every turn: it is an opener, and all below it up
     to the next ones."""
-    openers = _openers(records, opens, parent)
+    opened_by = openers(records, opens, parent)
     above: dict[str, str | None] = {}
-    for opener in dict.fromkeys(openers.values()):
+    for opener in dict.fromkeys(opened_by.values()):
         up = parent(opener)
-        above[opener] = None if up is None else openers[up]
-    answered = {openers[answer] for answer in answers}
+        above[opener] = None if up is None else opened_by[up]
+    answered = {opened_by[answer] for answer in answers}
     heirs = Counter(above.values())
     into = {
         opener: up
@@ -201,7 +201,7 @@ def in_turns(
         and up != opener
         and joins(opener, up, waits=up not in answered and heirs[up] == 1)
     }
-    turns = {record: _follow(opener, into) for record, opener in openers.items()}
+    turns = {record: _follow(opener, into) for record, opener in opened_by.items()}
     parents = {
         opener: None if up is None else _follow(up, into)
         for opener, up in above.items()
@@ -210,7 +210,7 @@ def in_turns(
     return turns, {turn: None if up == turn else up for turn, up in parents.items()}
 
 
-def _openers(
+def openers(
     records: Collection[str], opens: Callable[[str], bool], parent: Callable[[str], str | None]
 ) -> dict[str, str]:
     """For every record the one that opens its turn: itself, or the nearest opener above."""
