@@ -2,17 +2,23 @@
 
 PostgreSQL comes from the wheel, one server for the whole run, or from the address in
 AGENTS_LEDGER_TEST_POSTGRES, which must be a superuser's: some tests break rules behind the ledger's
-back. Every ledger there has a schema of its own.
+back. A test that asks for a ledger gets a copy of an empty one, there a database of its own: making
+one takes ten times as long. A ledger that a test makes itself has a schema of its own.
+
+All of it is kept in memory, where there is room: nothing here has to outlive a power cut, and what
+has to is seen to by tests/trust.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -22,6 +28,7 @@ from agents_ledger import Ledger
 from agents_ledger.ledger.core import Core
 from agents_ledger.store.database import Database, open_database
 from tests.raw import Raw
+from tests.trust.harness import memory
 
 POSTGRES = "AGENTS_LEDGER_TEST_POSTGRES"
 # A busy machine is no failure.
@@ -31,7 +38,8 @@ QUICK = ("fsync = off", "synchronous_commit = off", "full_page_writes = off")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Say which marks there are."""
+    """Say which marks there are, and where files go."""
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory() or tempfile.gettempdir())
     config.addinivalue_line("markers", "unsound: the test breaks a rule of the audit on purpose")
 
 
@@ -46,7 +54,8 @@ def postgres_server() -> Iterator[str]:
 
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
     server = get_server(
-        Path(tempfile.gettempdir()) / f"agents-ledger-{run[:8]}", cleanup_mode="delete"
+        Path(memory() or tempfile.gettempdir()) / f"agents-ledger-{run[:8]}",
+        cleanup_mode="delete",
     )
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
         for setting in QUICK:  # the server's own durability is not what we test
@@ -56,6 +65,10 @@ def postgres_server() -> Iterator[str]:
     server.cleanup()
 
 
+def _at(server: str, schema: str) -> str:
+    return f"{server}{'&' if '?' in server else '?'}schema={schema}"
+
+
 @contextmanager
 def schemas(server: str) -> Iterator[Callable[[], str]]:
     """Addresses of schemas that do not exist yet; what is made there is dropped afterwards."""
@@ -63,7 +76,7 @@ def schemas(server: str) -> Iterator[Callable[[], str]]:
 
     def new() -> str:
         made.append(f"test_{uuid.uuid4().hex}")
-        return f"{server}{'&' if '?' in server else '?'}schema={made[-1]}"
+        return _at(server, made[-1])
 
     yield new
     with psycopg.connect(server, autocommit=True) as connection:
@@ -77,6 +90,37 @@ def new_schema(postgres_server: str) -> Iterator[Callable[[], str]]:
     """Addresses of schemas of a server that do not exist yet."""
     with schemas(postgres_server) as new:
         yield new
+
+
+@pytest.fixture(scope="session")
+def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty ledger, to be copied."""
+    path = tmp_path_factory.mktemp("empty") / "ledger.db"
+    open_database(str(path)).close()
+    return path
+
+
+def _in(server: str, database: str) -> str:
+    return _at(urlsplit(server)._replace(path=f"/{database}").geturl(), "ledger")
+
+
+@pytest.fixture(scope="session")
+def copies(postgres_server: str) -> Iterator[Callable[[], AbstractContextManager[str]]]:
+    """Copies of a database with an empty ledger in it, each there for one test."""
+    empty = f"empty_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {empty}")
+        open_database(_in(postgres_server, empty)).close()
+
+        @contextmanager
+        def copy() -> Iterator[str]:
+            name = f"test_{uuid.uuid4().hex}"
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {empty} STRATEGY FILE_COPY")
+            yield _in(postgres_server, name)
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+        yield copy
+        connection.execute(f"DROP DATABASE {empty}")
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -101,9 +145,17 @@ def new_address(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], 
 
 
 @pytest.fixture
-def address(new_address: Callable[[], str]) -> str:
-    """Where the test's own ledger is, or will be."""
-    return new_address()
+def address(request: pytest.FixtureRequest, new_address: Callable[[], str]) -> Iterator[str]:
+    """Where the test's own ledger is, or, if it asks for none, will be."""
+    address = new_address()
+    if "db" not in request.fixturenames:
+        yield address
+    elif address.startswith("postgresql"):
+        with request.getfixturevalue("copies")() as copied:
+            yield copied
+    else:
+        shutil.copyfile(request.getfixturevalue("empty_file"), address)
+        yield address
 
 
 @pytest.fixture

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from agents_ledger import Ledger, NotFound
+from agents_ledger import Ledger, NotFound, Refused
+from agents_ledger.ledger.core import Core
+from agents_ledger.store.database import Database
 
 
 @pytest.fixture(autouse=True)
@@ -17,9 +20,15 @@ def audited(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     address: str = request.getfixturevalue("address")
+    served = address.startswith("postgresql") and "db" in request.fixturenames
+    db: Database | None = request.getfixturevalue("db") if served else None
     yield
     if request.node.get_closest_marker("unsound"):
         return
+    if db is not None:  # its connections know the tables already
+        with suppress(Refused):  # it was closed
+            assert Ledger(Core(db)).audit() == ()
+            return
     if not address.startswith("postgres") and not Path(address).exists():
         return
     try:

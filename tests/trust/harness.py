@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 ROOT = Path(__file__).parent.parent.parent
+ROOM = 4 << 30  # for all that a test run keeps at one time
 FINDINGS_MAX = 20  # of one run; one is enough to fail it
 
 
@@ -89,8 +90,10 @@ def python(name: str, *arguments: object) -> None:
 
 
 def memory() -> str | None:
-    """A folder in memory, where the system has one: what is simulated needs no disk."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
+    """A folder in memory, where the system has one with room: what is simulated needs no disk."""
+    shared = "/dev/shm"  # noqa: S108
+    has_room = os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > ROOM
+    return shared if has_room else None
 
 
 @contextmanager
