@@ -67,6 +67,12 @@ def cell(names: str) -> st.SearchStrategy[Any]:
     )
 
 
+def rows(names: str) -> st.SearchStrategy[list[tuple[Any, ...]]]:
+    others = cell(names)
+    row = st.tuples(*(IDS if column.endswith("id") else others for column in COLUMNS.split()))
+    return st.lists(row, max_size=3)
+
+
 CURSOR_KEYS = st.one_of(
     st.builds("composerData:{}".format, IDS),
     st.builds("bubbleId:{}:{}".format, IDS, IDS),
@@ -80,6 +86,7 @@ ITEM_KEYS = st.sampled_from(
         "workbench.panel.aichat.view.aichat.chatdata",
     ]
 )
+DATABASES = {"opencode.db": (OPENCODE, rows(OPENCODE_NAMES)), "aix.db": (AIX, rows(CURSOR_NAMES))}
 QUIET = settings(
     max_examples=20,
     deadline=None,
@@ -112,19 +119,14 @@ def test_any_rows_of_cursor(disk: dict[str, Any], items: dict[str, Any]) -> None
 @QUIET
 @given(st.data())
 def test_any_rows_of_other_databases(name: str, data: st.DataObject) -> None:
-    tables, names = (OPENCODE, OPENCODE_NAMES) if name[0] == "o" else (AIX, CURSOR_NAMES)
+    tables, drawn = DATABASES[name]
     columns = COLUMNS.split()
+    places = ", ".join("?" for _ in columns)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
         with closing(sqlite3.connect(path)) as made:
             for table in tables:
                 made.execute(f"CREATE TABLE `{table.name}` ({', '.join(columns)})")
-                for _ in range(data.draw(st.integers(0, 3))):
-                    row = [
-                        data.draw(IDS if column.endswith("id") else cell(names))
-                        for column in columns
-                    ]
-                    places = ", ".join("?" for _ in row)
-                    made.execute(f"INSERT INTO `{table.name}` VALUES ({places})", row)
+                made.executemany(f"INSERT INTO `{table.name}` VALUES ({places})", data.draw(drawn))
             made.commit()
         imported(Path(folder), path)
