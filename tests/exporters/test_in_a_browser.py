@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from agents_ledger import Ledger
 from agents_ledger.cli.demonstration import Demonstration
 from agents_ledger.exporters.exporting import Export
 from tests.exporters.test_forms import record_hostile
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="NO CHROMIUM: the HTML export is not opened")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield opened
-        opened.close()
 
 
 def saved(folder: Path, name: str) -> str:

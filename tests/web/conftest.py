@@ -1,4 +1,4 @@
-"""One server and one browser for each worker; pages that complain fail their test."""
+"""One server for each worker, one browser for each module; pages that complain fail their test."""
 
 from __future__ import annotations
 
@@ -123,9 +123,13 @@ def own_server(tmp_path: Any) -> Iterator[Callable[[], Running]]:
         each.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium, if there is one: `.ci/run` installs it."""
+    """Chromium, if there is one: `.ci/run` installs it.
+
+    While Playwright is there, an event loop runs in this thread, and tests that want one of their
+    own fail. It is gone before the first test of another module begins.
+    """
     if CHROMIUM is None:
         pytest.skip("NO CHROMIUM: the pages are not tested; install it, or run .ci/run")
     with sync_playwright() as playwright:

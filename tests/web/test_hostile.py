@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from agents_ledger import Compaction, Config, Ledger, Message, Session, ToolCall, Usage
-from agents_ledger.exporters.exporting import FORMS, Export
+from agents_ledger.exporters.exporting import FORMS, Export, Form
 from agents_ledger.importers.importing import import_paths
 from tests.builders import a_detailed_message
 from tests.importers.claude_log import Log
@@ -217,18 +217,23 @@ def test_letters_that_turn_the_reading_order_are_shown(own_server: Callable[[], 
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_exports_show_it_as_text(
-    browser: Browser, hostile: Running, tmp_path: Path, form: str
-) -> None:
-    target = text("label")
-    made = "".join(Export(hostile.ledger, target, form, full=True))  # type: ignore[arg-type]
-    file = tmp_path / "export.html"
-    file.write_text(made if form == "html" else "<pre></pre>", encoding="utf-8")
+def test_exports_hold_it_whole(hostile: Running, form: Form) -> None:
+    made = "".join(Export(hostile.ledger, text("label"), form, full=True))
+
     assert "alert(2)" in made
+
+
+def test_an_exported_page_shows_it_as_text(
+    browser: Browser, hostile: Running, tmp_path: Path
+) -> None:
+    file = tmp_path / "export.html"
+    made = "".join(Export(hostile.ledger, text("label"), "html", full=True))
+    file.write_text(made, encoding="utf-8")
     for new in visits(browser, hostile):
         visitor = new()
         visitor.page.goto(file.as_uri())
         visitor.page.wait_for_timeout(200)
+        assert "<script>alert(2)</script>" in visitor.page.locator("body").inner_text()
         foreign = [url for url in visitor.foreign if not url.startswith("file:")]
         visitor.foreign.clear()
         assert not foreign
