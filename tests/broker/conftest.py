@@ -13,6 +13,7 @@ from agents_ledger.broker.broker import Broker
 from agents_ledger.broker.events import RunEvent
 from agents_ledger.broker.policy import Policy
 from tests.contract.conftest import audited  # noqa: F401
+from tests.waiting import PATIENCE_S
 
 T = TypeVar("T")
 WithBroker = Callable[..., Any]
@@ -33,7 +34,7 @@ def with_broker(address: str) -> WithBroker:
                 AsyncLedger.open(address) as ledger,
                 Broker(ledger, policy, engine, tools=tools) as broker,
             ):
-                return await asyncio.wait_for(act(broker), 60)
+                return await asyncio.wait_for(act(broker), PATIENCE_S)
 
         return asyncio.run(within())
 

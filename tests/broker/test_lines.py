@@ -7,7 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
@@ -23,6 +22,7 @@ from agents_ledger.broker.events import Completed, Failed, Interrupted, Started,
 from agents_ledger.broker.policy import Policy
 from agents_ledger.model.engine import Event, TextPiece
 from tests.broker.conftest import WithBroker, answer_of, events_of
+from tests.waiting import PATIENCE_S, until
 
 Worker = Callable[[str], subprocess.Popen[str]]
 WORKER = """
@@ -238,7 +238,7 @@ def test_a_broker_that_waits_writes_nothing(
                 await asyncio.sleep(0.01)
             task.cancel()
 
-    asyncio.run(asyncio.wait_for(act(), 30))
+    asyncio.run(asyncio.wait_for(act(), PATIENCE_S))
 
     assert "wrote" in did[did.index("looked") :]
     assert asked(ledger, "main") == [["x"], ["y"]]
@@ -254,7 +254,7 @@ def test_another_process_answers_and_the_sender_sees_it(
             broker.wake = lambda label: None  # type: ignore[method-assign]
             return await events_of(broker, "main", "/wait 400\nfrom afar")
 
-    told = asyncio.run(asyncio.wait_for(act(), 30))
+    told = asyncio.run(asyncio.wait_for(act(), PATIENCE_S))
 
     assert isinstance(told[-1], Completed)
     assert told[-1].text == "from afar"
@@ -267,14 +267,11 @@ def test_a_turn_of_another_process_can_be_cancelled(
     queue = Queue(ledger)
     entry = queue.enqueue("main", asking("/wait 20000"))
     process = worker("once")
-    deadline = time.monotonic() + 20
-    while not ledger.live_turns("main"):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: ledger.live_turns("main"))
 
     queue.cancel(entry.id)
 
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert queue.get(entry.id).status == "cancelled"
     assert ledger.head("main") is None
 
@@ -283,14 +280,11 @@ def test_a_turn_of_another_process_can_be_interrupted(ledger: Ledger, worker: Wo
     queue = Queue(ledger)
     queue.enqueue("main", asking("/wait 20000"))
     process = worker("once")
-    deadline = time.monotonic() + 20
-    while not ledger.live_turns("main"):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: ledger.live_turns("main"))
 
     queue.enqueue("main", asking("rather this"), mode="interrupt")
 
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert asked(ledger, "main") == [["/wait 20000", "rather this"]]
 
 
@@ -303,7 +297,7 @@ def test_two_processes_share_the_lines_without_an_unintended_fork(
             queue.enqueue(name, asking(f"{name}{number}"))
 
     both = [worker("once") for _ in range(2)]
-    assert [process.wait(60) for process in both] == [0, 0]
+    assert [process.wait(PATIENCE_S) for process in both] == [0, 0]
 
     for name in ("a", "b", "c", "d"):
         assert asked(ledger, name) == [[f"{name}{number}"] for number in range(10)]
@@ -319,14 +313,11 @@ def test_after_kill_nothing_is_lost_or_answered_twice(
         for name in ("a", "b", "c"):
             queue.enqueue(name, asking(f"/wait 15\n{name}{number}"))
     process = worker("once")
-    deadline = time.monotonic() + 30
-    while len([e for e in queue.entries(everything=True) if e.status == "done"]) < 6:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: sum(e.status == "done" for e in queue.entries(everything=True)) >= 6)
     process.send_signal(signal.SIGKILL)
     process.wait()
 
-    assert worker("once").wait(60) == 0
+    assert worker("once").wait(PATIENCE_S) == 0
 
     statuses = Counter(entry.status for entry in queue.entries(everything=True))
     assert statuses["done"] + statuses["failed"] == 36
@@ -349,11 +340,20 @@ def test_text_of_another_process_is_told_in_pieces(address: str, ledger: Ledger)
     ledger.record("main", "q", "r")
     queue = Queue(ledger)
 
-    async def act() -> list[Any]:
+    told: list[Any] = []
+
+    async def watch(broker: Broker) -> None:
+        async for event in broker.send("main", "x", id="e"):
+            told.append(event)
+
+    def pieces() -> list[str]:
+        return [event.text for event in told if isinstance(event, TextPiece)]
+
+    async def act() -> None:
         async with AsyncLedger.open(address) as one, AsyncLedger.open(address) as other:
             watching, answering = Broker(one), Broker(other)
             watching.wake = lambda label: None  # type: ignore[method-assign]
-            task = asyncio.create_task(events_of(watching, "main", "x", id="e"))
+            task = asyncio.create_task(watch(watching))
             while not await answering.queue.entries():
                 await asyncio.sleep(0.01)
             claim = await answering.queue.claim()
@@ -361,13 +361,14 @@ def test_text_of_another_process_is_told_in_pieces(address: str, ledger: Ledger)
             turn = await answering.queue.begin(claim, "x")
             for piece in ("one ", "two"):
                 await turn.stream(piece)
-                await asyncio.sleep(0.4)
+                while piece not in pieces():
+                    await asyncio.sleep(0.01)
             await turn.respond()
             await answering.queue.fail(claim, "ended beside the queue")
-            return await task
+            await task
 
-    told = asyncio.run(asyncio.wait_for(act(), 30))
+    asyncio.run(asyncio.wait_for(act(), PATIENCE_S))
 
-    assert [e.text for e in told if isinstance(e, TextPiece)] == ["one ", "two"]
+    assert pieces() == ["one ", "two"]
     assert isinstance(told[-1], Completed | Failed)
     assert queue.get("e").status == "failed"

@@ -28,6 +28,7 @@ from agents_ledger.broker.tools import offer
 from agents_ledger.model.engine import CallBegun, CallFinished, Event, Finished
 from tests.broker.conftest import WithBroker, answer_of, events_of
 from tests.broker.loopback import Failure, Loopback, loopback, openai_text
+from tests.waiting import PATIENCE_S
 
 LONG = "word " * 200
 
@@ -174,7 +175,7 @@ def test_a_provider_that_overflows_is_asked_again_with_less(
             async with AsyncLedger.open(address) as handle, Broker(handle, policy) as broker:
                 return await events_of(broker, "main", "short"), server
 
-    told, server = asyncio.run(asyncio.wait_for(act(), 60))
+    told, server = asyncio.run(asyncio.wait_for(act(), PATIENCE_S))
 
     assert isinstance(told[-1], Completed)
     assert (told[-1].text, told[-1].model) == ("Short.", "gpt-test-2026")

@@ -43,6 +43,7 @@ from tests.broker.loopback import (
     responses_call,
     responses_text,
 )
+from tests.waiting import PATIENCE_S
 
 OPENAI, RESPONSES, ANTHROPIC = "openai-chat:gpt-test", "openai:gpt-5-test", "anthropic:claude-test"
 WEATHER = Tool(
@@ -314,7 +315,7 @@ def test_calls_of_one_message_are_executed_beside_each_other() -> None:
         running.append(item.id)
         if len(running) == 2:
             both_run.set()
-        await asyncio.wait_for(both_run.wait(), 5)
+        await asyncio.wait_for(both_run.wait(), PATIENCE_S)
         return ResultItem(item.id, item.tool_name, is_error=item.tool_name == "b")
 
     async def run() -> list[Any]:

@@ -29,6 +29,7 @@ from agents_ledger.store.database import Answer, Database, Transaction, open_dat
 from tests.builders import A_USAGE, a_call, a_full_turn
 from tests.raw import Raw
 from tests.statements import Meddled
+from tests.waiting import PATIENCE_S
 
 Test = Callable[[AsyncLedger], Coroutine[Any, Any, None]]
 # These return something to be awaited or entered.
@@ -40,7 +41,7 @@ def run(address: str, test: Test) -> None:
 
     async def opened() -> None:
         async with AsyncLedger.open(address) as ledger:
-            await asyncio.wait_for(test(ledger), 30)
+            await asyncio.wait_for(test(ledger), PATIENCE_S)
 
     asyncio.run(opened())
 
@@ -220,11 +221,11 @@ class Blocked:
         ]
         for thread in self._threads:
             thread.start()
-            assert self._started.acquire(timeout=10)
+            assert self._started.acquire(timeout=PATIENCE_S)
 
     def _work(self, tx: Transaction) -> None:
         self._started.release()
-        assert self._go_on.wait(20)
+        assert self._go_on.wait(PATIENCE_S)
 
     def go_on(self) -> None:
         self._go_on.set()
@@ -238,7 +239,7 @@ def on_database(db: Database, test: Test) -> None:
     async def opened() -> None:
         ledger = await AsyncLedger(lambda: Core(db))
         await ledger.recover()
-        await asyncio.wait_for(test(ledger), 30)
+        await asyncio.wait_for(test(ledger), PATIENCE_S)
 
     asyncio.run(opened())
 
@@ -272,12 +273,12 @@ def test_cancelling_a_write_that_was_taken_waits_for_its_outcome(db: Database) -
     def slow(tx: Transaction) -> None:
         tx.run("annotate", label="main", title="written", starred=0, note=None)
         taken.set()
-        assert go_on.wait(20)
+        assert go_on.wait(PATIENCE_S)
 
     async def test(ledger: AsyncLedger) -> None:
         await ledger.create_session("main")
         task = asyncio.create_task(ledger._write(slow))
-        await asyncio.to_thread(taken.wait, 10)
+        await asyncio.to_thread(taken.wait, PATIENCE_S)
         task.cancel()
         await asyncio.sleep(0.05)
         task.cancel()
@@ -354,14 +355,14 @@ class Slow:
         self._go_on.set()
 
     def wait_until_written(self) -> None:
-        assert self._written.wait(10)
+        assert self._written.wait(PATIENCE_S)
 
     def _submit(self, work: Any, answer: Any) -> Any:
         def slow(tx: Transaction) -> Any:
             result = work(tx)
             if not self._go_on.is_set():
                 self._written.set()
-            assert self._go_on.wait(20)
+            assert self._go_on.wait(PATIENCE_S)
             return result
 
         return self._db.submit(slow, answer)
@@ -410,7 +411,8 @@ def test_closing_lets_no_write_hang(address: str) -> None:
         tasks = [asyncio.create_task(ledger.record("main", "q", "r")) for _ in range(20)]
         await asyncio.sleep(0)
         await ledger.close()
-        outcomes = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
+        ended = asyncio.gather(*tasks, return_exceptions=True)
+        outcomes = await asyncio.wait_for(ended, PATIENCE_S)
         assert all(
             not isinstance(outcome, BaseException) or isinstance(outcome, Refused)
             for outcome in outcomes

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -41,6 +41,7 @@ from agents_ledger.ledger.core import Core
 from agents_ledger.store.sqlite import SqliteDatabase
 from tests.builders import chain
 from tests.raw import Raw
+from tests.waiting import PATIENCE_S, until
 
 
 @contextmanager
@@ -173,14 +174,15 @@ def test_a_ledger_held_by_another_writer_of_ours_names_its_process(file: Path) -
 
 
 def test_a_writer_waits_for_its_turn(file: Path) -> None:
-    soon = HOLD.replace("sys.stdin.readline()", "import time; time.sleep(0.5)")
-    with Ledger.open(str(file)) as ledger, held(soon, file):
-        started = time.monotonic()
-        turn = ledger.record("main", "q", "r")
-        waited = time.monotonic() - started
+    with Ledger.open(str(file)) as ledger:
+        writer = threading.Thread(target=ledger.record, args=("main", "q", "r"))
+        with held(HOLD, file):
+            writer.start()
+            writer.join(0.3)
+            assert writer.is_alive()
+        writer.join(PATIENCE_S)
 
-    assert turn.depth == 4
-    assert waited > 0.1
+        assert ledger.thread("main").depth == 4
 
 
 # -- read-only --------------------------------------------------------------------------------
@@ -221,7 +223,7 @@ def open_folder() -> Iterator[Path]:
 def without_rights(file: Path, verb: str) -> str:
     """What a user without special rights gets."""
     command = [sys.executable, "-c", WITHOUT_RIGHTS, str(file), verb]
-    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     return run.stdout.strip()
 
 
@@ -456,6 +458,14 @@ def test_a_database_a_server_does_not_have_is_named(postgres_server: str) -> Non
         Ledger.open(urlsplit(postgres_server)._replace(path="/no_such_database").geturl())
 
 
+def _is_refused(address: str) -> bool:
+    try:
+        psycopg.connect(address).close()
+    except psycopg.OperationalError:
+        return True
+    return False
+
+
 def test_a_wrong_password_is_said_without_saying_the_password(
     new_schema: Callable[[], str], postgres_server: str
 ) -> None:
@@ -468,8 +478,9 @@ def test_a_wrong_password_is_said_without_saying_the_password(
         before = Path(rules).read_text()
         Path(rules).write_text(f"local all {role} scram-sha-256\n{before}")
         connection.execute("SELECT pg_reload_conf()")
-        time.sleep(0.2)
-        address = re.sub(r"//[^@]*@", f"//{role}:wr0ng@", new_schema())
+        wrong = f"//{role}:wr0ng@"
+        until(lambda: _is_refused(re.sub(r"//[^@]*@", wrong, postgres_server)))
+        address = re.sub(r"//[^@]*@", wrong, new_schema())
 
         try:
             with said(Unreachable, f"//{role}@/.* refuses the user or password"):

@@ -16,6 +16,7 @@ from agents_ledger import Ledger, LedgerError, OutcomeUnknown
 from agents_ledger.store.database import Database, Transaction
 from agents_ledger.store.sqlite import SqliteDatabase
 from tests.builders import chain
+from tests.waiting import PATIENCE_S, until
 
 
 class Writer(threading.Thread):
@@ -41,19 +42,20 @@ def queued(db: Database, *writes: Callable[[], Any]) -> Iterator[list[Writer]]:
 
     def hold(tx: Transaction) -> None:
         leads.set()
-        assert go_on.wait(20)
+        assert go_on.wait(PATIENCE_S)
 
     first = Writer(lambda: db.write(hold))
     first.start()
-    assert leads.wait(10)
+    assert leads.wait(PATIENCE_S)
     writers = [Writer(write) for write in writes]
     for writer in writers:
         writer.start()
-    time.sleep(0.1)
+    if isinstance(db, SqliteDatabase):
+        until(lambda: len(db._group._queue) == len(writers))
     yield writers
     go_on.set()
     for writer in (first, *writers):
-        writer.join(20)
+        writer.join(PATIENCE_S)
         assert not writer.is_alive()
 
 
@@ -182,7 +184,7 @@ def test_a_leader_interrupted_while_it_waits_for_others_leaves_nothing(
         signal.signal(signal.SIGALRM, before)
 
     if others:
-        other.join(20)
+        other.join(PATIENCE_S)
         assert other.result.depth == 1
     assert ledger.record("main", "q", "r").depth == 2
 

@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from time import sleep
 from typing import Any
 from unittest.mock import patch
 from urllib.parse import urlsplit, urlunsplit
@@ -24,6 +23,7 @@ from agents_ledger.model.settings import settings_file
 from agents_ledger.store import pgvector
 from agents_ledger.store.database import Transaction
 from tests.raw import Raw
+from tests.waiting import PATIENCE_S, until
 
 CONCEPTS = {
     "car": ("car", "automobile", "vehicle"),
@@ -221,7 +221,7 @@ def _hnsw(own: psycopg.Connection[Any]) -> int:
 def test_two_that_index_the_vectors_at_once_make_one_index(
     server_with_pgvector: str, chosen: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both, waited = threading.Barrier(2, timeout=30), set()
+    both, waited = threading.Barrier(2, timeout=PATIENCE_S), set()
     real = pgvector._exists
 
     def exists(*given: Any) -> bool:
@@ -278,12 +278,12 @@ def test_a_server_that_refuses_the_index_gets_vectors_all_the_same(
         ledger.record("main", "the car", "ok")
         assert ledger.embed(chosen) == 1
         ledger.embed(chosen, behind=True)
-        assert asked.acquire(timeout=30)
-        assert asked.acquire(timeout=30)
+        assert asked.acquire(timeout=PATIENCE_S)
+        assert asked.acquire(timeout=PATIENCE_S)
         ledger.record("main", "soup", "ok")
-        assert asked.acquire(timeout=30)
+        assert asked.acquire(timeout=PATIENCE_S)
         with Raw(_here(server_with_pgvector)) as raw:
-            assert _has_vectors(raw, 2)
+            _wait_for_vectors(raw, 2)
 
 
 def test_a_file_is_not_locked_for_an_index_that_it_cannot_have(
@@ -319,7 +319,7 @@ def test_turns_get_their_vectors_behind_the_writer(
     assert ledger.embed(chosen, behind=True) == 0
     for word in ("bread", "meal", "car"):
         ledger.record("main", word, "ok")
-    assert _has_vectors(raw, 4)
+    _wait_for_vectors(raw, 4)
 
     ledger.close()
 
@@ -334,7 +334,7 @@ def test_a_few_turns_get_their_vectors_too_a_little_later(
     for word in ("bread", "meal", "car"):
         ledger.record("main", word, "ok")
 
-    assert _has_vectors(raw, 3)
+    _wait_for_vectors(raw, 3)
 
 
 def test_a_server_gives_turns_their_vectors(
@@ -351,17 +351,13 @@ def test_a_server_gives_turns_their_vectors(
     with subprocess.Popen([*command, "--port", "0", "--no-browser"], stdout=subprocess.PIPE) as it:
         try:
             with Raw(file) as raw:
-                assert _has_vectors(raw, 1)
+                _wait_for_vectors(raw, 1)
         finally:
             it.terminate()
 
 
-def _has_vectors(raw: Raw, count: int) -> bool:
-    for _ in range(400):
-        if raw.one("SELECT count(*) FROM search_vectors") == count:
-            return True
-        sleep(0.05)
-    return False
+def _wait_for_vectors(raw: Raw, count: int) -> None:
+    until(lambda: raw.one("SELECT count(*) FROM search_vectors") == count)
 
 
 def test_a_turn_that_changes_loses_its_vector(ledger: Ledger, chosen: Embedder, raw: Raw) -> None:

@@ -17,6 +17,7 @@ from agents_ledger.store.database import Database, open_database
 from agents_ledger.store.postgres import PostgresDatabase
 from tests.builders import chain
 from tests.raw import Raw
+from tests.waiting import PATIENCE_S, until
 
 LEASE_MS = 200
 WRITER = """
@@ -72,10 +73,7 @@ def kill(process: subprocess.Popen[str], address: str) -> None:
     time.sleep(LEASE_MS / 1000 * 1.5)
     with Raw(address) as raw, closing(database(address)) as other:
         writer_id = raw.one("SELECT id FROM writers")
-        deadline = time.monotonic() + 20
-        while not other.is_dead(writer_id, 1 << 40):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: other.is_dead(writer_id, 1 << 40))
 
 
 def test_the_turns_of_a_killed_process_are_failed_and_keep_what_was_recorded(
@@ -140,7 +138,7 @@ def test_a_turn_whose_process_lives_is_left_alone(
         ledger.record("other", "q", "r")
         assert ledger.get_turn("the-turn").status == "streaming"
 
-        out, _ = process.communicate("go on\n", timeout=20)
+        out, _ = process.communicate("go on\n", timeout=PATIENCE_S)
 
     assert out == "done\n"
     turn = ledger.get_turn("the-turn")

@@ -19,6 +19,7 @@ from agents_ledger.ledger.core import Core
 from agents_ledger.store.sqlite import SqliteDatabase
 from tests.importers.claude_log import Log, text
 from tests.importers.helping import import_paths
+from tests.waiting import PATIENCE_S
 
 SMALL, LARGE = 30, 600
 SYNCS = """
@@ -119,14 +120,14 @@ def test_writers_that_wait_together_share_a_commit(tmp_path: Path) -> None:
 
         def hold(_: object) -> None:
             held.set()
-            assert go_on.wait(20)
+            assert go_on.wait(PATIENCE_S)
 
         def queued() -> int:
             return len(counted.database._group._queue)
 
         first = threading.Thread(target=counted.database.write, args=(hold,))
         first.start()
-        assert held.wait(20)
+        assert held.wait(PATIENCE_S)
         writers = [
             threading.Thread(target=ledger.record, args=(f"s{number}", "q", "r"))
             for number in range(40)
@@ -187,7 +188,7 @@ def test_a_leader_waits_for_callers_that_were_just_answered(tmp_path: Path) -> N
         alone = counted.commits - before
         writers[1].start()
         for writer in writers:
-            writer.join(15)
+            writer.join(PATIENCE_S)
 
         assert not any(writer.is_alive() for writer in writers)
         assert (alone, counted.commits - before) == (0, 1)

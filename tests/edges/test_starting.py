@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from agents_ledger import Ledger
 from agents_ledger.cli.main import COMMANDS
 from tests.builders import chain
+from tests.waiting import PATIENCE_S
 
 PROGRAM = (sys.executable, "-c", "from agents_ledger.cli.main import main; main()")
 
@@ -26,7 +26,7 @@ def started(*words: str, **options: object) -> subprocess.Popen[str]:
 
 def finished(*words: str) -> tuple[int, str, str]:
     process = started(*words)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_S)
     return process.returncode, out, err
 
 
@@ -83,30 +83,42 @@ def test_a_reader_that_stops_reading_is_no_error(file: str) -> None:
     os.read(reading, 100)
     os.close(reading)
 
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE_S)
 
     assert process.returncode == 141
     assert err == ""
 
 
+READS = """
+import io, signal, sys
+from agents_ledger.cli.main import main
+
+class Told(io.StringIO):
+    def read(self, *_):
+        print("reads", flush=True)
+        return sys.__stdin__.read()
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.stdin = Told()
+main()
+"""
+
+
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_an_interrupt_ends_with_130_and_no_trace(file: str) -> None:
     Ledger.open(file).close()
-    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    script = f"{heed}; from agents_ledger.cli.main import main; print(flush=True); main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", script, "--ledger", file, "sql", "-"],
+        [sys.executable, "-c", READS, "--ledger", file, "sql", "-"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     assert process.stdout
-    process.stdout.readline()
-    time.sleep(0.5)
+    assert process.stdout.readline() == "reads\n"
     process.send_signal(signal.SIGINT)
 
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE_S)
 
     assert process.returncode == 130
     assert "Traceback" not in err

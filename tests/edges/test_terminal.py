@@ -25,6 +25,7 @@ from agents_ledger.model import amounts
 from agents_ledger.model.turns import to_json
 from tests.edges.conftest import Run, call
 from tests.edges.test_starting import PROGRAM
+from tests.waiting import PATIENCE_S
 
 HOSTILE = {
     "set the clipboard": "\x1b]52;c;ZXZpbA==\x07",
@@ -44,6 +45,7 @@ EVIL = "".join(HOSTILE.values())
 OBEYED = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -168,7 +170,7 @@ def on_a_terminal(*words: str, columns: str = "80", **environment: str) -> str:
             break
         pieces.append(piece)
     os.close(ours)
-    process.wait(timeout=60)
+    process.wait(timeout=PATIENCE_S)
     return b"".join(pieces).decode()
 
 

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from agents_ledger.importers.importing import Report
 from agents_ledger.importers.reader import Home
 from tests.edges.conftest import Run
 from tests.importers.claude_log import SESSION, a_log, text
+from tests.waiting import PATIENCE_S, until
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="it is measured by /proc")
 OTHER = "22222222-2222-4222-8222-222222222222"
@@ -43,17 +43,9 @@ class Watched:
         )
         self.thread.start()
 
-    def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until a report makes it so."""
-        for _ in range(200):
-            if condition():
-                return
-            time.sleep(0.05)
-        raise AssertionError("nothing was imported in time")
-
     def close(self) -> None:
         self.stop.set()
-        self.thread.join(10)
+        self.thread.join(PATIENCE_S)
         self.ledger.close()
 
 
@@ -67,7 +59,7 @@ def test_what_is_written_is_imported_as_it_is_written(
         log.user("b1", "More.")
         log.assistant("b2", text("Said."))
         log.save()
-        watched.until(lambda: bool(watched.reports))
+        until(lambda: bool(watched.reports))
 
         assert watched.ledger.session(f"claude-code:{SESSION}").thread_id
         codex = tmp_path / "home" / ".codex" / "sessions"
@@ -81,7 +73,7 @@ def test_what_is_written_is_imported_as_it_is_written(
             + json.dumps({"timestamp": head["timestamp"], "type": "event_msg", "payload": asked})
             + "\n"
         )
-        watched.until(lambda: len(watched.reports) > 1)
+        until(lambda: len(watched.reports) > 1)
         assert watched.ledger.sessions(limit=10)
     finally:
         watched.close()
@@ -97,16 +89,16 @@ def test_whole_folders_that_come_and_go_are_followed(
         return f"claude-code:{name}" in {each.label for each in watched.ledger.sessions(limit=20)}
 
     try:
-        watched.until(lambda: is_in(SESSION))  # it stood there before
+        until(lambda: is_in(SESSION))  # it stood there before
         a_log(tmp_path / "moved", OTHER)
         (tmp_path / "moved").rename(projects.with_name("moved"))
-        watched.until(lambda: is_in(OTHER))
+        until(lambda: is_in(OTHER))
         shutil.rmtree(projects.parent)
         time.sleep(0.3)
         a_log(projects, third := OTHER.replace("2", "3"))
-        watched.until(lambda: is_in(third))
+        until(lambda: is_in(third))
         a_log(projects, fourth := OTHER.replace("2", "4"))
-        watched.until(lambda: is_in(fourth))
+        until(lambda: is_in(fourth))
     finally:
         watched.close()
 
@@ -121,14 +113,21 @@ def test_a_watch_that_has_nothing_to_do_takes_next_to_no_time(
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"imported 50 upserted 0 skipped 0 failed 0\n"
-        time.sleep(1)
+        until(lambda: _is_idle(process.pid))
         before = _spent(process.pid)
         time.sleep(4)
         spent = _spent(process.pid) - before
         process.send_signal(signal.SIGINT)
-        process.wait(10)
+        process.wait(PATIENCE_S)
 
     assert spent <= 4 * 0.005 + 1 / os.sysconf("SC_CLK_TCK")  # the system counts in ticks
+
+
+def _is_idle(pid: int) -> bool:
+    """Whether it has begun to wait."""
+    before = _spent(pid)
+    time.sleep(0.5)
+    return _spent(pid) == before
 
 
 def _spent(pid: int) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +21,7 @@ from agents_ledger.store.database import Database
 from tests.importers.claude_log import SESSION, Log, text
 from tests.importers.helping import import_paths
 from tests.statements import Watched
+from tests.waiting import until
 
 KEY: Any = {"project_key": "-home-me-shop", "session_id": SESSION}
 
@@ -154,14 +154,8 @@ def test_what_waits_is_derived_when_nothing_more_comes(
 
     asyncio.run(store.append(KEY, entries[:38]))  # type: ignore[arg-type]
     asyncio.run(store.append(KEY, entries[38:]))  # type: ignore[arg-type]
-    seen = [ledger.thread(label).depth]
-    end = time.monotonic() + 20
-    while seen[-1] < 20 and time.monotonic() < end:
-        time.sleep(0.02)
-        seen.append(ledger.thread(label).depth)
-
-    assert seen[0] == 19
-    assert seen[-1] == 20
+    assert ledger.thread(label).depth == 19
+    until(lambda: ledger.thread(label).depth == 20)
 
 
 def test_what_a_program_left_waiting_is_derived_by_the_next_import(

@@ -19,6 +19,7 @@ from agents_ledger.store.database import Engine
 from agents_ledger.store.postgres import WORDS as POSTGRES_WORDS
 from agents_ledger.store.sqlite_statements import WORDS as SQLITE_WORDS
 from tests.raw import Raw
+from tests.waiting import PATIENCE_S
 
 PROCESSES = 8
 OPEN = """
@@ -197,7 +198,7 @@ def test_eight_processes_open_the_same_new_ledger_at_once(address: str) -> None:
         process.stdin.write("go\n")
         process.stdin.flush()
     for process in processes:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE_S)
         assert out == "done\n", err
 
     with Ledger.open(address, create=False) as ledger:

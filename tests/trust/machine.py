@@ -46,6 +46,7 @@ from tests.trust.ground import Ground
 from tests.trust.harness import Options, Outcome
 from tests.trust.reference import Reference, RefSession, RefTurn
 from tests.trust.server import some_server
+from tests.waiting import PATIENCE_S
 
 KEYS = st.sampled_from("abcde")
 PICK = st.integers(0, 1 << 16)
@@ -309,7 +310,7 @@ class Machine(RuleBasedStateMachine):
                     " (SELECT writer_id FROM live_turns WHERE turn_id = ?)",
                     (id,),
                 )
-        end = time.monotonic() + 5
+        end = time.monotonic() + PATIENCE_S
         while not (failed := self.ledger.recover()) and time.monotonic() < end:
             time.sleep(0.01)  # a server frees a lock a moment after its connection was closed
         assert failed == (id,)

@@ -11,12 +11,21 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    expect,
+    sync_playwright,
+)
 
 from agents_ledger import Ledger
 from agents_ledger.app import Server, Serving
 from agents_ledger.cli.demonstration import Demonstration
+from tests.waiting import PATIENCE_S
 
+expect.set_options(timeout=PATIENCE_S * 1000)
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 FLAGS = [
@@ -64,7 +73,7 @@ class Running:
 
     def stop(self) -> None:
         self.server.stop()
-        self._thread.join(20)
+        self._thread.join(PATIENCE_S)
         self.ledger.close()
 
     def ask(
@@ -88,7 +97,7 @@ class Running:
             self.server.address.rstrip("/") + path, data, sent, method=method
         )
         try:
-            with self._opener.open(request, timeout=30) as answer:
+            with self._opener.open(request, timeout=PATIENCE_S) as answer:
                 return Answer(answer.status, _lower(answer.headers), answer.read())
         except urllib.error.HTTPError as error:
             return Answer(error.code, _lower(error.headers), error.read())
@@ -151,7 +160,7 @@ class Visitor:
 
     def tab(self) -> Page:
         page = self.context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(PATIENCE_S * 1000)
         page.on("console", self._heard)
         page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
         page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))

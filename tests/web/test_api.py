@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agents_ledger.ledger.access import Tokens
+from tests.waiting import PATIENCE_S
 from tests.web.conftest import Running
 from tests.web.fuzz import fuzz
 
@@ -157,7 +158,7 @@ class Listener:
     def __init__(self, running: Running, path: str, **headers: str) -> None:
         sent = {"Authorization": f"Bearer {running.server.secret}", **headers}
         request = urllib.request.Request(running.server.address.rstrip("/") + path, headers=sent)  # noqa: S310
-        self.answer = urllib.request.urlopen(request, timeout=20)  # noqa: S310
+        self.answer = urllib.request.urlopen(request, timeout=PATIENCE_S)  # noqa: S310
         self.lines: list[str] = []
 
     def until(self, done: Callable[[list[str]], bool]) -> list[str]:
@@ -169,21 +170,25 @@ class Listener:
 
 def test_changes_are_told_as_they_happen(running: Running) -> None:
     listener = Listener(running, "/api/v1/changes?session=told")
+    heard = threading.Event()
 
     def write() -> None:
         with running.ledger.turn("told", "Now?") as turn:
             turn.stream("Yes")
-            import time
-
-            time.sleep(1)
+            assert heard.wait(PATIENCE_S)
             turn.respond("Yes.")
+
+    def is_over(lines: list[str]) -> bool:
+        if any('"text":"Yes"' in line for line in lines):
+            heard.set()
+        return "event: sealed" in lines and "event: move" in lines
 
     writer = threading.Thread(target=write)
     writer.start()
-    lines = listener.until(lambda lines: "event: sealed" in lines and "event: move" in lines)
+    lines = listener.until(is_over)
     writer.join()
+    assert heard.is_set()
     assert "event: live" in lines
-    assert any('"text":"Yes"' in line for line in lines)
 
 
 def test_who_was_cut_off_is_told_what_was_missed(running: Running) -> None:

@@ -207,7 +207,7 @@ def test_replay_steps_through_the_turns(visitor: Visitor) -> None:
     expect(page.locator(".replay")).to_be_visible()
     expect(page.locator("article.card.future")).to_have_count(4)
     page.get_by_label("Speed").select_option("8")
-    expect(page.locator("article.card.future")).to_have_count(0, timeout=15_000)
+    expect(page.locator("article.card.future")).to_have_count(0)
     expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
     page.locator(".scrub input").fill("2")
     expect(page.locator("article.card.future")).to_have_count(3)

@@ -11,6 +11,7 @@ from agents_ledger import Refused
 from agents_ledger.app import Server, Serving
 from agents_ledger.ledger.access import Tokens
 from agents_ledger.web.safety import Buckets, csrf_of
+from tests.waiting import PATIENCE_S
 from tests.web.conftest import Running
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -176,7 +177,7 @@ def test_a_port_that_is_taken_is_told(running: Running) -> None:
 
 
 def test_a_body_too_large_is_refused(running: Running) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", running.server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", running.server.port, timeout=PATIENCE_S)
     headers = {"Authorization": f"Bearer {running.server.secret}", **FORM}
     connection.request("POST", "/s/demo/annotate", b"note=" + b"x" * (3 << 20), headers)
 
