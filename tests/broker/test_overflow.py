@@ -28,6 +28,7 @@ from agents_ledger.broker.tools import offer
 from agents_ledger.model.engine import CallBegun, CallFinished, Event, Finished
 from tests.broker.conftest import WithBroker, answer_of, events_of
 from tests.broker.loopback import Failure, Loopback, loopback, openai_text
+from tests.engines import on_sqlite
 from tests.waiting import PATIENCE_S
 
 LONG = "word " * 200
@@ -159,11 +160,10 @@ class TooLate:
         yield Finished()
 
 
+@on_sqlite
 def test_a_provider_that_overflows_is_asked_again_with_less(
     address: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if address.startswith("postgres"):
-        pytest.skip("the protocol is the same")
     long_thread(ledger)
     too_long = Failure(400, {"error": {"code": "context_length_exceeded", "message": "too long"}})
 

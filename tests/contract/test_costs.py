@@ -19,6 +19,7 @@ from agents_ledger.store import sqlite_statements
 from agents_ledger.store.database import Database
 from agents_ledger.store.sqlite import SqliteDatabase
 from tests.builders import A_USAGE, a_call, a_full_turn, chain
+from tests.engines import on_sqlite
 from tests.raw import Raw
 from tests.statements import Meddled
 
@@ -236,11 +237,10 @@ def test_a_turn_takes_few_bytes_for_its_ancestry(ledger: Ledger, raw: Raw) -> No
     assert kept / 200 <= 160
 
 
+@on_sqlite
 def test_a_page_of_hits_takes_the_same_statements_however_many_there_are(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if ledger._core.db.engine != "sqlite":
-        pytest.skip("statements of readers are counted on SQLite")
     chain(ledger, "main", 30)
     ledger._core.index(least=1)
     ledger.search("question")

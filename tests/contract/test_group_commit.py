@@ -16,6 +16,7 @@ from agents_ledger import Ledger, LedgerError, OutcomeUnknown
 from agents_ledger.store.database import Database, Transaction
 from agents_ledger.store.sqlite import SqliteDatabase
 from tests.builders import chain
+from tests.engines import on_sqlite
 from tests.waiting import PATIENCE_S, until
 
 
@@ -130,14 +131,13 @@ def test_an_interrupted_leader_leaves_nothing_and_nobody_hanging(
     assert ledger.record("main", "after", "r").depth >= 2
 
 
+@on_sqlite
 def test_an_interrupted_waiter_leaves_nothing(ledger: Ledger, db: Database) -> None:
     if (
         not hasattr(signal, "setitimer")
         or threading.current_thread() is not threading.main_thread()
     ):
         pytest.skip("only a main thread is interrupted")
-    if db.engine != "sqlite":
-        pytest.skip("on a server writers do not wait for one another")
     chain(ledger, "main", 1)
 
     def ring(*_: object) -> None:
@@ -159,13 +159,12 @@ def test_an_interrupted_waiter_leaves_nothing(ledger: Ledger, db: Database) -> N
 
 
 @pytest.mark.parametrize("others", [0, 1])
+@on_sqlite
 def test_a_leader_interrupted_while_it_waits_for_others_leaves_nothing(
     ledger: Ledger, db: Database, others: int
 ) -> None:
     if not hasattr(signal, "setitimer"):
         pytest.skip("only a main thread is interrupted")
-    if not isinstance(db, SqliteDatabase):
-        pytest.skip("on a server writers do not wait for one another")
     chain(ledger, "main", 1)
 
     def ring(*_: object) -> None:
@@ -173,6 +172,7 @@ def test_a_leader_interrupted_while_it_waits_for_others_leaves_nothing(
 
     before = signal.signal(signal.SIGALRM, ring)
     other = Writer(lambda: ledger.record("other", "q", "r"))
+    assert isinstance(db, SqliteDatabase)
     db._group._expected, db._group._until = 5, time.monotonic() + 1
     try:
         threading.Timer(0.1, other.start if others else lambda: None).start()

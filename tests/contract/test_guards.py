@@ -11,6 +11,7 @@ import pytest
 from agents_ledger import Compaction, Ledger, Refused
 from agents_ledger.store.database import Database
 from tests.builders import a_full_turn, chain
+from tests.engines import on_sqlite
 from tests.raw import Raw
 from tests.tasking import a_talk, calls
 
@@ -158,11 +159,10 @@ def test_of_what_a_bus_saved_only_what_may_change_can(
         ("sessions", "label"),
     ],
 )
+@on_sqlite
 def test_replacing_a_row_does_not_slip_past_the_guards(
     recorded: Ledger, db: Database, raw: Raw, table: str, key: str
 ) -> None:
-    if raw.engine != "sqlite":
-        pytest.skip("INSERT OR REPLACE is SQLite's")
     before = raw.dump()
 
     def replace() -> None:

@@ -17,6 +17,7 @@ from agents_ledger.store.database import Database
 from agents_ledger.store.sqlite import SqliteDatabase
 from tests.builders import a_full_turn, chain
 from tests.contract.test_group_commit import queued
+from tests.engines import on_sqlite
 
 SAID: list[dict[str, Any]] = [
     {"query": "q", "response": "r"},
@@ -90,6 +91,7 @@ def test_sessions_that_share_a_head_fork_and_others_go_on(ledger: Ledger, db: Da
     assert ledger.common_ancestor("main", "fork") == head
 
 
+@on_sqlite
 def test_turns_of_one_session_stand_in_the_order_they_came(address: str) -> None:
     async def main() -> list[str]:
         async with AsyncLedger.open(address) as ledger:
@@ -106,11 +108,10 @@ def test_turns_of_one_session_stand_in_the_order_they_came(address: str) -> None
             )
             return [str(turn.query[0].content) for turn in (await ledger.thread("main")).turns]
 
-    if address.startswith("postgresql"):
-        pytest.skip("on a server writers do not wait for one another")
     assert asyncio.run(main()) == ["root", *map(str, range(12))]
 
 
+@on_sqlite
 def test_what_came_before_a_turn_is_done_before_it(address: str) -> None:
     async def main() -> Any:
         async with AsyncLedger.open(address) as ledger:
@@ -124,8 +125,6 @@ def test_what_came_before_a_turn_is_done_before_it(address: str) -> None:
                 return_exceptions=True,
             )
 
-    if address.startswith("postgresql"):
-        pytest.skip("on a server writers do not wait for one another")
     _, _, refused, stored = asyncio.run(main())
     assert isinstance(refused, Refused)
     assert stored.depth == 2
