@@ -283,3 +283,29 @@ def test_of_two_calls_that_name_one_subagent_only_one_links(
     }
     assert ledger.session("aix:cursor:task-k1").spawn_tool_call_id == "k1"
     assert ledger.audit() == ()
+
+
+def test_a_subagent_is_found_by_the_call_it_names(ledger: Ledger, tmp_path: Path) -> None:
+    path = sample(tmp_path / "aix.db")
+    aix_db(
+        path,
+        sessions=[{**SESSIONS[1], "tool_call_id": "k1"}],
+        tool_calls=[{**CALL, "child_session_id": None}, {**CALL, "id": "k9", "message_id": "?"}],
+    )
+    report = import_paths(ledger, path)
+
+    session = ledger.session("aix:cursor:task-k1")
+    assert (session.spawn_tool_call_id, session.parent_turn_id) == ("k1", "aix:q1")
+    asked = "SELECT source FROM messages WHERE role = 'user' ORDER BY id"
+    assert ledger.query(asked)[1] == [("human",), ("agent",)]
+    assert report.records["aix", "tool_calls", "unmapped"] == 1  # it is of no message
+
+
+def test_a_new_subagent_changes_no_other_turn(ledger: Ledger, tmp_path: Path) -> None:
+    path = sample(tmp_path / "aix.db")
+    again = [message("q2", "s1", "user", "Again", 3), message("a3", "s1", "assistant", "Yes.", 4)]
+    aix_db(path, messages=again)
+    import_paths(ledger, path)
+
+    aix_db(path, tool_calls=[{**CALL, "id": "k2", "message_id": "a3", "child_session_id": "new"}])
+    assert import_paths(ledger, path).written_turns == 1

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
 from agents_ledger import Ledger
+from agents_ledger.exporters.source import export_source
 from agents_ledger.importers.importing import rederive
 from tests.importers.helping import import_paths, result
 
@@ -213,3 +215,50 @@ def test_a_document_cut_off(ledger: Ledger, tmp_path: Path) -> None:
     report = import_paths(ledger, path)
     assert "cut off" in report.faults[0].what
     assert [s.label for s in ledger.sessions()] == ["chatgpt:c1"]
+
+
+def test_letters_cut_in_two_do_not_hide_a_conversation(ledger: Ledger, tmp_path: Path) -> None:
+    talk = conversation(node("q", None, "user", "Which LONE?"), node("a", "q", "assistant", "LONE"))
+    path = export(tmp_path, {**talk, "title": "A LONE"})
+    path.write_text(path.read_text().replace("LONE", "\\ud83d"))
+
+    report = import_paths(ledger, path)
+
+    assert report.faults == []
+    turn = ledger.thread("chatgpt:c1").turns[0]
+    assert [message.content for message in turn.messages] == ["Which \ufffd?", "\ufffd"]
+
+
+def test_words_and_authors_without_an_object_around_them_are_read(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    answer = node("a", "q", "assistant", "", author="assistant", content="Soup.")
+    import_paths(ledger, export(tmp_path, conversation(node("q", None, "user", "What?"), answer)))
+
+    response = ledger.thread("chatgpt:c1").turns[0].response
+    assert response is not None
+    assert response.content == "Soup."
+
+
+def test_the_archive_of_an_export_is_read_as_it_is(ledger: Ledger, tmp_path: Path) -> None:
+    talk = [conversation(node("q", None, "user", "What?"), node("a", "q", "assistant", "Soup."))]
+
+    def packed(*talks: Any) -> Path:
+        path = tmp_path / "export.zip"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("conversations.json", json.dumps(talks))
+            archive.writestr("chat.html", "<html>")
+        return path
+
+    report = import_paths(ledger, packed(*talk))
+    assert report.counts.imported == 1
+    assert report.without_reader == [str(tmp_path / "export.zip" / "chat.html")]
+    assert import_paths(ledger, tmp_path).counts.skipped == 1
+
+    more = conversation(
+        node("q2", None, "user", "And?"), node("a2", "q2", "assistant", "."), name="d"
+    )
+    report = import_paths(ledger, packed(*talk, more))
+    assert (report.counts.imported, report.counts.skipped) == (1, 1)
+    (written,) = export_source(ledger, "chatgpt:d", tmp_path / "out.json")
+    assert json.loads(written.read_bytes()) == [*talk, more]

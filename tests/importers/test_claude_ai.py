@@ -80,3 +80,11 @@ def test_a_tree(ledger: Ledger, tmp_path: Path) -> None:
     assert [m.content for m in again.messages] == ["Which flour?", "Spelt."]
     assert import_paths(ledger, path).read_bytes == 0
     assert ledger.audit() == ()
+
+
+def test_letters_cut_in_two_do_not_hide_a_conversation(ledger: Ledger, tmp_path: Path) -> None:
+    path = export(tmp_path, said("m1", "human", "Hello"), said("m2", "assistant", "LONE"))
+    path.write_text(path.read_text().replace("LONE", "\\ud83d"))
+
+    assert import_paths(ledger, path).faults == []
+    assert ledger.query("SELECT content FROM messages ORDER BY id")[1] == [("Hello",), ("\ufffd",)]

@@ -197,3 +197,24 @@ def test_where_it_is_found() -> None:
     assert Path("/Users/ann/.cline/data/tasks") in roots
     assert Cline().wants(Path("/x/ui_messages.json"))
     assert not Cline().wants(Path("/x/task_metadata.json"))
+
+
+def test_entries_of_one_millisecond_are_told_apart(ledger: Ledger, tmp_path: Path) -> None:
+    twice = [TASK, say(1001, "text", "One."), say(1001, "text", "Two.")]
+    path = tmp_path / "tasks" / "7" / "ui_messages.json"
+    path.parent.mkdir(parents=True)
+    for entries in (twice[:2], twice):
+        path.write_text(json.dumps(entries))
+        import_paths(ledger, path)
+
+    found = ledger.query("SELECT id, content FROM messages WHERE role = 'assistant' ORDER BY id")
+    assert found[1] == [("7:1001:text", "One."), ("7:1001:text:2", "Two.")]
+
+
+def test_letters_cut_in_two_do_not_hide_a_task(ledger: Ledger, tmp_path: Path) -> None:
+    path = tmp_path / "tasks" / "7" / "ui_messages.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps([TASK, say(1001, "text", "LONE")]).replace("LONE", "\\ud83d"))
+
+    assert import_paths(ledger, path).faults == []
+    assert ledger.session("cline:7").thread_id == "7:1000:task"

@@ -202,6 +202,8 @@ def test_a_subagent(ledger: Ledger, tmp_path: Path, parent_first: bool) -> None:
     assert found.is_subagent
     assert (found.parent_session_label, found.spawn_tool_call_id) == (label(), "c1")
     assert found.parent_turn_id == f"{SESSION}:u1"
+    asked = "SELECT source FROM messages WHERE role = 'user' ORDER BY id LIKE '%scout%'"
+    assert ledger.query(asked)[1] == [("human",), ("agent",)]
     assert ledger.audit() == ()
 
 
@@ -240,3 +242,29 @@ def test_where_it_is_found() -> None:
     assert GeminiCli().roots(moved) == [Path("/srv/g/.gemini/tmp")]
     assert GeminiCli().wants(Path("/x/chats/session-1.json"))
     assert not GeminiCli().wants(Path("/x/logs.json"))
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl"])
+def test_letters_cut_in_two_do_not_hide_a_chat(ledger: Ledger, tmp_path: Path, suffix: str) -> None:
+    records = [META, ASK, {**TELL, "content": "LONE"}]
+    if suffix == ".json":
+        text = json.dumps({**META, "messages": records[1:]})
+    else:
+        text = "\n".join(json.dumps(each) for each in records)
+    path = tmp_path / f"session-1{suffix}"
+    path.write_text(text.replace("LONE", "\\ud83d"))
+
+    assert import_paths(ledger, path).faults == []
+    response = ledger.thread(f"gemini-cli:{SESSION}").turns[0].response
+    assert response is not None
+    assert response.content in ("\ud83d", "\ufffd")
+
+
+def test_a_call_without_an_id_is_kept(ledger: Ledger, tmp_path: Path) -> None:
+    looked = {**LOOK, "toolCalls": [{"name": "glob", "args": {}, "status": "success"}]}
+    path = tmp_path / "session-1.json"
+    path.write_text(json.dumps({**META, "messages": [ASK, looked]}))
+    import_paths(ledger, path)
+
+    (turn,) = ledger.thread(f"gemini-cli:{SESSION}").turns
+    assert [(each.tool_name, each.status) for each in turn.tool_calls] == [("glob", "completed")]

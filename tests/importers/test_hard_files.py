@@ -265,3 +265,16 @@ def test_a_time_without_a_zone_is_the_same_on_every_machine(
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.zst", "a.zip"])
+def test_what_cannot_be_unpacked_is_a_fault_and_the_rest_is_imported(
+    ledger: Ledger, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_bytes(b"PK nothing of the kind")
+
+    report = imported(ledger, *good_and(tmp_path, tmp_path / name))
+
+    assert [Path(fault.path).name for fault in report.faults] == [name]
+    assert "it is damaged" in report.faults[0].what
+    assert (report.counts.imported, report.counts.failed) == (1, 1)

@@ -265,6 +265,8 @@ def test_a_subagent_is_linked_from_both_sides(ledger: Ledger, tmp_path: Path) ->
         "task_status": "completed",
         "parent_message_id": "msg_3",
     }.items() <= session.items()
+    asked = "SELECT source FROM messages WHERE role = 'user' ORDER BY id"
+    assert ledger.query(asked)[1] == [("human",), ("agent",)]
     assert ledger.audit() == ()
 
 

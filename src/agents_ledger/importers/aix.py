@@ -28,12 +28,13 @@ from agents_ledger.model.turns import (
     MessageFile,
     MessageLint,
     MessageRole,
+    MessageSource,
     Turn,
 )
 
 NAME = "aix"
 STORE = "aix.db"  # apart from what is imported by requests, which name aix too
-VERSION = 1
+VERSION = 2
 DETAILS = ("message_metadata", "message_lints", "message_files", "message_codeblocks")
 TABLES = (
     Table("sessions", ("id",)),
@@ -146,6 +147,9 @@ class _Outline:
             session = self._session(values.get("id"))
             session.said = {**values, "raw_json": None, "conversation_state": None}
             session.file_ids.add(row.file.id)
+            spawner = as_text(values.get("tool_call_id"))
+            if spawner:
+                self.children.setdefault(spawner, session.id)
         elif row.table == "messages":
             self._message(values, row)
         elif row.table == "turns":
@@ -156,6 +160,7 @@ class _Outline:
             child = as_text(values.get("child_session_id"))
             if child:
                 self.children[str(values.get("id"))] = child
+            return
         else:
             mapped = False
         self.material.count(row.table, "derived" if mapped else "unmapped")
@@ -179,6 +184,7 @@ class _Outline:
         for row in self.late:
             values = self.material.values_of(row)
             message = self.messages.get(str(values.get("message_id")))
+            self.material.count(row.table, "unmapped" if message is None else "derived")
             if message is not None:
                 (message.calls if row.table == "tool_calls" else message.details).append(row)
         for message in self.messages.values():
@@ -207,13 +213,15 @@ class _Outline:
 
     def _turns(self, session: _Session, turns: list[DerivedTurn]) -> str | None:
         head: str | None = None
-        spawned = {call: self._label(child) for call, child in self.children.items()}
+        asked_by: MessageSource = "agent" if self._is_subagent(session) else "human"
         workspace = as_text(session.said.get("workspace_path"))
         for group in exchanges(session.messages, lambda message: message.role != "assistant"):
             turn_id = f"{NAME}:{group[0].id}"
             model = session.models.get(group[-1].id) or as_text(session.said.get("model"))
             rows = [row for message in group for row in message.rows()]
-            said = f"{model};{workspace};{sorted(spawned.items())};".encode(errors="replace")
+            spawned = self._spawned(group)
+            told = f"{model};{workspace};{asked_by};{sorted(spawned.items())};"
+            said = told.encode(errors="replace")
             turns.append(
                 DerivedTurn(
                     turn_id,
@@ -230,12 +238,22 @@ class _Outline:
                         model=model,
                         workspace=workspace,
                         spawned=spawned,
+                        asked_by=asked_by,
                     ),
                 )
             )
             if any(message.role == "assistant" for message in group):
                 head = turn_id
         return head
+
+    def _spawned(self, group: Sequence[_Message]) -> dict[str, str]:
+        """The sessions that calls of these messages started."""
+        rows = (row for message in group for row in message.calls)
+        calls = (str(self.material.values_of(row).get("id")) for row in rows)
+        return {call: self._label(self.children[call]) for call in calls if call in self.children}
+
+    def _is_subagent(self, session: _Session) -> bool:
+        return bool(session.said.get("is_subagent")) or self._parent(session) is not None
 
     def _origin(self, session_id: str) -> str:
         session = self.sessions.get(session_id)
@@ -246,7 +264,8 @@ class _Outline:
         return f"{NAME}:{self._origin(session_id)}:{plain}"[:500]
 
     def _parent(self, session: _Session) -> str | None:
-        return as_text(session.said.get("parent_session_id"))
+        parent = as_text(session.said.get("parent_session_id"))
+        return parent if parent != session.id else None
 
     def _derived(self, session: _Session, head: str | None) -> DerivedSession:
         said, parent = session.said, self._parent(session)
@@ -269,7 +288,7 @@ class _Outline:
             title=as_text(said.get("summary")),
             created_at=milliseconds(said.get("created_at")) or min(times, default=0),
             updated_at=max([milliseconds(said.get("created_at")), *times]),
-            is_subagent=bool(said.get("is_subagent")) or parent is not None,
+            is_subagent=self._is_subagent(session),
             parent_label=self._label(parent) if parent else None,
             task_description=as_text(said.get("task_description")),
             task_status=TASK_STATUSES.get(str(said.get("task_status"))),
@@ -290,6 +309,7 @@ def _build_turn(
     model: str | None,
     workspace: str | None,
     spawned: dict[str, str],
+    asked_by: MessageSource,
 ) -> Turn:
     builder = TurnBuilder(turn_id, parent_id)
     builder.model, builder.workspace_path = model, workspace
@@ -307,7 +327,7 @@ def _build_turn(
             message.role,
             content if isinstance(content, str) else None,
             at=at,
-            source="human" if message.role == "user" else None,
+            source=asked_by if message.role == "user" else None,
             thinking=thinking_of(bubble),
             metadata=_metadata(values, bubble),
             context=pruned(loose(values.get("context_json")) or bubble.get("context")),

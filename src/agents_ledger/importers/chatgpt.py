@@ -26,6 +26,7 @@ from agents_ledger.importers.outlines import (
     as_list,
     as_text,
     parsed,
+    strictly,
 )
 from agents_ledger.importers.reader import Home, Material
 from agents_ledger.model.sources import Derivation, SourceKind
@@ -62,20 +63,11 @@ class _Node(Struct):
     children: Any = None
 
 
-class _Author(Struct):
-    role: Any = None
-
-
-class _Content(Struct):
-    content_type: Any = None
-    parts: Any = None
-
-
 class _Brief(Struct):
     """A message, as far as the outline needs it."""
 
-    author: _Author | None = None
-    content: _Content | None = None
+    author: Any = None
+    content: Any = None
 
 
 class _Conversation(Struct):
@@ -107,7 +99,7 @@ class ChatGpt:
     """Reader of ChatGPT exports."""
 
     name = NAME
-    version = 1
+    version = 2
     kind: SourceKind = "document"
 
     def roots(self, home: Home) -> Sequence[Path]:
@@ -144,7 +136,7 @@ class _Tree:
 
     def add(self, data: bytes, file_id: int, count: Count) -> None:
         """Take what a further export says; it wins, and takes nothing away."""
-        said = _decode(data)
+        said = strictly(_decode, data)
         self.told = Told(
             as_text(said.title),
             milliseconds(said.create_time),
@@ -181,20 +173,20 @@ class _Tree:
     def _kind(message: Raw, count: Count) -> Kind | None:
         """What a node is; None: it only holds the tree together."""
         try:
-            brief = _brief(message)
+            brief = strictly(_brief, bytes(message))
         except BROKEN:
             count("(malformed)", "malformed")
             return None
         if brief is None:
             count("(empty node)", "unmapped")
             return None
-        role = str(brief.author.role) if brief.author else ""
-        said = brief.content or _Content()
-        if role not in ROLES and not any(as_list(said.parts)):
+        role = _role(brief.author)
+        said = as_dict(brief.content)
+        if role not in ROLES and not any(as_list(said.get("parts"))):
             count(role or "(no role)", "unmapped")
             return None
         count(role or "(no role)", "derived")
-        if said.content_type in ("user_editable_context", "model_editable_context"):
+        if said.get("content_type") in ("user_editable_context", "model_editable_context"):
             return "notice"
         return ROLES.get(role, "notice")
 
@@ -218,6 +210,10 @@ class _Tree:
         for member in members:
             contents.add(*member)
         return builder.build()
+
+
+def _role(author: Any) -> str:
+    return as_text(author) or as_text(as_dict(author).get("role")) or ""
 
 
 def _node_of(raw: Raw) -> _Node:
@@ -245,7 +241,7 @@ def _in_order(mapping: dict[str, _Node]) -> list[str]:
 
 
 def _identify(data: bytes) -> str | None:
-    said = _decode(data)
+    said = strictly(_decode, data)
     return as_text(said.conversation_id) or as_text(said.id) or next(iter(said.mapping), None)
 
 
@@ -264,7 +260,7 @@ class _Contents:
 
     def add(self, message_id: str, kind: Kind, said: dict[str, Any]) -> None:
         at = milliseconds(said.get("create_time"))
-        role = as_dict(said.get("author")).get("role")
+        role = _role(said.get("author"))
         metadata = _metadata(said)
         if kind == "prompt":
             text = _words(said, metadata)
@@ -337,7 +333,7 @@ def _params(said: dict[str, Any]) -> Any:
 def _words(said: dict[str, Any], metadata: dict[str, Any]) -> str:
     """The text of a message; parts that are no text are noted by what they point to."""
     content = as_dict(said.get("content"))
-    words: list[str] = []
+    words: list[str] = [said["content"]] if isinstance(said.get("content"), str) else []
     others: list[Any] = []
     for part in as_list(content.get("parts")):
         text = part if isinstance(part, str) else as_dict(part).get("text")

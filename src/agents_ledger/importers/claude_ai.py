@@ -24,6 +24,7 @@ from agents_ledger.importers.outlines import (
     as_dict,
     as_list,
     as_text,
+    strictly,
     without_data,
 )
 from agents_ledger.importers.reader import Home, Material
@@ -97,7 +98,7 @@ class _Tree:
 
     def add(self, data: bytes, file_id: int, count: Count) -> None:
         """Take what a further export says; it wins, and takes nothing away."""
-        said = _decode(data)
+        said = strictly(_decode, data)
         summary = as_text(said.summary)
         self.told = Told(
             as_text(said.name),
@@ -158,7 +159,7 @@ class _Tree:
 
 
 def _identify(data: bytes) -> str | None:
-    return as_text(_decode(data).uuid)
+    return as_text(strictly(_decode, data).uuid)
 
 
 SERVICE = Service(NAME, ClaudeAi.version, _identify, _Tree)

@@ -19,7 +19,7 @@ from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.branches import Kind, Node, Plan, PlannedTurn, Planner
 from agents_ledger.importers.cline_turns import Call, api_calls, build_api, build_timeline, is_input
-from agents_ledger.importers.outlines import BROKEN, States, as_dict, as_text, parsed
+from agents_ledger.importers.outlines import BROKEN, States, as_dict, as_text, parsed, strictly
 from agents_ledger.importers.reader import RECORD_MAX, Home, Material, fingerprint
 from agents_ledger.model.sources import (
     Derivation,
@@ -95,6 +95,7 @@ class _Task(Struct):
     folder: PurePath
     file_ids: set[int] = field(default_factory=set)
     live: dict[str, None] = field(default_factory=dict)
+    times: dict[str, int] = field(default_factory=dict)  # how often an id was met in a file
     has_timeline: bool = False
     history: list[bytes] = field(default_factory=list)
     answered_by: dict[str, int] = field(default_factory=dict)  # entry -> what it followed
@@ -107,7 +108,7 @@ class Cline:
     """Reader of the task folders of Cline and its descendants."""
 
     name = NAME
-    version = 1
+    version = 2
     kind: SourceKind = "document"
 
     def roots(self, home: Home) -> Sequence[Path]:
@@ -164,7 +165,7 @@ class _Outline:
         else:
             try:
                 data = self.material.text_document(file).removeprefix(b"\xef\xbb\xbf")
-                return [bytes(raw) for raw in _raw_list(data)]
+                return [bytes(raw) for raw in strictly(_raw_list, data)]
             except BROKEN as error:
                 what = f"not a list of messages: {error}"
         self.material.faults.append(Fault(file.path, what))
@@ -179,7 +180,7 @@ class _Outline:
             return
         task = self._task(file)
         task.has_timeline = True
-        task.live = {}
+        task.live, task.times = {}, {}
         for number, data in enumerate(raws):
             try:
                 entry = _entry(data)
@@ -203,6 +204,9 @@ class _Outline:
             found = WORKSPACE.search(str(as_dict(parsed(str(entry.text))).get("request")))
             task.workspace = found[1] if found else None
         node_id = f"{task.task_id}:{entry.ts}:{name}"
+        number = task.times[node_id] = task.times.get(node_id, 0) + 1
+        if number > 1:  # of one kind in one millisecond
+            node_id += f":{number}"
         if isinstance(entry.conversation_history_index, int):
             task.answered_by[node_id] = entry.conversation_history_index
         self._hang(task, file, node_id, kind, data)

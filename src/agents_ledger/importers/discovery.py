@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from agents_ledger.importers import databases, files
-from agents_ledger.importers.reader import Home, Reader
+from agents_ledger.importers.reader import Home, Reader, kind_of
 from agents_ledger.importers.readers import READERS
 from agents_ledger.model.errors import LedgerError
 from agents_ledger.model.sources import Fault
@@ -127,13 +127,15 @@ def found_at(path: Path, unknown: Unknown) -> list[Found]:
     found = []
     for each in _files(Path(os.path.abspath(path)), unknown.faults):
         try:
-            first, status = files.head(each), each.stat()
+            first, status = files.head(each), files.on_disk(each).stat()
         except (LedgerError, OSError) as error:
             unknown.faults.append(Fault(str(each), str(error)))
             continue
         reader = told_by(each, first, tuple(READERS.values()))
         if reader is None:
             unknown.without_reader.append(str(each))
+        elif kind_of(reader, each) == "rows" and files.is_packed(each):
+            unknown.faults.append(Fault(str(each), "a database in an archive: unpack it first"))
         else:
             found.append(Found(each, reader, status.st_size, status.st_mtime))
     return found
@@ -144,6 +146,12 @@ def told_by(path: Path, first: bytes, readers: Sequence[Reader]) -> Reader | Non
     return next((reader for reader in readers if reader.recognises(path, first)), None)
 
 
-def _files(path: Path, faults: list[Fault]) -> list[Path]:
-    paths = _files_below(path, faults) if path.is_dir() else [path]
-    return [p for p in paths if not p.name.endswith(databases.SIDECARS)]
+def _files(path: Path, faults: list[Fault]) -> Iterator[Path]:
+    for each in _files_below(path, faults) if path.is_dir() else [path]:
+        if each.suffix == files.ARCHIVE and each.is_file():
+            try:
+                yield from files.members(each)
+            except LedgerError as error:
+                faults.append(Fault(str(each), str(error)))
+        elif not each.name.endswith(databases.SIDECARS):
+            yield each

@@ -27,6 +27,7 @@ from agents_ledger.importers.outlines import (
     malformed,
     parsed,
     scoped,
+    strictly,
     without_data,
 )
 from agents_ledger.importers.reader import RECORD_MAX, Home, Line, Material, fingerprint
@@ -38,7 +39,7 @@ from agents_ledger.model.sources import (
     SourceFile,
     SourceKind,
 )
-from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, Turn
+from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, MessageSource, Turn
 
 NAME = "gemini-cli"
 KINDS: dict[str, Kind] = {"user": "prompt", "gemini": "reply", "model": "reply"}
@@ -89,12 +90,16 @@ class _Session(Struct):
     first_at: int = 0
     last_at: int = 0
 
+    @property
+    def is_subagent(self) -> bool:
+        return self.said.get("kind") == "subagent" or self.parent is not None
+
 
 class GeminiCli:
     """Reader of Gemini CLI's chats."""
 
     name = NAME
-    version = 2
+    version = 3
     kind: SourceKind = "document"
 
     def kind_of(self, path: Path) -> SourceKind:
@@ -154,7 +159,7 @@ class _Outline:
             return
         data = self.material.text_document(file).removeprefix(b"\xef\xbb\xbf")
         try:
-            said = _raw_dict(data)
+            said = strictly(_raw_dict, data)
         except BROKEN as error:
             self._broken(file, f"not a chat: {error}")
             return
@@ -172,7 +177,7 @@ class _Outline:
         session: _Session | None = None
         for line in self.material.lines(file):
             try:
-                record = _raw_dict(line.data or b"")
+                record = strictly(_raw_dict, line.data or b"")
             except BROKEN as error:
                 malformed(self.material, line, error)
                 continue
@@ -235,7 +240,7 @@ class _Outline:
         self, session: _Session, file: SourceFile, data: bytes, record: Any, number: int = 0
     ) -> str | None:
         try:
-            brief = _brief(data)
+            brief = strictly(_brief, data)
         except BROKEN:
             self.material.count("(malformed)", "malformed")
             self.material.faults.append(Fault(file.path, f"message {number} is not an object"))
@@ -289,26 +294,28 @@ class _Outline:
         """A notice no prompt followed makes no row yet."""
         record = node.record
         data = self.material.bytes_of(record) if isinstance(record, Line) else record
-        type_ = str(_brief(data).type)
+        type_ = str(strictly(_brief, data).type)
         if type_ in NOTICES:
             self.material.count(type_, "derived", -1)
             self.material.count(type_, "unmapped")
 
     def _derived(self, turn: PlannedTurn) -> DerivedTurn:
         nodes = [(message_id, self.nodes[node_id]) for message_id, node_id in turn.members]
+        files = frozenset(file_id for _, node in nodes for file_id in node.file_ids)
+        spawned = {i for s in self.sessions.values() if s.is_subagent for i in s.file_ids}
+        asked_by: MessageSource = "agent" if files & spawned else "human"
         return DerivedTurn(
             turn.id,
             turn.parent,
-            fingerprint(GeminiCli.version, turn.prints(self.nodes)),
-            frozenset(file_id for _, node in nodes for file_id in node.file_ids),
+            fingerprint(GeminiCli.version, [asked_by.encode(), *turn.prints(self.nodes)]),
+            files,
             tuple(message_id for message_id, _ in turn.members),
-            partial(_build, self.material, turn, nodes),
+            partial(_build, self.material, turn, nodes, asked_by),
         )
 
     def _sessions(self, plan: Plan) -> Iterator[DerivedSession]:
         for session in self.sessions.values():
             said = session.said
-            subagent = said.get("kind") == "subagent" or session.parent is not None
             yield DerivedSession(
                 session_id=session.session_id,
                 label=f"{NAME}:{session.session_id}",
@@ -317,7 +324,7 @@ class _Outline:
                 title=as_text(said.get("summary")),
                 created_at=milliseconds(said.get("startTime")) or session.first_at,
                 updated_at=milliseconds(said.get("lastUpdated")) or session.last_at,
-                is_subagent=subagent,
+                is_subagent=session.is_subagent,
                 parent_label=f"{NAME}:{session.parent}" if session.parent else None,
                 metadata={name: said[name] for name in SAID if said.get(name)},
             )
@@ -329,7 +336,12 @@ _KNOWN = {"sessionId", "startTime", "lastUpdated", "summary", *SAID}
 # -- content ----------------------------------------------------------------------------------
 
 
-def _build(material: Material, turn: PlannedTurn, nodes: list[tuple[str, Node]]) -> Turn:
+def _build(
+    material: Material,
+    turn: PlannedTurn,
+    nodes: list[tuple[str, Node]],
+    asked_by: MessageSource,
+) -> Turn:
     builder = TurnBuilder(turn.id, turn.parent)
     for message_id, node in nodes:
         record = node.record
@@ -338,21 +350,23 @@ def _build(material: Material, turn: PlannedTurn, nodes: list[tuple[str, Node]])
         if node.kind == "reply":
             _reply(builder, message_id, said)
         else:
-            _input(builder, message_id, node, said)
+            _input(builder, message_id, said, asked_by if node.kind == "prompt" else None)
     failed = builder.error is not None and not builder.answered
     return builder.build(status="failed" if failed else None)
 
 
-def _input(builder: TurnBuilder, message_id: str, node: Node, said: dict[str, Any]) -> None:
+def _input(
+    builder: TurnBuilder, message_id: str, said: dict[str, Any], asked_by: MessageSource | None
+) -> None:
     text, others = content(said)
     at = milliseconds(said.get("timestamp") or said.get("ts"))
     metadata: dict[str, Any] = {"parts": others} if others else {}
     shown, _ = content({"content": said.get("displayContent")})
     if shown and shown != text:
         metadata["display"] = shown
-    if node.kind == "prompt":
-        source = "event" if text.startswith(BY_CLIENT) else "human"
-        builder.message(message_id, "user", text, at=at, source=source, metadata=metadata)  # type: ignore[arg-type]
+    if asked_by is not None:
+        source: MessageSource = "event" if text.startswith(BY_CLIENT) else asked_by
+        builder.message(message_id, "user", text, at=at, source=source, metadata=metadata)
         return
     type_ = str(said.get("type"))
     metadata["type"] = type_
@@ -397,8 +411,9 @@ def _reply(builder: TurnBuilder, message_id: str, said: dict[str, Any]) -> None:
         thinking="\n\n".join(_thoughts(said)) or None,
         metadata=metadata,
     )
-    for call in as_list(said.get("toolCalls")):
-        _call(builder, message_id, as_dict(call), at)
+    for number, call in enumerate(as_list(said.get("toolCalls"))):
+        if isinstance(call, dict):
+            _call(builder, message_id, {"id": f"{message_id}:{number}", **call}, at)
 
 
 def _thoughts(said: dict[str, Any]) -> Iterator[str]:
@@ -410,9 +425,7 @@ def _thoughts(said: dict[str, Any]) -> Iterator[str]:
 
 
 def _call(builder: TurnBuilder, message_id: str, call: dict[str, Any], at: int) -> None:
-    call_id = as_text(call.get("id"))
-    if call_id is None:
-        return
+    call_id = str(call["id"])
     name, args = as_text(call.get("name")) or "unknown", as_dict(call.get("args"))
     ended = milliseconds(call.get("timestamp")) or at
     builder.call(call_id, name, args, at=at, message_id=message_id)

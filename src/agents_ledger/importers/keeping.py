@@ -141,7 +141,7 @@ class Keeper:
 
     def _is_same(self, known: SourceFile, path: Path, opened: BinaryIO, size: int) -> bool:
         """Whether all of a file is what is kept of it: it was written anew, or only touched."""
-        if known.size < 0 or (path.suffix != ".zst" and size != known.kept_bytes):
+        if known.size < 0 or (not files.is_packed(path) and size != known.kept_bytes):
             return False
         at = 0
         for data in files.chunks(path, opened, 0):
@@ -154,7 +154,7 @@ class Keeper:
         """Whether the file still begins with what is kept of it."""
         if kind_of(reader, path) != "lines" or known.kept_bytes == 0:
             return False
-        if path.suffix != ".zst":
+        if not files.is_packed(path):
             opened.seek(0)
             first = opened.read(min(known.kept_bytes, TAIL_BYTES))
             opened.seek(max(0, known.kept_bytes - TAIL_BYTES))

@@ -30,8 +30,9 @@ from agents_ledger.model.sources import (
     SourceFile,
     SourceKind,
 )
+from agents_ledger.model.turns import MessageSource
 
-VERSION = 1
+VERSION = 2
 # Not account, control_account, credential and session_share: they hold secrets.
 TABLES = (
     Table("project", ("id",)),
@@ -348,7 +349,8 @@ class _Outline:
             session.file_ids.update(_file_ids(message))
         for session in self.sessions.values():
             session.messages.sort(key=lambda m: (m.created, m.id))
-            session.parent = as_text(session.said.get("parentID")) or session.parent
+            parent = as_text(session.said.get("parentID"))
+            session.parent = parent if parent and parent != session.id else session.parent
 
     # -- what comes of it ---------------------------------------------------------------------
 
@@ -374,6 +376,7 @@ class _Outline:
         head: str | None = None
         aside: str | None = None  # the end of the branch that was taken back
         directory = as_text(session.said.get("directory"))
+        asked_by: MessageSource = "agent" if session.parent else "human"
         for group in exchanges(session.messages, lambda m: m.role == "user"):
             gone = self._taken_back(session, group[0])
             parent = aside or head if gone else head
@@ -385,7 +388,7 @@ class _Outline:
                 DerivedTurn(
                     turn_id,
                     parent,
-                    fingerprint(VERSION, _prints(group, directory, compacts)),
+                    fingerprint(VERSION, _prints(group, directory, compacts, asked_by)),
                     frozenset(i for m in group for i in _file_ids(m)),
                     tuple(message.id for message in group),
                     partial(
@@ -396,6 +399,7 @@ class _Outline:
                         pieces,
                         workspace=directory,
                         compacts=compacts,
+                        asked_by=asked_by,
                     ),
                 )
             )
@@ -451,8 +455,10 @@ def _file_ids(message: _Message) -> Iterator[int]:
         yield from piece.said.file_ids
 
 
-def _prints(group: Sequence[_Message], directory: str | None, compacts: bool) -> Iterator[bytes]:
-    yield f"{directory};{compacts};".encode(errors="replace")
+def _prints(
+    group: Sequence[_Message], directory: str | None, compacts: bool, asked_by: MessageSource
+) -> Iterator[bytes]:
+    yield f"{directory};{compacts};{asked_by};".encode(errors="replace")
     for message in group:
         yield message.said.print
         for piece in _ordered(message):

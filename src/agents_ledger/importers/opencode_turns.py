@@ -99,9 +99,10 @@ def build_turn(
     *,
     workspace: str | None,
     compacts: bool,
+    asked_by: MessageSource,
 ) -> Turn:
     """The turn that these messages make."""
-    turn = _Turn(loader, TurnBuilder(turn_id, parent_id))
+    turn = _Turn(loader, TurnBuilder(turn_id, parent_id), asked_by)
     turn.builder.workspace_path = workspace
     for message_id, said, parts in pieces:
         turn.message(message_id, loader[said], [(p.id, loader[p.said]) for p in parts])
@@ -118,8 +119,9 @@ def build_turn(
 
 
 class _Turn:
-    def __init__(self, loader: Loader, builder: TurnBuilder) -> None:
+    def __init__(self, loader: Loader, builder: TurnBuilder, asked_by: MessageSource) -> None:
         self.loader = loader
+        self.asked_by = asked_by
         self.builder = builder
         self.summary: list[str] = []
         self.trigger: str | None = None
@@ -133,7 +135,7 @@ class _Turn:
         added = [part for _, part in parts if _is_text(part) and part.get("synthetic")]
         source: MessageSource | None = None
         if is_user:
-            source = "human" if said or not added else "event"
+            source = self.asked_by if said or not added else "event"
         words = "\n\n".join(part["text"] for part in said or added)
         if info.get("summary") is True:
             self.summary.append(words)

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -19,6 +19,8 @@ BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 NUMBER_END = 1 << 53
+LONE = re.compile("[\ud800-\udfff]")
+T = TypeVar("T")
 
 
 def as_dict(value: Any) -> dict[str, Any]:
@@ -82,9 +84,23 @@ def mend(data: bytes) -> bytes | None:
     if found is None:
         return None
     try:
-        return json.dumps(found, ensure_ascii=False).encode(errors="replace")
+        text = json.dumps(found, ensure_ascii=False)
+        return LONE.sub("\ufffd", text).encode()
     except (ValueError, RecursionError):
         return None
+
+
+def strictly(decode: Callable[[bytes], T], data: bytes) -> T:
+    """What a strict decoder makes of some JSON, mended where it does not take it as it is."""
+    try:
+        return decode(data)
+    except msgspec.ValidationError:
+        raise
+    except BROKEN:
+        again = mend(data)
+        if again is None:
+            raise
+        return decode(again)
 
 
 def record_of(material: Material, line: Line) -> dict[str, Any]:
