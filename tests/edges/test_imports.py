@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import os
 import pty
@@ -257,6 +259,19 @@ def test_a_request_is_imported_from_a_file(run: Run, tmp_path: Path) -> None:
 
     assert answer.code == 0
     assert [each["status"] for each in answer.json["results"]] == ["imported"]
+
+    data = base64.b64encode(gzip.compress(json.dumps({**item, "sourceSessionId": "s2"}).encode()))
+    part: dict[str, Any] = {
+        **asked,
+        **item,
+        "sourceSessionId": "s2",
+        "encoding": "gzip+base64",
+        "uploadId": "u",
+    }
+    part |= {"idempotencyKey": "k2", "chunkIndex": 0, "chunkTotal": 1, "data": data.decode()}
+    request.write_text("\ufeff" + json.dumps(part), encoding="utf-8")
+    answer = run("import", "--request", str(request))
+    assert (answer.code, answer.json["status"]) == (0, "completed")
 
 
 # -- interrupted, and two at once --------------------------------------------------------------

@@ -333,3 +333,11 @@ def test_an_export_of_a_tree_gives_the_files_back(ledger: Ledger, tmp_path: Path
     for path in made:
         given = root / "storage" / path.relative_to(tmp_path / "out")
         assert path.read_bytes() == given.read_bytes()
+
+
+def test_a_part_of_no_message_is_counted_as_one(ledger: Ledger, tmp_path: Path) -> None:
+    lost = part("prt_z", "msg_lost", "text", "ses_9", text="Where?")
+    report = import_paths(ledger, storage(tmp_path, ([SESSION], MESSAGES, [*PARTS, lost])))
+
+    assert report.records["opencode", "part", "unmapped"] == 1
+    assert report.records["opencode", "part", "derived"] == len(PARTS)

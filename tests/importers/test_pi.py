@@ -375,3 +375,25 @@ def test_where_they_look(tmp_path: Path) -> None:
     assert Pi().roots(home._replace(environment=chosen)) == [Path("/data/pi/sessions")]
     assert OpenClaw().roots(home._replace(environment=chosen)) == [Path("/data/claw/agents")]
     assert not OpenClaw().wants(Path("agents/main/sessions/x.jsonl.lock"))
+
+
+def test_a_turn_knows_what_was_set_when_it_was_answered(ledger: Ledger, tmp_path: Path) -> None:
+    log = Transcript(tmp_path)
+    log.add("model_change", provider="anthropic", modelId="claude-opus-5")
+    start = log.add("thinking_level_change", thinkingLevel="low")
+    log.user("One")
+    log.add("thinking_level_change", thinkingLevel="high")
+    log.say("Hard.")
+    log.last = start  # another branch, where it was never raised
+    log.user("Two")
+    log.say("Easy.")
+
+    report = import_paths(ledger, log.save())
+
+    asked = (
+        "SELECT m.content, t.effective_config_json FROM turns t JOIN messages m ON m.turn_id = t.id"
+        " WHERE m.role = 'user' ORDER BY m.content"
+    )
+    levels = {said: json.loads(config)["thinking_level"] for said, config in ledger.query(asked)[1]}
+    assert levels == {"One": "high", "Two": "low"}
+    assert report.records["pi", "thinking_level_change", "derived"] == 2

@@ -567,3 +567,13 @@ def test_the_same_request_from_many_at_once(
     assert all(answer == answers[0] for answer in answers)
     check_family(ledger)
     assert import_sessions(ledger, said) == answers[0]
+
+
+def test_a_provider_and_a_session_are_told_apart_wherever_a_slash_stands(ledger: Ledger) -> None:
+    items = [item("c", sourceProvider="a/b"), item("b/c", sourceProvider="a")]
+
+    answer = import_sessions(ledger, request(*items))
+
+    labels = {result["sessionLabel"] for result in answer["results"]}
+    assert (answer["imported"], len(labels)) == (2, 2)
+    assert {session.label for session in ledger.sessions()} == labels

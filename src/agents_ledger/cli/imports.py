@@ -242,20 +242,19 @@ def _tell_unmapped(report: Report) -> None:
 
 
 def _import_request(run: Invocation, path: Path) -> int:
-    import msgspec
-
-    from agents_ledger.importers.requests import import_sessions
+    from agents_ledger.importers.request_items import decoded
+    from agents_ledger.importers.requests import import_request
 
     try:
-        request = msgspec.json.decode(path.read_bytes())
+        request = decoded(path.read_bytes().removeprefix(b"\xef\xbb\xbf"))
     except OSError as error:
         raise NotFound(f"{path} cannot be read: {error.strerror}", "Name a JSON file.") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise Refused(f"{path} is not JSON: {error}") from error
     with run.writing(create=True) as ledger:
-        answer = import_sessions(ledger, request)
+        answer = import_request(ledger, request)
     run.out.json(**answer)
-    return 1 if answer.get("failed") else 0
+    return 1 if answer.get("import", answer).get("failed") else 0
 
 
 @command

@@ -337,9 +337,10 @@ class _Outline:
         for piece in self.pieces.values():
             message = self.messages.get(piece.message_id)
             if message is None:
+                self._uncount(piece)
                 continue
             message.pieces[piece.id] = piece
-            if piece.task is not None:
+            if piece.task is not None and piece.task[0] != message.session_id:
                 child = self._session_of(piece.task[0])
                 child.task = piece.task[1]
                 child.parent = message.session_id
@@ -351,6 +352,12 @@ class _Outline:
             session.messages.sort(key=lambda m: (m.created, m.id))
             parent = as_text(session.said.get("parentID"))
             session.parent = parent if parent and parent != session.id else session.parent
+
+    def _uncount(self, piece: Piece) -> None:
+        """A part of a message that is not there makes no row."""
+        if not piece.said.inner:
+            self.material.count("part", "derived", -1)
+            self.material.count("part", "unmapped")
 
     # -- what comes of it ---------------------------------------------------------------------
 

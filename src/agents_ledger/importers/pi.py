@@ -57,7 +57,7 @@ class Pi:
     """Reader of pi's sessions."""
 
     name = "pi"
-    version = 1
+    version = 2
     kind: SourceKind = "lines"
 
     def roots(self, home: Home) -> Sequence[Path]:
@@ -88,7 +88,7 @@ class OpenClaw:
     """Reader of OpenClaw, under each of its names."""
 
     name = "openclaw"
-    version = 1
+    version = 2
     kind: SourceKind = "lines"
 
     def roots(self, home: Home) -> Sequence[Path]:

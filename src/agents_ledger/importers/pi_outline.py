@@ -162,16 +162,19 @@ class Outline:
             for node in nodes
             if node.call_id and (label := self._label(self.store.holder(node.spawned_key)))
         }
+        config = next((node.config for node in nodes if node.kind == "assistant"), nodes[0].config)
         _, cwd = min(self.folders[file_id] for file_id in files)
         prints = [f"{node.key};{node.entry_id};{node.kind}".encode() for node in nodes]
-        frame = repr((framing[2:], asked_by, sorted(spawned.items()), cwd))
+        frame = repr((framing[2:], asked_by, sorted(spawned.items()), cwd, sorted(config.items())))
         return DerivedTurn(
             framing.turn_id,
             framing.parent_id,
             fingerprint(self.version, (*prints, frame.encode(errors="replace"))),
             files,
             tuple(node.key for node in nodes),
-            partial(build_turn, self.material, framing, nodes, Setting(asked_by, cwd, spawned)),
+            partial(
+                build_turn, self.material, framing, nodes, Setting(asked_by, cwd, spawned, config)
+            ),
         )
 
     # -- sessions -----------------------------------------------------------------------------

@@ -19,14 +19,20 @@ METADATA = (
     "cli_session_ids",
     "delivery_context",
     "display_name",
+    "elevated_level",
     "group_id",
     "label",
+    "model_override",
     "origin",
+    "provider_override",
+    "reasoning_level",
     "spawn_depth",
     "spawned_by",
     "spawned_workspace_dir",
     "subagent_role",
     "subject",
+    "thinking_level",
+    "verbose_level",
 )
 
 
@@ -41,14 +47,20 @@ class StoreEntry(Struct, rename="camel"):
     cli_session_ids: Any = None
     delivery_context: Any = None
     display_name: Any = None
+    elevated_level: Any = None
     group_id: Any = None
     label: Any = None
+    model_override: Any = None
     origin: Any = None
+    provider_override: Any = None
+    reasoning_level: Any = None
     spawn_depth: Any = None
     spawned_by: Any = None
     spawned_workspace_dir: Any = None
     subagent_role: Any = None
     subject: Any = None
+    thinking_level: Any = None
+    verbose_level: Any = None
 
     def described(self) -> dict[str, Any]:
         """What has no column of its own."""

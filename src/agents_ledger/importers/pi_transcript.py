@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -35,6 +36,11 @@ TYPES: dict[str, Kind] = {
 }
 PROMPT_ERROR = "openclaw:prompt-error"
 NOTHING = Raw(b"null")
+Config = Mapping[str, str]
+SETTINGS = {
+    "model_change": {"provider": "provider", "model": "model_id"},
+    "thinking_level_change": {"thinking_level": "thinking_level"},
+}
 
 LOST = 2  # the rank of a parent that is only the entry before
 
@@ -64,6 +70,8 @@ class Entry(Struct, rename="camel"):
     branched_from: Any = None
     custom_type: Any = None
     name: Any = None
+    model_id: Any = None
+    thinking_level: Any = None
     first_kept_entry_id: Any = None
     first_kept_entry_index: Any = None
     summary: Raw = NOTHING
@@ -100,6 +108,7 @@ class Node(Struct):
     calls: tuple[str, ...] = ()
     spawned_key: str | None = None
     kept: str | None = None  # the first entry that a compaction kept
+    config: Config = field(default_factory=dict)  # as it was set when this was written
     file_ids: set[int] = field(default_factory=set)
 
 
@@ -117,6 +126,8 @@ class Transcript:
         self._ids: dict[str, str | None] = {}  # entry -> itself, or what it hangs on
         self._by_index: list[str | None] = []
         self._previous: str | None = None
+        self._configs: dict[str, Config] = {}  # by entry
+        self._config: Config = {}  # at the entry before
         self._seen: dict[str, int] = {}
         self._first = b""
         for line in material.lines(file):
@@ -174,6 +185,7 @@ class Transcript:
         if entry.type == "session_info":
             self.title = as_text(entry.name) or self.title
         kind = _kind(entry)
+        self._config = self._configured(entry)
         if kind is None:
             here, _ = self._parent(entry)  # what hangs on this entry hangs on the one above it
         else:
@@ -182,8 +194,17 @@ class Transcript:
             self._previous = here
         if as_text(entry.id):
             self._ids[entry.id] = here
+            self._configs[entry.id] = self._config
         self._by_index.append(here)
-        return kind is not None or entry.type == "session_info"
+        return kind is not None or entry.type == "session_info" or entry.type in SETTINGS
+
+    def _configured(self, entry: Entry) -> Config:
+        """The settings that hold from an entry on: those of its parent, and what it sets."""
+        said = entry.parent_id
+        config = {} if said is None else self._configs.get(str(said), self._config)
+        names = SETTINGS.get(str(entry.type), {})
+        chosen = {name: as_text(getattr(entry, where)) for name, where in names.items()}
+        return {**config, **{name: value for name, value in chosen.items() if value}}
 
     def _parent(self, entry: Entry) -> tuple[str | None, int]:
         """What an entry hangs on. Without ids, and where the parent is lost: the one before."""
@@ -207,6 +228,7 @@ class Transcript:
             rank,
             milliseconds(entry.timestamp),
             file_ids={self.file.id},
+            config=self._config,
         )
         if kind == "result" and entry.message is not None:
             node.call_id = as_text(entry.message.tool_call_id)

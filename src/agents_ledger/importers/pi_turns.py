@@ -15,7 +15,7 @@ from agents_ledger.importers.outlines import (
     record_of,
     without_data,
 )
-from agents_ledger.importers.pi_transcript import Node
+from agents_ledger.importers.pi_transcript import Config, Node
 from agents_ledger.importers.reader import Material
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.turns import FileKind, MessageFile, MessageSource, Turn, to_json
@@ -51,6 +51,7 @@ class Setting(NamedTuple):
     asked_by: MessageSource
     cwd: str | None
     spawned: dict[str, str]  # sessions, by the call that started them
+    config: Config
 
 
 def text_of(content: Any) -> str:
@@ -70,6 +71,7 @@ def build_turn(
     """The turn that these entries make."""
     builder = TurnBuilder(framing.turn_id, framing.parent_id)
     builder.workspace_path = setting.cwd
+    builder.effective_config_json = to_json(setting.config) if setting.config else None
     return _Turn(builder, framing, setting).built(
         [(node, record_of(material, node.line)) for node in nodes]
     )

@@ -140,7 +140,8 @@ class Key(NamedTuple):
 
     def path(self) -> str:
         """Under which its items are kept."""
-        return f"request:{self.source}/{self.provider}/{self.session_id}"
+        provider = self.provider.replace("%", "%25").replace("/", "%2F")
+        return f"request:{self.source}/{provider}/{self.session_id}"
 
     def id_of(self, kind: str, scoped_id: str) -> str:
         """The id of one of its rows."""

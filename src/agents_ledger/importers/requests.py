@@ -120,6 +120,12 @@ def import_sessions(ledger: Ledger, request: Mapping[str, Any]) -> dict[str, Any
     return _same_again(stands, asked, request_hash)
 
 
+def import_request(ledger: Ledger, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Take a request as it comes: items, or one of them in parts."""
+    is_part = isinstance(request, Mapping) and bool({"uploadId", "upload_id"} & request.keys())
+    return (import_chunk if is_part else import_sessions)(ledger, request)
+
+
 def _read_request(request: Mapping[str, Any]) -> _Request:
     asked, items = _read_envelope(request)
     if not isinstance(items, list) or not items:
