@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,10 +12,11 @@ from agents_ledger.ledger import threads
 from agents_ledger.model.turns import Message, ToolCall, Turn
 from agents_ledger.store.database import Transaction
 from benchmarks import depth, workload
-from benchmarks.measure import Clock, Goal, Line, interleaved, slower, timed
+from benchmarks.measure import Clock, Goal, Line, Took, interleaved, slower, timed
 
 LONG = 10_000
 NESTED = 1_000
+ROUNDS = 7
 CLOCKS: tuple[Clock, ...] = ("cpu", "wall")
 
 
@@ -52,37 +53,55 @@ _PARTS = (
 )
 
 
-def by_hand(connection: sqlite3.Connection, last: int) -> int:
+def by_hand(connection: sqlite3.Connection, first: int, last: int) -> int:
     """The same columns of the same rows, as plain tuples; how many turns."""
     connection.execute("BEGIN")
-    segment, head = connection.execute(_HEAD, ("main",)).fetchone()
-    found = [connection.execute(sql, (segment, head - last + 1, head)).fetchall() for sql in _PARTS]
+    segment, _ = connection.execute(_HEAD, ("main",)).fetchone()
+    found = [connection.execute(sql, (segment, first, last)).fetchall() for sql in _PARTS]
     connection.execute("ROLLBACK")
     return len(found[0])
 
 
 def reading(folder: Path) -> Iterator[Line]:
-    """The last 20 turns of 10,000, and all of them."""
+    """20 turns of 10,000 that were not read before, the last 20 again and again, and all."""
     path = long_thread(folder)
     connection = workload.connect(path)
     with Ledger.open(str(path), read_only=True) as ledger:
-        for name, last, times in (("last 20 of 10,000", 20, 50), ("all of 10,000", LONG, 1)):
 
-            def ours(last: int = last, times: int = times) -> None:
-                for _ in range(times):
-                    assert len(ledger.thread("main", last=last).turns) == last
+        def ours(first: int, last: int) -> int:
+            return len(ledger.thread("main", from_depth=first, to_depth=last).turns)
 
-            def hand(last: int = last, times: int = times) -> None:
-                for _ in range(times):
-                    assert by_hand(connection, last) == last
-
+        new = [(at, at + 19) for at in range(1, LONG, 20)]
+        stretches = {
+            "20 of 10,000, new ones each time": [new[at::ROUNDS][:50] for at in range(ROUNDS)],
+            "the last 20 of 10,000, again": [[(LONG - 19, LONG)] * 50] * ROUNDS,
+            "all of 10,000": [[(1, LONG)]] * ROUNDS,
+        }
+        for name, rounds in stretches.items():
+            hand = partial(by_hand, connection)
             found = interleaved(
-                {"ours": partial(timed, ours, times), "hand": partial(timed, hand, times)},
-                rounds=7,
+                {"ours": _each(ours, rounds), "hand": _each(hand, rounds)}, rounds=ROUNDS
             )
             for clock in CLOCKS:
                 yield slower(f"{name} / SELECTs", found["ours"], found["hand"], clock, None)
     connection.close()
+
+
+def _each(
+    read: Callable[[int, int], int], rounds: Sequence[Sequence[tuple[int, int]]]
+) -> Callable[[], Took]:
+    """Reads the stretches of one round after the other."""
+    left = iter(rounds)
+
+    def work(stretches: Sequence[tuple[int, int]]) -> None:
+        for first, last in stretches:
+            assert read(first, last) == last - first + 1
+
+    def measure() -> Took:
+        stretches = next(left)
+        return timed(partial(work, stretches), len(stretches))
+
+    return measure
 
 
 # -- questions --------------------------------------------------------------------------------

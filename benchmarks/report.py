@@ -120,8 +120,10 @@ A store is used as its framework uses it. The Runner of openai-agents hands over
 call with its output, and the answer: five commits for an exchange with three calls in a row, where
 the ledger's record() makes one; the part `commits` has both the one way and the other. langgraph,
 google-adk and llm bring the framework around their store: a run of a graph, an event's validation,
-a scripted model. Where a store can, a long history is put in at once before it is measured;
-langgraph's size per exchange is understated by that. On PostgreSQL the server's CPU is not counted.
+a scripted model. The last 20 are read after one more was appended, as agents do; the ledger then
+reads what that one consists of and knows the others, which never change. Where a store can, a long
+history is put in at once before it is measured; langgraph's size per exchange is understated by
+that. On PostgreSQL the server's CPU is not counted.
 """
 
 _WHY = """

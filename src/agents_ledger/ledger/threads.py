@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter, itemgetter
-from typing import Any, TypeVar
+from operator import itemgetter
 
 from msgspec import Struct, structs
+from msgspec.structs import asdict
 
+from agents_ledger.ledger.steps import NO_STEPS, Stretch, steps_of
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.errors import Ambiguous, NotFound, Refused
 from agents_ledger.model.sessions import Thread
-from agents_ledger.model.turns import (
-    Message,
-    MessageCodeblock,
-    MessageFile,
-    MessageLint,
-    ToolCall,
-    Turn,
-    Usage,
-)
-from agents_ledger.store.database import Row, Transaction
+from agents_ledger.model.turns import Turn, Usage
+from agents_ledger.store.database import Transaction
 from agents_ledger.store.rows import to_turn
 
-S = TypeVar("S", bound=Message | ToolCall)
-
+_DEPTH = itemgetter(-1)
 PREFIX_MIN = 4
 DEEPEST = 1 << 62
 
@@ -245,84 +235,20 @@ def load(tx: Transaction, turn_id: str, from_depth: int, to_depth: int) -> tuple
     return _load(tx, within)
 
 
-class Stretch(Struct, frozen=True, gc=False):
-    """A part of the thread of a turn, which stands in a segment that begins below `fork_depth`."""
-
-    turn_id: str
-    segment_id: int
-    fork_depth: int
-    from_depth: int
-    to_depth: int
-
-
 def _load(tx: Transaction, stretch: Stretch) -> tuple[Turn, ...]:
-    within = structs.asdict(stretch)
-    if stretch.from_depth > stretch.fork_depth:
-        rows = tx.run("segment_turns", **within)
-        messages = tx.read_as("segment_messages", Message, **within)
-        calls = tx.read_as("segment_tool_calls", ToolCall, **within)
-    else:
-        rows = tx.run("thread_turns", **within)
-        rows.sort(key=itemgetter(-1))
-        messages = tx.read_as("thread_messages", Message, **within)
-        calls = tx.read_as("thread_tool_calls", ToolCall, **within)
-    said, called = _by_turn(messages), _by_turn(calls)
-    for owner, own in said.items():
-        if own[0].sequence < 0:
-            said[owner] = _with_details(tx, owner, own)
+    rows = tx.run("segment_turns" if stretch.in_segment else "thread_turns", **asdict(stretch))
+    rows.sort(key=_DEPTH)
+    steps = steps_of(tx, stretch, rows)
     return tuple(
         [
             to_turn(
                 row,
-                said.get(row[0], ()),
-                called.get(row[0], ()),
+                *steps.get(row[0], NO_STEPS),
                 compaction(tx, row[0]) if row[2] == "compaction" else None,
             )
             for row in rows
         ]
     )
-
-
-_TURN_ID: Callable[[Any], str] = attrgetter("turn_id")
-_BY_SEQUENCE = attrgetter("sequence")
-
-
-def _by_turn(steps: Iterable[S]) -> dict[str, tuple[S, ...]]:
-    """The steps of each turn, in order. A turn's mostly come together, but need not."""
-    found: dict[str, tuple[S, ...]] = {}
-    for turn_id, run in groupby(steps, _TURN_ID):
-        own = sorted((*found.get(turn_id, ()), *run), key=_BY_SEQUENCE)
-        found[turn_id] = tuple(own)
-    return found
-
-
-def _with_details(
-    tx: Transaction, turn_id: str, messages: Sequence[Message]
-) -> tuple[Message, ...]:
-    """The same messages with their files, lints and codeblocks, and their true sequence."""
-    files = _by_message(tx.run("turn_files", turn_id=turn_id), MessageFile)
-    lints = _by_message(tx.run("turn_lints", turn_id=turn_id), MessageLint)
-    blocks = _by_message(tx.run("turn_codeblocks", turn_id=turn_id), MessageCodeblock)
-    own = (
-        structs.replace(
-            message,
-            sequence=-1 - message.sequence,
-            files=files.get(message.id, ()),
-            lints=lints.get(message.id, ()),
-            codeblocks=blocks.get(message.id, ()),
-        )
-        if message.sequence < 0
-        else message
-        for message in messages
-    )
-    return tuple(sorted(own, key=_BY_SEQUENCE))
-
-
-def _by_message(rows: Iterable[Row], kind: Any) -> Mapping[str, tuple[Any, ...]]:
-    found: dict[str, tuple[Any, ...]] = {}
-    for message_id, *values in rows:
-        found[message_id] = (*found.get(message_id, ()), kind(*values))
-    return found
 
 
 # -- questions about ancestry -----------------------------------------------------------------

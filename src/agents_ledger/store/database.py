@@ -12,6 +12,8 @@ from agents_ledger.model.errors import Refused, StoreUnavailable
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agents_ledger.store.known import Known
+
 T = TypeVar("T")
 Engine = Literal["sqlite", "postgresql"]
 Row = tuple[Any, ...]
@@ -25,6 +27,7 @@ class Transaction(Protocol):
     """Runs the named statements of sql/queries, all or nothing."""
 
     engine: Engine
+    known: Known | None  # what was read before; None where what is read may be rolled back
 
     def run(self, name: str, /, **values: object) -> list[Row]:
         """Run one statement and return its rows, if it has any."""

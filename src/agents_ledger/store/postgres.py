@@ -35,6 +35,7 @@ from agents_ledger.model.errors import (
 from agents_ledger.model.ids import new_id
 from agents_ledger.store import migrations, pgvector, queries
 from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work, Writer
+from agents_ledger.store.known import Known
 from agents_ledger.store.text import escape, escape_row, unescape_rows
 
 T = TypeVar("T")
@@ -84,7 +85,8 @@ class _Transaction:
 
     engine: Engine = "postgresql"
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, known: Known | None = None) -> None:
+        self.known = known
         self.cursor = connection.cursor()
         self._statements = _statements()
 
@@ -208,6 +210,7 @@ class PostgresDatabase:
         self._pool_max = pool_max
         self._pid = os.getpid()
         self._closed = False
+        self._known = Known()
         self._writer: _PostgresWriter | None = None
         self._executor: ThreadPoolExecutor | None = None
         self._guard = threading.Lock()
@@ -305,11 +308,10 @@ class PostgresDatabase:
             finally:
                 self._pool.putconn(connection)
 
-    @staticmethod
-    def _attempt(connection: Connection, begin: str, work: Callable[[_Transaction], T]) -> T:
+    def _attempt(self, connection: Connection, begin: str, work: Callable[[_Transaction], T]) -> T:
         connection.execute(begin)
         try:
-            result = work(_Transaction(connection))
+            result = work(_Transaction(connection, self._known if begin is _SNAPSHOT else None))
         except BaseException:
             if not connection.closed:
                 connection.execute("ROLLBACK")

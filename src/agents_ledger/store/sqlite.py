@@ -31,6 +31,7 @@ from agents_ledger.store import migrations
 from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work, Writer
 from agents_ledger.store.files import sync_folder
 from agents_ledger.store.group_commit import GroupCommit
+from agents_ledger.store.known import Known
 from agents_ledger.store.locks import FileLock, WriteQueue, note_closed, note_open
 from agents_ledger.store.sqlite_errors import name_of, translate
 from agents_ledger.store.sqlite_statements import PLAIN, WORDS, Reading, Statements
@@ -173,6 +174,7 @@ class SqliteDatabase:
         self._pid = os.getpid()
         self._queue = WriteQueue(self.path, wait_seconds)
         self._readers: list[Reading] = []
+        self._known = Known()
         self._checkpointer: Any = None
         self._writer: _SqliteWriter | None = None
         self._guard = threading.Lock()
@@ -369,7 +371,7 @@ class SqliteDatabase:
         try:
             transaction = self._readers.pop()
         except IndexError:
-            transaction = Reading(self._new_reader())
+            transaction = Reading(self._new_reader(), self._known)
         try:
             yield transaction
         finally:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from agents_ledger.store import queries
 from agents_ledger.store.database import Engine, Row, Work
+from agents_ledger.store.known import Known
 from agents_ledger.store.packing import filling
 from agents_ledger.store.text import escape_row, has_escapes, unescape_rows
 
@@ -54,6 +55,7 @@ class Statements:
 
     engine: Engine = "sqlite"
     plain = False  # nothing it reads is escaped
+    known: Known | None = None
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
@@ -126,8 +128,9 @@ class Statements:
 class Reading(Statements):
     """The same on a connection that only reads."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, known: Known) -> None:
         super().__init__(connection)
+        self.known = known
         self._kept: dict[Work[Any], tuple[int, Any]] = {}
 
     def begin(self) -> None:

@@ -1,0 +1,36 @@
+"""What a process has read of the ledger that never changes: it need not be read again."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+LETTERS_MAX = 8_000_000  # all values together, so many megabytes or a few times that
+SHARE = 8  # a value that takes a larger part is not worth the others
+
+
+class Known:
+    """Values by key, for all readers of one database. The first to come is the first to go."""
+
+    def __init__(self, letters_max: int = LETTERS_MAX) -> None:
+        self._max = letters_max
+        self._values: dict[str, tuple[Any, int]] = {}
+        self._letters = 0
+        self._guard = threading.Lock()
+
+    def get(self, key: str) -> Any:
+        """The value, or None."""
+        found = self._values.get(key)
+        return None if found is None else found[0]
+
+    def keep(self, key: str, value: Any, letters: int) -> None:
+        """Remember a value that was read from a committed snapshot, and holds so many letters."""
+        if letters > self._max // SHARE:
+            return
+        with self._guard:
+            _, before = self._values.pop(key, (None, 0))
+            self._values[key] = value, letters
+            self._letters += letters - before
+            while self._letters > self._max:
+                oldest = next(iter(self._values))
+                self._letters -= self._values.pop(oldest)[1]
