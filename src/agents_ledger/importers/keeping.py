@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from agents_ledger.importers import databases, files
 from agents_ledger.importers.copies import HEAD_BYTES, TRIED, Heads
@@ -24,6 +23,9 @@ from agents_ledger.ledger.sources import (
 from agents_ledger.model.errors import Conflict, LedgerError, Refused, StoreUnavailable
 from agents_ledger.model.sources import Fault, SourceFile
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
 BATCH_BYTES = 32 << 20  # before they are packed
 BATCH_FILES = 200
 PACKERS = 2  # threads: packing is a sixth of an import
@@ -40,7 +42,7 @@ class Keeper:
         self.unchanged: list[str] = []  # the paths of files with nothing new
         self.read_bytes = 0
         self._sources = sources
-        self._packing = ThreadPoolExecutor(PACKERS, "packing")
+        self._packing: ThreadPoolExecutor | None = None
         self._waiting: list[tuple[Found, Future[Growth]]] = []
         self._waiting_bytes = 0
         self._heads: dict[str, Heads] = {}  # of the files of a source
@@ -54,7 +56,8 @@ class Keeper:
             if failed is None:
                 self.flush()
         finally:
-            self._packing.shutdown(cancel_futures=True)
+            if self._packing is not None:
+                self._packing.shutdown(cancel_futures=True)
 
     def add(self, found: Found) -> None:
         """Keep what is new of a file, now or with the next ones. A fault is noted, not raised."""
@@ -202,6 +205,10 @@ class Keeper:
     ) -> None:
         """Keep the last bytes of a file with the next ones."""
         known = self._sources.base_for(file, base) if data else NO_BASE
+        if self._packing is None:
+            from concurrent.futures import ThreadPoolExecutor  # where nothing is new it costs most
+
+            self._packing = ThreadPoolExecutor(PACKERS, "packing")
         growing = self._packing.submit(growth, file, data, known, **looks)
         if len(self._waiting) >= PACKERS:  # no more is read than can be packed
             self._waiting[-PACKERS][1].exception()
