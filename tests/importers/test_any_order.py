@@ -40,9 +40,13 @@ def _an_exchange(chance: random.Random, log: Log, names: Iterator[str], folder: 
         call = f"call-{next(names)}"
         log.assistant(next(names), text("First."), api=(api := f"m-{next(names)}"))
         log.assistant(next(names), tool(call, "Task", prompt="Look."), api=api)
+        _meanwhile(chance, log, names)
         if chance.random() < 0.7:
             agent = f"{chance.randrange(1 << 30):x}"
-            log.result(next(names), call, "Seen.", toolUseResult={"agentId": agent})
+            working = {"type": "agent_progress", "agentId": agent}
+            log.add("progress", next(names), data=working, parentToolUseID=call)
+            if chance.random() < 0.8:
+                log.result(next(names), call, "Seen.", toolUseResult={"agentId": agent})
             if chance.random() < 0.5:
                 child = Log(folder / "agents", f"agent-{agent}")
                 child.user(next(names), "Look.", isSidechain=True, agentId=agent)
@@ -57,8 +61,22 @@ def _an_exchange(chance: random.Random, log: Log, names: Iterator[str], folder: 
             subtype="compact_boundary",
             parentUuid=None,
             logicalParentUuid=log.last,
+            compactMetadata={"preservedSegment": {"headUuid": chance.choice(log.uuids)}},
         )
         log.user(next(names), "What came before.", isCompactSummary=True)
+
+
+def _meanwhile(chance: random.Random, log: Log, names: Iterator[str]) -> None:
+    """Somebody types, or a subagent works in the same file."""
+    if chance.random() < 0.3:
+        at = f"2026-03-01T09:{log.clock // 60:02}:{log.clock % 60:02}Z"
+        words = f"also {chance.randrange(3)}"
+        log.add("queue-operation", operation="enqueue", content=words, timestamp=at)
+    if chance.random() < 0.3:
+        above = log.last
+        log.user(next(names), "Look.", isSidechain=True, parentUuid=None)
+        log.assistant(next(names), text("Looked."), isSidechain=True)
+        log.last = above
 
 
 def import_in_steps(

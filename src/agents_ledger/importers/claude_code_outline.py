@@ -103,7 +103,9 @@ class Outline:
         self.sessions: dict[str, _Session] = {}
         self.passing: dict[str, str | None] = {}  # records of no turn, and what they hang on
         self.leaf_titles: dict[str, str] = {}
-        self.tasks: dict[str, str] = {}  # prompt of a subagent -> the call that gave it
+        self.tasks: dict[str, list[str]] = {}  # prompt of a subagent -> the calls that gave it
+        self.callers: dict[str, str] = {}  # call of a subagent -> its record
+        self.at_work: dict[str, str] = {}  # call of a subagent -> the subagent
         self.queued: list[_Queued] = []
         self.delivered: list[_Queued] = []
         self.spills: dict[str, Spill] = {}
@@ -222,7 +224,9 @@ class Outline:
             self.preserved[uuid] = first
         if kind == "assistant":
             for prompt, call in records.tasks(record):
-                self.tasks.setdefault(prompt, call)
+                if call not in self.callers:
+                    self.callers[call] = uuid
+                    self.tasks.setdefault(prompt, []).append(call)
 
     def _note(
         self, uuid: str, kind: str, line: Line, record: Record, previous: str | None, *, at: int
@@ -298,6 +302,8 @@ class Outline:
             self.leaf_titles[record.leaf_uuid] = str(record.summary or "")
         elif kind == "queue-operation" and record.operation == "enqueue" and record.content:
             self._enqueue(line, record, session)
+        elif kind == "progress" and record.call_id and (agent := records.agent_at_work(record)):
+            mapped = self.at_work.setdefault(record.call_id, agent) == agent
         else:
             mapped = False
         self.material.count(kind, "derived" if mapped else "unmapped")
@@ -322,6 +328,8 @@ class Outline:
     def _add_queued(self) -> None:
         """Text typed while the agent worked may stand nowhere else."""
         texts: dict[str, str] = {}
+        typed: dict[str, dict[str, _Node]] = {}  # by the record they were typed after
+        known = set(self.nodes)
         delivered = {queued.key() for queued in self.delivered}
         for queued in self.queued:
             said = bool(queued.text) and not queued.text.startswith(NOTICES)
@@ -340,7 +348,15 @@ class Outline:
                 queued.print,
                 {queued.line.file.id},
             )
-            self.nodes.setdefault(uuid, node)
+            if uuid not in known:
+                known.add(uuid)
+                typed.setdefault(queued.after, {})[uuid] = node
+        if typed:
+            placed: dict[str, _Node] = {}
+            for uuid, node in self.nodes.items():
+                placed[uuid] = node
+                placed |= typed.get(uuid, {})
+            self.nodes = placed
 
     # -- the tree -----------------------------------------------------------------------------
 
@@ -437,14 +453,16 @@ class Outline:
         return Kept(kept, through) if kept is not None and through is not None else None
 
     def _derived(
-        self, top: str, uuids: list[str], spawned: dict[str, str], tree: _Tree
+        self, top: str, uuids: list[str], spawned: dict[str, dict[str, str]], tree: _Tree
     ) -> DerivedTurn:
         parent, kept = tree.parents.get(top), self._kept(uuids, tree)
+        children = {call: child for u in uuids for call, child in spawned.get(u, {}).items()}
         nodes = [self.nodes[uuid] for uuid in uuids]
         lines = [(uuid, node.kind, node.line) for uuid, node in zip(uuids, nodes, strict=True)]
         spills = {key: self.spills[key] for node in nodes for key in node.spills}
         prints = [node.print for node in nodes] + [spills[key].print for key in sorted(spills)]
-        prints += [":".join(kept).encode(errors="replace")] if kept else []
+        said = [*(kept or ()), *(part for pair in sorted(children.items()) for part in pair)]
+        prints += [":".join(said).encode(errors="replace")] if said else []
         return DerivedTurn(
             top,
             parent,
@@ -457,18 +475,30 @@ class Outline:
                 top,
                 parent,
                 lines,
-                Beside(spawned, {key: spill.file for key, spill in spills.items()}, kept),
+                Beside(children, {key: spill.file for key, spill in spills.items()}, kept),
             ),
         )
 
-    def _spawned(self) -> dict[str, str]:
-        """The sessions of subagents written into their parent's file, by the call that spawned."""
-        found = {}
+    def _spawned(self) -> dict[str, dict[str, str]]:
+        """The sessions of subagents that no result names, by the record and the call that spawned:
+        those that are still at work, and those written into their parent's file."""
+        found: dict[str, dict[str, str]] = {}
+        given = {
+            prompt: iter([call for call in calls if call not in self.at_work])
+            for prompt, calls in self.tasks.items()
+        }
+        told: set[str] = set()
+        for call, agent in self.at_work.items():
+            if call in self.callers:
+                found.setdefault(self.callers[call], {})[call] = f"{NAME}:agent-{agent}"
         for session in self.sessions.values():
             for root in self.sides[session.session_id]:
                 text = records.words_of(records.read(self.material.bytes_of(self.nodes[root].line)))
-                if text in self.tasks:
-                    found[self.tasks[text]] = f"{NAME}:{session.session_id}:{root}"
+                giver = next(given.get(text, iter(())), None) if root not in told else None
+                told.add(root)
+                if giver is not None:
+                    label = f"{NAME}:{session.session_id}:{root}"
+                    found.setdefault(self.callers[giver], {})[giver] = label
         return found
 
     def _sessions(self, tree: _Tree) -> Iterator[DerivedSession]:
@@ -483,6 +513,7 @@ class Outline:
                         head=tree.head(own[-1]),
                         file_ids=frozenset(session.file_ids),
                         is_subagent=True,
+                        parent_label=f"{NAME}:{session.session_id}",
                         created_at=self.nodes[root].at,
                         updated_at=max(self.nodes[u].at for u in own),
                         metadata=session.metadata,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypedDict, cast
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.outlines import (
     BROKEN,
@@ -83,6 +83,8 @@ class Record(Struct, rename="camel"):
     message: _Message | None = None
     attachment: Raw = _NULL
     compact_metadata: Raw = _NULL
+    data: Raw = _NULL
+    call_id: str | None = field(default=None, name="parentToolUseID")
 
 
 class _Block(Struct):
@@ -94,6 +96,10 @@ class _Block(Struct):
 
 class _Prompt(Struct):
     prompt: Any = None
+
+
+class _Progress(Struct, rename="camel"):
+    agent_id: str | None = None
 
 
 class Whole(TypedDict, total=False):
@@ -126,6 +132,7 @@ class Whole(TypedDict, total=False):
 _decode = msgspec.json.Decoder(Record).decode
 _decode_whole = msgspec.json.Decoder(Whole).decode
 _decode_blocks = msgspec.json.Decoder(list[_Block]).decode
+_decode_progress = msgspec.json.Decoder(_Progress).decode
 _decode_prompt = msgspec.json.Decoder(_Prompt).decode
 _FIELDS = dict(zip(Record.__struct_encode_fields__, Record.__struct_fields__, strict=True))
 
@@ -255,6 +262,16 @@ def tasks(record: Record) -> Iterator[tuple[str, str]]:
                 continue
             if isinstance(prompt, str):
                 yield prompt, block.id
+
+
+def agent_at_work(record: Record) -> str | None:
+    """The subagent whose progress a record tells of."""
+    if b'"agent_progress"' not in bytes(record.data):
+        return None
+    try:
+        return _decode_progress(record.data).agent_id
+    except BROKEN:
+        return None
 
 
 def spills_named(data: bytes) -> set[str]:

@@ -320,8 +320,12 @@ UPDATE sessions SET parent_turn_id = NULL, spawn_tool_call_id = NULL, parent_ses
 WHERE label = :label;
 
 -- unlink_lost_subagents --
--- Sessions that name a call of these turns which no longer names them.
-UPDATE sessions SET parent_turn_id = NULL, spawn_tool_call_id = NULL
+-- Sessions that name a call of these turns which no longer names them: what they say themselves
+-- of their parent is left.
+UPDATE sessions SET parent_turn_id = NULL, spawn_tool_call_id = NULL, parent_session_label = (
+    SELECT l.parent_label FROM source_links l JOIN sessions p ON p.label = l.parent_label
+    WHERE l.child_label = sessions.label
+)
 WHERE parent_turn_id IN <ids> AND spawn_tool_call_id IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM tool_calls c
     WHERE c.turn_id = sessions.parent_turn_id AND c.id = sessions.spawn_tool_call_id

@@ -1,0 +1,73 @@
+"""Subagents of Claude Code, and the calls that spawned them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from agents_ledger import Ledger
+from tests.importers.claude_log import SESSION, Log, text, tool, uid
+from tests.importers.helping import import_paths, result
+
+
+def at_once(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """What an import of all files at once ends in."""
+    with Ledger.open(str(folder / "whole.db")) as whole:
+        import_paths(whole, *sorted(folder.rglob("*.jsonl")))
+        return result(whole)
+
+
+def test_a_subagent_inside_a_session_may_have_several_turns_and_lost_records(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", tool("t1", "Task", prompt="Look."))
+    for name, lost in (("51", None), ("61", uid("99"))):
+        log.user(name, "Look.", isSidechain=True, parentUuid=lost)
+        log.assistant(f"{name}a", text("Seen."), isSidechain=True)
+    log.result("a3", "t1", "Seen.", parentUuid=uid("a2"))
+    log.assistant("a4", text("Done."))
+
+    report = import_paths(ledger, log.save())
+
+    assert ledger.head(f"claude-code:{SESSION}:{uid('51')}") == uid("61")
+    response = ledger.get_turn(uid("a1")).response
+    assert response is not None
+    assert response.content == "Done."
+    assert [fault.line for fault in report.faults] == [5]
+
+
+def test_a_subagent_at_work_is_known_by_its_progress(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", tool("t1", "Agent", prompt="Look."))
+    child = Log(tmp_path / SESSION / "subagents", "agent-ab12")
+    child.user("51", "Look.", isSidechain=True, agentId="ab12", sessionId=SESSION)
+    child.assistant("52", text("Looking."), isSidechain=True, agentId="ab12", sessionId=SESSION)
+    import_paths(ledger, log.save(), child.save())
+    working = {"type": "agent_progress", "agentId": "ab12", "message": {}}
+    log.add("progress", "a3", data=working, parentToolUseID="t1", toolUseID="agent_1")
+    import_paths(ledger, log.save())
+
+    (call,) = ledger.get_turn(uid("a1")).tool_calls
+    assert call.spawned_session_label == "claude-code:agent-ab12"
+    session = ledger.session("claude-code:agent-ab12")
+    assert (session.parent_turn_id, session.spawn_tool_call_id) == (uid("a1"), "t1")
+    assert result(ledger) == at_once(tmp_path)
+
+
+def test_subagents_given_the_same_prompt_are_told_apart(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", tool("t1", "Task", prompt="Look."), api="m1")
+    log.assistant("a3", tool("t2", "Task", prompt="Look."), api="m1")
+    import_paths(ledger, log.save())
+    for name in ("51", "61"):
+        log.user(name, "Look.", isSidechain=True, parentUuid=None)
+        log.assistant(f"{name}a", text("Seen."), isSidechain=True)
+        import_paths(ledger, log.save())
+
+    spawned = [call.spawned_session_label for call in ledger.get_turn(uid("a1")).tool_calls]
+    assert spawned == [f"claude-code:{SESSION}:{uid(name)}" for name in ("51", "61")]
+    assert result(ledger) == at_once(tmp_path)
