@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from agents_ledger import Ledger
+from agents_ledger.exporters.source import export_source
 from tests.importers.claude_log import SESSION, Log, text, tool, uid
 from tests.importers.helping import import_paths, result
 
@@ -572,6 +573,10 @@ def test_a_file_that_was_cut_and_went_another_way_is_followed(
 
     assert ledger.head(f"claude-code:{SESSION}") == uid("e1")
     assert {child.id for child in ledger.children(uid("a1"))} == {uid("b1"), uid("e1")}
+    now, before = export_source(ledger, f"claude-code:{SESSION}", tmp_path / "given")
+    assert now.read_bytes() == log.path.read_bytes()
+    assert before.name == f"{SESSION}~0.jsonl"  # the one in between held nothing else
+    assert before.read_text().count("\n") == 8
 
 
 def test_not_every_prompt_was_typed_by_somebody(ledger: Ledger, tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import closing
+from hashlib import blake2b
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from msgspec import msgpack
+from msgspec import msgpack, structs
 
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.sources import Sources
@@ -22,11 +24,12 @@ _NATIVE = "It was recorded here: choose another format, such as markdown."
 def export_source(ledger: Ledger, label: str, target_path: str | Path) -> tuple[Path, ...]:
     """Write the files a session comes from; the paths written.
 
-    One file becomes `target_path`. Several become files of their names in a folder of that name.
-    A database is made anew, with the rows that were read of it.
+    One file becomes `target_path`. Several become files of their names in a folder of that name; so
+    does what a file held before it was written anew, where it holds it no longer. A database is
+    made anew, with the rows that were read of it.
     """
     sources = Sources(ledger._core)
-    files = _newest(sources.files_of_session(label))
+    files = _files(sources, label)
     if not files:
         raise NotFound(f"no source records are kept for session {label!r}", _NATIVE)
     target = Path(target_path)
@@ -46,7 +49,7 @@ def export_source(ledger: Ledger, label: str, target_path: str | Path) -> tuple[
 def print_source(ledger: Ledger, label: str, out: BinaryIO) -> None:
     """Write the one file a session comes from into a stream."""
     sources = Sources(ledger._core)
-    files = _newest(sources.files_of_session(label))
+    files = _files(sources, label)
     if not files:
         raise NotFound(f"no source records are kept for session {label!r}", _NATIVE)
     if len(files) > 1 or files[0].kind == "rows":
@@ -58,14 +61,38 @@ def print_source(ledger: Ledger, label: str, out: BinaryIO) -> None:
     out.flush()
 
 
-def _newest(files: Iterable[SourceFile]) -> list[SourceFile]:
-    """The latest generation of each file."""
-    latest: dict[str, SourceFile] = {}
-    for file in files:
-        known = latest.get(file.path)
-        if known is None or known.generation < file.generation:
-            latest[file.path] = file
-    return list(latest.values())
+def _files(sources: Sources, label: str) -> list[SourceFile]:
+    """The files of a session as they were last, and former states of them that held other lines."""
+    found: list[SourceFile] = []
+    states = sorted(sources.files_of_session(label), key=lambda f: (f.path, -f.generation))
+    for _, (latest, *former) in groupby(states, key=lambda file: file.path):
+        found.append(latest)
+        if not former or latest.kind != "lines":
+            continue
+        held = set(_lines(sources, latest))
+        for file in former:
+            lines = set(_lines(sources, file))
+            if not lines <= held:
+                found.append(structs.replace(file, path=_former(file)))
+            held |= lines
+    return found
+
+
+def _lines(sources: Sources, file: SourceFile) -> Iterator[bytes]:
+    """What tells each line from others."""
+    line = blake2b(digest_size=16)
+    for block in chain(sources.stream(file.id), (b"\n",)):
+        *ended, begun = block.split(b"\n")
+        for piece in ended:
+            line.update(piece)
+            yield line.digest()
+            line = blake2b(digest_size=16)
+        line.update(begun)
+
+
+def _former(file: SourceFile) -> str:
+    name, dot, ending = file.path.rpartition(".")
+    return f"{name}~{file.generation}{dot}{ending}" if dot else f"{file.path}~{file.generation}"
 
 
 def _inside(folder: Path, files: Iterable[SourceFile]) -> list[Path]:

@@ -103,6 +103,7 @@ class Outline:
         self.sessions: dict[str, _Session] = {}
         self.passing: dict[str, str | None] = {}  # records of no turn, and what they hang on
         self.leaf_titles: dict[str, str] = {}
+        self.leafs: list[str] = []  # of which each summary tells
         self.tasks: dict[str, list[str]] = {}  # prompt of a subagent -> the calls that gave it
         self.callers: dict[str, str] = {}  # call of a subagent -> its record
         self.at_work: dict[str, str] = {}  # call of a subagent -> the subagent
@@ -121,6 +122,8 @@ class Outline:
         for session_id, (file, said) in self.about.items():
             self._tell(session_id, file, said)
         self._count_spills()
+        for leaf in self.leafs:
+            self.material.count("summary", "derived" if leaf in self.nodes else "unmapped")
         self.parents = {uuid: self._hangs_on(uuid, node) for uuid, node in self.nodes.items()}
         self.sides = {s.session_id: self._sides(s) for s in self.sessions.values()}
 
@@ -300,6 +303,8 @@ class Outline:
                 session.title, session.title_rank = str(getattr(record, name)), rank
         elif kind == "summary" and record.leaf_uuid:
             self.leaf_titles[record.leaf_uuid] = str(record.summary or "")
+            self.leafs.append(record.leaf_uuid)
+            return  # counted when it is known whether that record is here
         elif kind == "queue-operation" and record.operation == "enqueue" and record.content:
             self._enqueue(line, record, session)
         elif kind == "progress" and record.call_id and (agent := records.agent_at_work(record)):

@@ -191,6 +191,8 @@ def localise(record: Record, session_id: str, offset: int) -> None:
         record.uuid = f"{session_id}:{record.uuid}"
     if record.parent_uuid and not UUID.fullmatch(record.parent_uuid):
         record.parent_uuid = f"{session_id}:{record.parent_uuid}"
+    if record.leaf_uuid and not UUID.fullmatch(record.leaf_uuid):
+        record.leaf_uuid = f"{session_id}:{record.leaf_uuid}"
     above = record.logical_parent_uuid
     if above and not UUID.fullmatch(above):
         record.logical_parent_uuid = f"{session_id}:{above}"
