@@ -5,6 +5,9 @@ import os
 import random
 import shutil
 import sqlite3
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -464,26 +467,46 @@ def test_what_still_stands_in_the_log_is_read(ledger: Ledger, tmp_path: Path) ->
     assert ledger.session("cursor:c").thread_id == "q2"
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write all")
-def test_a_folder_that_can_only_be_read_is_read_with_its_log(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+AS_NOBODY = """
+import os, shutil, sys, tempfile
+from pathlib import Path
+from agents_ledger import Ledger
+from agents_ledger.importers.importing import import_paths
+
+own, known, there = map(Path, sys.argv[1:])
+with Ledger.open(str(own / "known.db")) as ledger:
+    import_paths(ledger, [known])  # whatever is imported on use is imported with all rights
+if os.geteuid() == 0:  # nothing is forbidden to root
+    os.chown(own, 65534, 65534)
+    os.setgid(65534)
+    os.setuid(65534)
+with Ledger.open(str(own / "ledger.db")) as ledger:
+    import_paths(ledger, [there])
+    print(ledger.session("cursor:c").thread_id)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="folders are not forbidden this way")
+def test_a_folder_that_can_only_be_read_is_read_with_its_log(tmp_path: Path) -> None:
     path = state_db(tmp_path / GLOBAL, {}, wal=True)
-    there = tmp_path / "there" / "state.vscdb"
-    there.parent.mkdir()
-    with closing(sqlite3.connect(path)) as writer:
-        for key, value in chat("c", *PAIR).items():
-            writer.execute("INSERT INTO cursorDiskKV VALUES (?, ?)", (key, json.dumps(value)))
-        writer.commit()
-        for end in ("", "-wal"):
-            shutil.copy(f"{path}{end}", f"{there}{end}")
-    there.parent.chmod(0o555)
-    try:
-        import_paths(ledger, there)
-    finally:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        own, there = Path(folder) / "own", Path(folder) / "there" / "state.vscdb"
+        own.mkdir()
+        there.parent.mkdir()
+        with closing(sqlite3.connect(path)) as writer:
+            for key, value in chat("c", *PAIR).items():
+                writer.execute("INSERT INTO cursorDiskKV VALUES (?, ?)", (key, json.dumps(value)))
+            writer.commit()
+            for end in ("", "-wal"):
+                shutil.copy(f"{path}{end}", f"{there}{end}")
+        there.parent.chmod(0o555)
+
+        command = [sys.executable, "-c", AS_NOBODY, str(own), str(path), str(there)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         there.parent.chmod(0o755)
 
-    assert ledger.session("cursor:c").thread_id == "q1"
+    assert (done.stdout, done.stderr) == ("q1\n", "")
 
 
 def test_steps_in_any_order_end_in_the_same_rows(
