@@ -73,9 +73,10 @@ clean:
 	rm -rf $(VENV) $(PEERS) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests scripts benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
+# Python compiles what it imports; to compile all of it here would take half a minute.
 $(VENV)/installed-%: requirements/%.txt pyproject.toml | $(BIN)/python
-	$(PIP) install --require-hashes -r $<
-	$(PIP) install --no-deps --no-build-isolation --editable .
+	$(PIP) install --no-compile --require-hashes -r $<
+	$(PIP) install --no-compile --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # Some systems ship venv without the pip it would copy: then the system's pip brings one in.
