@@ -52,12 +52,12 @@ def test_the_ledger_on_a_server_does_what_dictionaries_do(postgres_server: str) 
 
 
 def test_sixteen_processes_write_one_chain() -> None:
-    clean(harness.call("crowd", Options(count=50)), 50)
+    clean(harness.call("crowd", Options(count=20)), 20)
 
 
 def test_sixteen_processes_write_one_chain_on_a_server(postgres_server: str) -> None:
-    options = Options(count=50, engine="postgres", address=postgres_server)
-    clean(harness.call("crowd", options), 50)
+    options = Options(count=20, engine="postgres", address=postgres_server)
+    clean(harness.call("crowd", options), 20)
 
 
 def test_a_busy_importer_starves_nobody() -> None:
