@@ -81,6 +81,7 @@ def test_the_ledger_is_the_one_named_last_or_the_environment_s(run: Run, tmp_pat
 # -- sessions and fork ------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("ticking")
 def test_sessions_are_listed_latest_first_with_their_heads(run: Run, ledger: Ledger) -> None:
     ledger.record("old", "first question", "answer", usage=Usage(1000, 234))
     head = ledger.record("new", "second\nquestion", "answer").id
@@ -197,6 +198,7 @@ def test_a_smart_fork_says_why_it_is_there(run: Run, ledger: Ledger) -> None:
     assert run("fork", "notes", "--json").json["reasons"] == []
 
 
+@pytest.mark.usefixtures("ticking")
 def test_fork_makes_a_session_at_a_turn(run: Run, ledger: Ledger) -> None:
     first, second = chain(ledger, "main", 2)
 

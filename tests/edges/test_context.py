@@ -46,6 +46,7 @@ def test_the_parts_are_counted_and_every_turn_named(run: Run, turns: list[str]) 
     assert lines[-3:] == ["  user  7 tokens", "    And now?", ""]
 
 
+@pytest.mark.usefixtures("ticking")
 def test_an_older_turn_is_shown_as_it_was_and_codes_are_harmless(
     run: Run, turns: list[str]
 ) -> None:

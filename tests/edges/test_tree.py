@@ -149,6 +149,7 @@ def test_trees_come_newest_first(run: Run, ledger: Ledger) -> None:
     assert run("tree", "--limit", "4").err == ""
 
 
+@pytest.mark.usefixtures("ticking")
 def test_of_many_branches_the_latest_are_drawn(run: Run, ledger: Ledger) -> None:
     [root] = chain(ledger, "main", 1)
     for number in range(BRANCHES_MAX + 4):
@@ -163,6 +164,7 @@ def test_of_many_branches_the_latest_are_drawn(run: Run, ledger: Ledger) -> None
     assert f"[b{BRANCHES_MAX + 3}]" in answer
 
 
+@pytest.mark.usefixtures("ticking")
 def test_branches_too_far_to_the_right_say_how_to_see_them(run: Run, ledger: Ledger) -> None:
     """A branch of a branch of a branch, each left for the one further out."""
     at = chain(ledger, "main", 2)[0]
@@ -171,7 +173,6 @@ def test_branches_too_far_to_the_right_say_how_to_see_them(run: Run, ledger: Led
         at = ledger.record(f"deep{number}", f"level {number}", "answer").id
     for number in reversed(range(30)):
         ledger.record(f"deep{number}", f"end {number}", "answer")
-        time.sleep(0.002)  # the latest is drawn straight
 
     answer = run("tree", "main")
 

@@ -17,6 +17,7 @@ from tests.web.fuzz import fuzz
 CASES = 500
 
 
+@pytest.mark.usefixtures("ticking")
 def test_sessions_come_in_pages(running: Running) -> None:
     for number in range(5):
         running.ledger.record(f"page-{number}", "1", "1")
