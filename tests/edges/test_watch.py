@@ -223,7 +223,7 @@ def test_a_place_said_from_here_is_the_same_for_a_service(
 
 def test_every_variable_of_a_source_is_carried() -> None:
     asked = "".join(path.read_text() for path in Path(watching.__file__).parent.glob("*.py"))
-    names = set(re.findall(r'environment\.get\("(\w+)"', asked)) - {"APPDATA"}
+    names = set(re.findall(r'(?:environment\.get|\.chosen)\("(\w+)"', asked)) - {"APPDATA"}
     environment = dict.fromkeys(names, "/x")
 
     assert len(names) > 6

@@ -9,6 +9,8 @@ from typing import Any
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
+from agents_ledger.importers.opencode import OpenCode
+from agents_ledger.importers.reader import Home
 from tests.importers.helping import import_paths, result
 
 AT = 1764265577000
@@ -341,3 +343,13 @@ def test_a_part_of_no_message_is_counted_as_one(ledger: Ledger, tmp_path: Path) 
 
     assert report.records["opencode", "part", "unmapped"] == 1
     assert report.records["opencode", "part", "derived"] == len(PARTS)
+
+
+def test_its_folder_may_be_chosen_and_a_variable_without_a_value_chooses_none() -> None:
+    def roots(**environment: str) -> list[Path]:
+        return list(OpenCode().roots(Home(Path("/home/dev"), environment, "win32")))
+
+    usual = Path("/home/dev/.local/share/opencode")
+    assert roots() == roots(XDG_DATA_HOME="", OPENCODE_DATA_DIR="") == [usual]
+    assert roots(XDG_DATA_HOME="/data") == [Path("/data/opencode")]
+    assert roots(OPENCODE_DATA_DIR="/own", XDG_DATA_HOME="/data") == [Path("/own")]

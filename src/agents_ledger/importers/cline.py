@@ -116,8 +116,7 @@ class Cline:
         users = [home.config(editor) / "User" for editor in EDITORS]
         users.append(home.home / ".vscode-server" / "data" / "User")
         stores = [user / "globalStorage" / name for user in users for name in EXTENSIONS]
-        chosen = home.environment.get("CLINE_DIR")
-        stores.append((Path(chosen) if chosen else home.home / ".cline") / "data")
+        stores.append(home.chosen("CLINE_DIR", home.home / ".cline") / "data")
         return [store / "tasks" for store in stores]
 
     def wants(self, path: Path) -> bool:

@@ -114,9 +114,7 @@ class Copilot:
 
     def roots(self, home: Home) -> Sequence[Path]:
         """The state of all sessions."""
-        chosen = home.environment.get("COPILOT_HOME")
-        folder = Path(chosen) if chosen else home.home / ".copilot"
-        return [folder / "session-state"]
+        return [home.chosen("COPILOT_HOME", home.home / ".copilot") / "session-state"]
 
     def wants(self, path: Path) -> bool:
         """Events, and what is said of a session beside them."""

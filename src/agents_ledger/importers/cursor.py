@@ -60,8 +60,7 @@ class Cursor:
     def roots(self, home: Home) -> Sequence[Path]:
         """The editor's data, and the agent's."""
         user = home.config("Cursor") / "User"
-        chosen = home.environment.get("CURSOR_DATA_DIR")
-        agent = Path(chosen) if chosen else home.home / ".cursor"
+        agent = home.chosen("CURSOR_DATA_DIR", home.home / ".cursor")
         return [
             user / "globalStorage",
             user / "workspaceStorage",

@@ -108,8 +108,7 @@ class GeminiCli:
 
     def roots(self, home: Home) -> Sequence[Path]:
         """`tmp` below the folder of settings, which a variable may move."""
-        base = Path(home.environment.get("GEMINI_CLI_HOME", home.home))
-        return [base / ".gemini" / "tmp"]
+        return [home.chosen("GEMINI_CLI_HOME", home.home) / ".gemini" / "tmp"]
 
     def wants(self, path: Path) -> bool:
         """Chats and those of subagents; neither prompts nor checkpoints."""

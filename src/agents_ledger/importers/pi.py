@@ -62,9 +62,7 @@ class Pi:
 
     def roots(self, home: Home) -> Sequence[Path]:
         """The sessions of all projects."""
-        chosen = home.environment.get("PI_CODING_AGENT_DIR")
-        folder = Path(chosen) if chosen else home.home / ".pi" / "agent"
-        return [folder / "sessions"]
+        return [home.chosen("PI_CODING_AGENT_DIR", home.home / ".pi" / "agent") / "sessions"]
 
     def wants(self, path: Path) -> bool:
         """Transcripts."""

@@ -35,17 +35,21 @@ class Home(NamedTuple):
     environment: Mapping[str, str]
     platform: str  # as sys.platform
 
+    def chosen(self, variable: str, otherwise: Path) -> Path:
+        """The folder that a variable names; one that is set to nothing names none."""
+        return Path(self.environment.get(variable) or otherwise)
+
     def config(self, name: str) -> Path:
         """The folder in which a desktop program keeps its data."""
         if self.platform == "darwin":
             return self.home / "Library" / "Application Support" / name
         if self.platform == "win32":
-            return Path(self.environment.get("APPDATA", self.home / "AppData" / "Roaming")) / name
-        return Path(self.environment.get("XDG_CONFIG_HOME", self.home / ".config")) / name
+            return self.chosen("APPDATA", self.home / "AppData" / "Roaming") / name
+        return self.chosen("XDG_CONFIG_HOME", self.home / ".config") / name
 
     def data(self, name: str) -> Path:
         """The folder in which a command-line program keeps its data."""
-        return Path(self.environment.get("XDG_DATA_HOME", self.home / ".local" / "share")) / name
+        return self.chosen("XDG_DATA_HOME", self.home / ".local" / "share") / name
 
 
 class Line(NamedTuple):
