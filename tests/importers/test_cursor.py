@@ -17,6 +17,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
+from agents_ledger.importers.cursor_scope import TABS
 from agents_ledger.ledger.sources import Sources
 from tests.importers.cursor_made import bubble, chat, shown, state_db, tool
 from tests.importers.helping import import_paths, result
@@ -58,6 +59,33 @@ def test_tabs_of_the_first_generation_are_sessions(ledger: Ledger, tmp_path: Pat
 
     assert [m.content for turn in thread.turns for m in turn.messages] == ["Hello", "Hi."]
     assert (thread.model, ledger.session("cursor:tab-1").title) == ("gpt-4o", "First steps")
+
+
+def test_old_messages_without_ids_are_known_by_their_chat(ledger: Ledger, tmp_path: Path) -> None:
+    tabs = [
+        {
+            "tabId": name,
+            "bubbles": [
+                {"type": "user", "initText": f"Ask {name}"},
+                {"type": "ai", "text": "Yes."},
+            ],
+        }
+        for name in ("t1", "t2")
+    ]
+    whole = {"conversation": [bubble("q1", 1, "Why?"), {"type": 2, "text": "So."}]}
+    path = state_db(tmp_path / GLOBAL, {"composerData:c": whole}, {TABS: {"tabs": tabs}})
+    report = import_paths(ledger, path)
+
+    found = ledger.query("SELECT id, content FROM messages ORDER BY id")[1]
+    assert found == [
+        ("c:1", "So."),
+        ("q1", "Why?"),
+        ("t1:0", "Ask t1"),
+        ("t1:1", "Yes."),
+        ("t2:0", "Ask t2"),
+        ("t2:1", "Yes."),
+    ]
+    assert report.records["cursor", "composerData", "derived"] == 1
 
 
 def test_chats_inside_a_workspace_and_global_ones_are_merged(

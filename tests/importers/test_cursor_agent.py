@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agents_ledger import Ledger
+from agents_ledger.importers.cursor import Cursor
 from tests.importers.cursor_made import bubble, chat, state_db
 from tests.importers.helping import import_paths
 
@@ -154,6 +155,23 @@ def test_a_store_is_walked_from_its_newest_root(ledger: Ledger, tmp_path: Path) 
     assert report.records["cursor", "blobs", "derived"] == 5
     assert report.records["cursor", "blobs", "unmapped"] == 3
     assert ledger.audit() == ()
+
+
+def test_the_file_beside_a_store_tells_its_folder(ledger: Ledger, tmp_path: Path) -> None:
+    chats = tmp_path / ".cursor" / "chats" / "0a"
+    for name in (SESSION, "other"):
+        store(chats / name / "store.db", AGENT, session=name)
+    import_paths(ledger, tmp_path)
+
+    beside = chats / SESSION / "meta.json"
+    beside.write_text('{"schemaVersion":1,"hasConversation":true,"cwd":"/home/dev/shop"}')
+    assert Cursor().wants(beside)
+    report = import_paths(ledger, tmp_path)
+
+    shown = "SELECT project, workspace_path FROM agent_sessions ORDER BY id = 'other'"
+    assert ledger.query(shown)[1] == [("shop", "/home/dev/shop"), (None, None)]
+    assert ledger.thread(f"cursor:{SESSION}").turns[0].workspace_path == "/home/dev/shop"
+    assert report.written_turns == 1
 
 
 def test_a_store_without_its_root_gives_all_messages(ledger: Ledger, tmp_path: Path) -> None:

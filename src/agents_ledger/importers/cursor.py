@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 from agents_ledger.importers.cursor_chats import VERSION, derivation
+from agents_ledger.importers.cursor_scope import META
 from agents_ledger.importers.cursor_turns import NAME
 from agents_ledger.importers.databases import MAGIC
 from agents_ledger.importers.reader import Home, Material, Table
@@ -74,6 +75,8 @@ class Cursor:
             return True
         if path.name == "workspace.json":
             return path.parent.parent.name == "workspaceStorage"
+        if path.name == META:
+            return path.parent.parent.parent.name == "chats"
         return "agent-transcripts" in path.parts and path.suffix == ".jsonl"
 
     def kind_of(self, path: Path) -> SourceKind:
@@ -89,7 +92,7 @@ class Cursor:
             return known or (b"CREATE TABLE blobs" in head and b"CREATE TABLE meta" in head)
         if path.name.endswith("workspace.json"):
             return path.parent.parent.name == "workspaceStorage"
-        if path.name.endswith("meta.json"):
+        if path.name.endswith(META):
             return b'"hasConversation"' in head
         return path.suffix == ".jsonl" and _is_transcript(head)
 

@@ -23,6 +23,7 @@ from agents_ledger.importers.outlines import (
     as_list,
     as_text,
     malformed,
+    project_name,
     scoped,
     without_data,
 )
@@ -61,7 +62,15 @@ class AgentSession(Struct):
     title: str | None = None
     model: str | None = None
     created_at: int = 0
+    workspace: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+
+    def described(self) -> dict[str, Any]:
+        """What is said of it beside."""
+        if self.workspace is None:
+            return self.metadata
+        found = {"workspace_path": self.workspace, "project": project_name(self.workspace)}
+        return {**self.metadata, **found}
 
 
 # -- transcripts ------------------------------------------------------------------------------
@@ -217,7 +226,7 @@ def turns_of(material: Material, session: AgentSession, version: int) -> Iterato
     """The turns of a session, one after another."""
     parent: str | None = None
     for group in exchanges(session.entries, lambda entry: entry.asks):
-        said = f"{session.model};{session.created_at};".encode()
+        said = f"{session.model};{session.created_at};{session.workspace};".encode(errors="replace")
         yield DerivedTurn(
             group[0].id,
             parent,
@@ -237,7 +246,7 @@ def _build_turn(
     session: AgentSession,
 ) -> Turn:
     turn = _Turn(TurnBuilder(group[0].id, parent_id), session)
-    turn.builder.model = session.model
+    turn.builder.model, turn.builder.workspace_path = session.model, session.workspace
     turn.builder.provider = NAME if session.model else None
     for entry in group:
         if isinstance(entry.said, Line):

@@ -28,7 +28,7 @@ from agents_ledger.importers.reader import Material, Row, fingerprint
 from agents_ledger.model.records import digest
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Part
 
-VERSION = 5
+VERSION = 6
 LABEL_MAX = 400
 SAID = (
     "branches",
@@ -87,7 +87,11 @@ def _agents(outline: Outline, known: set[str]) -> Iterator[AgentSession]:
     for store in outline.stores:
         if not outline.is_read(store.session_id):
             continue
-        yield store.session(store.session_id not in known)
+        session = store.session(store.session_id not in known)
+        place = str(PurePath(store.file.path).parent)
+        session.workspace = outline.folders.get(place)
+        session.file_ids |= {outline.metas[place]} if place in outline.metas else set()
+        yield session
         known.add(store.session_id)
     for file in outline.transcripts:
         if not outline.is_read(PurePath(file.path).stem):
@@ -110,7 +114,8 @@ def _agent_session(agent: AgentSession, turns: Sequence[DerivedTurn]) -> Derived
         updated_at=agent.created_at,
         is_subagent=agent.parent is not None,
         parent_label=label_of(agent.parent) if agent.parent else None,
-        metadata=agent.metadata,
+        routing_key=agent.workspace,
+        metadata=agent.described(),
     )
 
 

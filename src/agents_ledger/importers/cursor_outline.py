@@ -21,7 +21,7 @@ from agents_ledger.importers.cells import (
     raw,
 )
 from agents_ledger.importers.cursor_agent import Store
-from agents_ledger.importers.cursor_scope import LISTS, TABS, TASK, Scope, is_inline
+from agents_ledger.importers.cursor_scope import LISTS, META, TABS, TASK, Scope, is_inline
 from agents_ledger.importers.cursor_turns import (
     EMBEDDED,
     SECRET_NAMES,
@@ -191,7 +191,10 @@ class Outline:
         self.told: set[str] = set()  # the chats that a later version of a list told of
         self.bubbles = Bubbles(material)
         self.composers: dict[str, Composer] = {}
-        self.folders: dict[str, str] = {}  # of workspaces, by where their database stands
+        self.folders: dict[
+            str, str
+        ] = {}  # of workspaces and agents, by where their database stands
+        self.metas: dict[str, int] = {}  # the files beside the stores of agents
         self.listed: dict[str, str] = {}  # chat -> the workspace database that lists it
         self.spawned: dict[str, dict[str, str]] = {}  # chat -> call -> chat of the subagent
         self.stores: list[Store] = []
@@ -223,12 +226,17 @@ class Outline:
 
     def _read_document(self, file: SourceFile) -> None:
         said = as_dict(loose(self.material.document(file)))
-        folder = path_of(said.get("folder")) or path_of(said.get("workspace"))
-        if folder and PurePath(file.path).name == "workspace.json":
-            self.folders[str(PurePath(file.path).parent)] = folder
-            self.material.count("workspace.json", "derived")
-        else:
-            self.material.count(PurePath(file.path).name, "unmapped")
+        path = PurePath(file.path)
+        is_meta = path.name.endswith(META)
+        names = ("cwd",) if is_meta else ("folder", "workspace")
+        folder = next((found for name in names if (found := path_of(said.get(name)))), None)
+        if folder is None:
+            self.material.count(path.name, "unmapped")
+            return
+        self.folders[str(path.parent)] = folder
+        if is_meta:
+            self.metas[str(path.parent)] = file.id
+        self.material.count(META if is_meta else "workspace.json", "derived")
 
     def _read(self, file: SourceFile) -> None:
         store = Store(self.material, file)
@@ -307,10 +315,10 @@ class Outline:
         if data is None:
             self.composer(composer_id).broken = True
             return False
-        more = _more(_fields((row.values or {}).get("value")))
-        self._said(composer_id, _Said(4, data, row, _order(data), more))
+        more, order = _more(_fields((row.values or {}).get("value"))), _order(data)
+        self._said(composer_id, _Said(4, data, row, order, more))
         self._summary(composer_id, data, row)
-        return True if _order(data) else None  # a draft that was never sent says nothing
+        return True if order else None  # a draft that was never sent says nothing
 
     def _said(self, composer_id: str, said: _Said, inner: tuple[str | int, ...] = ()) -> None:
         """One record's word on a chat, with the bubbles written into it."""
@@ -343,7 +351,10 @@ class Outline:
         data = decoded(value, _BUBBLE)
         if data is None:
             return False
-        own = as_text(data.bubble_id) or as_text(data.id) or name
+        own = as_text(data.bubble_id) or as_text(data.id)
+        key = own if own and inner else name
+        if own is None:  # a mere number is another's too
+            own = f"{composer.id}:{name}" if inner and isinstance(inner[-1], int) else name
         at = bubble_time(data.created_at, data.timing_info) or uuid7_ms(own)
         text = as_text(data.text) or as_text(data.raw_text) or ""
         told = [text.encode(errors="surrogatepass"), data.thinking, data.tool_former_data]
@@ -359,7 +370,6 @@ class Outline:
             as_text(data.checkpoint_id),
             any(mark in bytes(data.tool_former_data) for mark in (b'"task', b"48")),
         )
-        key = own if inner else name
         known = composer.bubbles.get(key)
         # A row of its own beats one written into the chat; else the longer, then the smaller hash.
         if known is None or _standing(bubble) < _standing(known):

@@ -22,6 +22,7 @@ from agents_ledger.model.records import Peeked, unframe
 from agents_ledger.model.sources import SourceFile
 
 TASK = "task-"
+META = "meta.json"  # says where the agent of the store beside it worked
 TABS = "workbench.panel.aichat.view.aichat.chatdata"
 LISTS = ("composer.composerData", "composer.composerHeaders")
 OF_CHATS = ("bubbleId", "checkpointId", "composerData", "messageRequestContext")
@@ -108,7 +109,10 @@ class _Finder:
         """The chat that a file is all about."""
         if file.id in self.stores:
             return self.stores[file.id].session_id
-        return PurePath(file.path).stem if file.kind == "lines" else None
+        path = PurePath(file.path)
+        if file.kind == "document":
+            return path.parent.name if path.name == META else None
+        return path.stem if file.kind == "lines" else None
 
     def _add_changed(self, file: SourceFile) -> None:
         chat = self._chat_of(file)

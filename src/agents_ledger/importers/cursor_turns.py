@@ -244,7 +244,13 @@ def text_of(said: dict[str, Any]) -> str:
     answer = as_text(as_dict(said.get("modelResponse")).get("text"))
     if answer:
         return answer
-    return "".join(_lexical(loose(said.get("richText") or said.get("initText")))).strip("\n")
+    for name in ("richText", "initText"):
+        words = "".join(_lexical(loose(said.get(name)))).strip("\n")
+        if words:
+            return words
+    first, asked = said.get("initText"), as_dict(said.get("delegate")).get("a")
+    plain = first if loose(first) is None else None
+    return as_text(plain) or as_text(asked) or ""
 
 
 def _lexical(node: Any, depth: int = 0) -> Iterator[str]:
