@@ -13,6 +13,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.databases import snapshot
+from agents_ledger.ledger.sources import Sources
 from tests.importers.cursor_made import bubble, chat, state_db
 from tests.importers.helping import import_paths
 
@@ -115,3 +116,16 @@ def test_what_is_damaged_is_told_and_the_rest_is_read(
     path.write_bytes(whole + bytes(PAGE))  # mended
     report = import_paths(ledger, path)
     assert report.records["cursor", "composerData", "malformed"] == 100
+
+
+@pytest.mark.parametrize("name", ["logs.jsonl", "export.json", "notes.txt"])
+def test_a_database_under_another_name_is_not_kept_whole(
+    ledger: Ledger, tmp_path: Path, name: str
+) -> None:
+    items = {"cursorAuth/accessToken": "hush-hush"}
+    import_paths(ledger, state_db(tmp_path / name, chat("c", *PAIR), items))
+
+    assert ledger.session("cursor:c").thread_id == "q1"
+    kept = b"".join(Sources(ledger._core).stream(1))
+    assert b"What is new?" in kept
+    assert b"hush-hush" not in kept

@@ -268,3 +268,17 @@ def test_a_call_without_an_id_is_kept(ledger: Ledger, tmp_path: Path) -> None:
 
     (turn,) = ledger.thread(f"gemini-cli:{SESSION}").turns
     assert [(each.tool_name, each.status) for each in turn.tool_calls] == [("glob", "completed")]
+
+
+@pytest.mark.parametrize("name", ["chat.json", "chat.jsonl", "chat.log"])
+@pytest.mark.parametrize("in_lines", [True, False])
+def test_what_a_file_holds_counts_before_its_name(
+    ledger: Ledger, tmp_path: Path, name: str, in_lines: bool
+) -> None:
+    records = (META, ASK, TELL)
+    text = "".join(json.dumps(each) + "\n" for each in records)
+    path = tmp_path / name
+    path.write_text(text if in_lines else json.dumps({**META, "messages": records[1:]}))
+    import_paths(ledger, path)
+
+    assert ledger.session(label()).thread_id == f"{SESSION}:u1"

@@ -106,7 +106,7 @@ class Aix:
         """The database."""
         return path.name == "aix.db"
 
-    def kind_of(self, _: Path) -> SourceKind:
+    def kind_of(self, _: Path, head: bytes) -> SourceKind:
         """Always a database."""
         return "rows"
 

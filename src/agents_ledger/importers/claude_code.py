@@ -34,16 +34,15 @@ class ClaudeCode:
 
     def wants(self, path: Path) -> bool:
         """Sessions and subagents alike, what is said of these, and outputs kept apart."""
-        return path.suffix == ".jsonl" or self.kind_of(path) == "document"
+        return path.suffix == ".jsonl" or _is_beside(path)
 
-    def kind_of(self, path: Path) -> SourceKind:
+    def kind_of(self, path: Path, head: bytes) -> SourceKind:
         """What stands beside a session is written once, as a whole."""
-        beside = records.is_spill(path) or records.ABOUT_NAME.search(path.name)
-        return "document" if beside else "lines"
+        return "document" if _is_beside(path) else "lines"
 
     def recognises(self, path: Path, head: bytes) -> bool:
         """A record with a session id, or one of the kinds only this source has."""
-        if self.kind_of(path) == "document":
+        if _is_beside(path):
             return True
         for line in head.split(b"\n")[:50]:
             try:
@@ -74,3 +73,7 @@ class ClaudeCode:
     def derive(self, material: Material) -> Derivation:
         """What the records say."""
         return Outline(material, self.version).derivation()
+
+
+def _is_beside(path: Path) -> bool:
+    return records.is_spill(path) or records.ABOUT_NAME.search(path.name) is not None

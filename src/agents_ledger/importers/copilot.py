@@ -120,9 +120,10 @@ class Copilot:
         """Events, and what is said of a session beside them."""
         return path.suffix == ".jsonl" or path.name == "workspace.yaml"
 
-    def kind_of(self, path: Path) -> SourceKind:
+    def kind_of(self, path: Path, head: bytes) -> SourceKind:
         """Events are lines."""
-        return "document" if path.suffix in (".yaml", ".yml") else "lines"
+        is_beside = path.name == "workspace.yaml" and not head.lstrip().startswith(b"{")
+        return "document" if is_beside else "lines"
 
     def recognises(self, path: Path, head: bytes) -> bool:
         """Events with names of this source, each with its data."""

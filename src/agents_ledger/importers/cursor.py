@@ -79,9 +79,11 @@ class Cursor:
             return path.parent.parent.parent.name == "chats"
         return "agent-transcripts" in path.parts and path.suffix == ".jsonl"
 
-    def kind_of(self, path: Path) -> SourceKind:
-        """A database, unless it is one of the files beside."""
-        if path.suffix == ".jsonl":
+    def kind_of(self, path: Path, head: bytes) -> SourceKind:
+        """A database, unless it is one of the files beside. It must never be kept whole."""
+        if head.startswith(MAGIC):
+            return "rows"
+        if path.suffix == ".jsonl" or _is_transcript(head):
             return "lines"
         return "document" if path.suffix == ".json" else "rows"
 
@@ -94,7 +96,7 @@ class Cursor:
             return path.parent.parent.name == "workspaceStorage"
         if path.name.endswith(META):
             return b'"hasConversation"' in head
-        return path.suffix == ".jsonl" and _is_transcript(head)
+        return _is_transcript(head)
 
     def family(self, path: Path) -> str:
         """Everything of one user: the same chat may stand in several places."""

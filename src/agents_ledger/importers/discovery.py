@@ -134,7 +134,7 @@ def found_at(path: Path, unknown: Unknown) -> list[Found]:
         reader = told_by(each, first, tuple(READERS.values()))
         if reader is None:
             unknown.without_reader.append(str(each))
-        elif kind_of(reader, each) == "rows" and files.is_packed(each):
+        elif kind_of(reader, each, first) == "rows" and files.is_packed(each):
             unknown.faults.append(Fault(str(each), "a database in an archive: unpack it first"))
         else:
             found.append(Found(each, reader, status.st_size, status.st_mtime))

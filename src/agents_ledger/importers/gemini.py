@@ -102,8 +102,12 @@ class GeminiCli:
     version = 3
     kind: SourceKind = "document"
 
-    def kind_of(self, path: Path) -> SourceKind:
-        """The older form is one document, the newer one is appended to."""
+    def kind_of(self, path: Path, head: bytes) -> SourceKind:
+        """The older form is one document. The newer one is appended to: its first line is whole and
+        has no messages."""
+        first = parsed(head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0])
+        if isinstance(first, dict):
+            return "document" if {"messages", "history"} & first.keys() else "lines"
         return "lines" if path.suffix == ".jsonl" else "document"
 
     def roots(self, home: Home) -> Sequence[Path]:

@@ -21,7 +21,7 @@ from agents_ledger.ledger.sources import (
     tail_hash,
 )
 from agents_ledger.model.errors import Conflict, LedgerError, Refused, StoreUnavailable
-from agents_ledger.model.sources import Fault, SourceFile
+from agents_ledger.model.sources import Fault, SourceFile, SourceKind
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -92,31 +92,45 @@ class Keeper:
     def _add(self, found: Found) -> None:
         path, reader = found.path, found.reader
         known = self._sources.file(files.logical_path(path))
-        if isinstance(reader, ReaderOfRows) and kind_of(reader, path) == "rows":
-            self._add_rows(found, known, reader.tables)
+        if known and known.kind == "rows" and _looks_as(known, databases.state(path)):
+            self._unless_derived(known, reader)
             return
         with files.open_regular(path) as opened:
             status = os.fstat(opened.fileno())
-            if known and (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns):
+            now = (status.st_size, status.st_mtime_ns)
+            if known and known.kind != "rows" and _looks_as(known, now):
                 self._unless_derived(known, reader)
-            elif known and self._is_same(known, path, opened, status.st_size):
-                looks: Looks = {
-                    "size": status.st_size,
-                    "mtime_ns": status.st_mtime_ns,
-                    "tail": known.tail_hash,
-                }
-                self._wait(found, known, b"", looks, None)
-            elif known and self._continues(known, path, opened, reader):
-                self._grow(known, found, opened, None)
-            else:
-                file = self._sources.begin(
-                    source=reader.name,
-                    path=files.logical_path(path),
-                    family=reader.family(path),
-                    kind=kind_of(reader, path),
-                    previous=known,
-                )
-                self._grow(file, found, opened, known)
+                return
+            kind = kind_of(reader, path, files.head(path))
+            if kind != "rows":
+                self._add_file(found, known, opened, kind)
+        if kind == "rows" and isinstance(reader, ReaderOfRows):
+            self._add_rows(found, known, reader.tables)
+
+    def _add_file(
+        self, found: Found, known: SourceFile | None, opened: BinaryIO, kind: SourceKind
+    ) -> None:
+        """Keep what is new of a file that is kept whole."""
+        path, reader = found.path, found.reader
+        status = os.fstat(opened.fileno())
+        if known and self._is_same(known, path, opened, status.st_size):
+            looks: Looks = {
+                "size": status.st_size,
+                "mtime_ns": status.st_mtime_ns,
+                "tail": known.tail_hash,
+            }
+            self._wait(found, known, b"", looks, None)
+        elif known and kind == known.kind == "lines" and self._continues(known, path, opened):
+            self._grow(known, found, opened, None)
+        else:
+            file = self._sources.begin(
+                source=reader.name,
+                path=files.logical_path(path),
+                family=reader.family(path),
+                kind=kind,
+                previous=known,
+            )
+            self._grow(file, found, opened, known)
 
     def _unless_derived(self, file: SourceFile, reader: Reader) -> None:
         if (file.derived_bytes, file.derived_version) == (file.kept_bytes, reader.version):
@@ -127,15 +141,13 @@ class Keeper:
     def _add_rows(self, found: Found, known: SourceFile | None, tables: Sequence[Table]) -> None:
         """Keep the rows of a database that are new or have changed."""
         path, reader = found.path, found.reader
-        if known and (known.size, known.mtime_ns) == databases.state(path):
-            self._unless_derived(known, reader)
-            return
-        file = known or self._sources.begin(
+        goes_on = known if known and known.kind == "rows" else None
+        file = goes_on or self._sources.begin(
             source=reader.name,
             path=str(path),
             family=reader.family(path),
             kind="rows",
-            previous=None,
+            previous=known,
         )
         kept = databases.keep(self._sources, file, path, tables)
         self.read_bytes += kept.file.kept_bytes - file.kept_bytes
@@ -153,9 +165,9 @@ class Keeper:
             at += len(data)
         return at == known.kept_bytes
 
-    def _continues(self, known: SourceFile, path: Path, opened: BinaryIO, reader: Reader) -> bool:
+    def _continues(self, known: SourceFile, path: Path, opened: BinaryIO) -> bool:
         """Whether the file still begins with what is kept of it."""
-        if kind_of(reader, path) != "lines" or known.kept_bytes == 0:
+        if known.kept_bytes == 0:
             return False
         if not files.is_packed(path):
             opened.seek(0)
@@ -240,3 +252,7 @@ class Keeper:
         if any(files.logical_path(found.path) == path for found, _ in self._waiting):
             self.flush()
         return self._sources.file(path)
+
+
+def _looks_as(known: SourceFile, now: tuple[int, int]) -> bool:
+    return (known.size, known.mtime_ns) == now

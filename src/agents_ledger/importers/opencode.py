@@ -80,9 +80,10 @@ class OpenCode:
             return path.name.startswith("opencode")
         return path.suffix == ".json" and "storage" in path.parts and bool(FOLDERS & {*path.parts})
 
-    def kind_of(self, path: Path) -> SourceKind:
-        """A database, or a file rewritten whole."""
-        return "document" if path.suffix == ".json" else "rows"
+    def kind_of(self, path: Path, head: bytes) -> SourceKind:
+        """A database, or a file rewritten whole. A database must never be kept whole."""
+        is_document = path.suffix == ".json" and not head.startswith(MAGIC)
+        return "document" if is_document else "rows"
 
     def recognises(self, path: Path, head: bytes) -> bool:
         """The tables, or the keys of one of the files."""

@@ -41,6 +41,10 @@ def _is_transcript(entries: list[Any]) -> bool:
     return any(e.type == "session" and as_text(e.id) and e.timestamp and e.cwd for e in entries)
 
 
+def _is_map(head: bytes) -> bool:
+    return bool(STORE.match(head)) and b'"sessionId"' in head and b'"updatedAt"' in head
+
+
 def _is_openclaws(path: Path, entries: list[Any]) -> bool:
     if any(part in HOMES for part in path.parts):
         return True
@@ -102,14 +106,14 @@ class OpenClaw:
             return False
         return path.name == "sessions.json" or ".jsonl" in path.suffixes
 
-    def kind_of(self, path: Path) -> SourceKind:
+    def kind_of(self, path: Path, head: bytes) -> SourceKind:
         """The map of sessions is rewritten whole."""
-        return "document" if path.suffix == ".json" else "lines"
+        return "document" if _is_map(head) or path.name == "sessions.json" else "lines"
 
     def recognises(self, path: Path, head: bytes) -> bool:
         """A transcript with a mark of the family, or a map from keys to session ids."""
         if STORE.match(head):
-            return b'"sessionId"' in head and b'"updatedAt"' in head
+            return _is_map(head)
         entries = _entries(head)
         return _is_transcript(entries) and _is_openclaws(path, entries)
 

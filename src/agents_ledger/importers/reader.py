@@ -310,8 +310,8 @@ class Reader(Protocol):
 class ReaderOfKinds(Reader, Protocol):
     """A source whose files are not all of one kind."""
 
-    def kind_of(self, path: Path) -> SourceKind:
-        """How this file is written."""
+    def kind_of(self, path: Path, head: bytes) -> SourceKind:
+        """How this file is written; its first bytes count before its name."""
 
 
 @runtime_checkable
@@ -321,6 +321,6 @@ class ReaderOfRows(ReaderOfKinds, Protocol):
     tables: Sequence[Table]  # no other is ever read
 
 
-def kind_of(reader: Reader, path: Path) -> SourceKind:
+def kind_of(reader: Reader, path: Path, head: bytes) -> SourceKind:
     """How a file of a source is written."""
-    return reader.kind_of(path) if isinstance(reader, ReaderOfKinds) else reader.kind
+    return reader.kind_of(path, head) if isinstance(reader, ReaderOfKinds) else reader.kind
