@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -149,9 +148,9 @@ def test_a_merge_goes_on_with_the_longer_history(ledger: Ledger) -> None:
     assert ledger.merge("long", "other").label == "long"
 
 
+@pytest.mark.usefixtures("ticking")
 def test_a_merge_of_equal_histories_goes_on_with_the_later_updated(ledger: Ledger) -> None:
     chain(ledger, "z-earlier", 1)
-    time.sleep(0.002)
     chain(ledger, "a-later", 1)
 
     assert ledger.merge("z-earlier", "a-later").label == "a-later"
