@@ -196,7 +196,7 @@ class Transcript:
             self._ids[entry.id] = here
             self._configs[entry.id] = self._config
         self._by_index.append(here)
-        return kind is not None or entry.type == "session_info" or entry.type in SETTINGS
+        return kind is not None or entry.type == "session_info" or str(entry.type) in SETTINGS
 
     def _configured(self, entry: Entry) -> Config:
         """The settings that hold from an entry on: those of its parent, and what it sets."""
