@@ -316,6 +316,7 @@ def test_two_imports_at_once_end_as_one_would(run: Run, projects: Path, file: st
     assert [process.returncode for process in both] == [0, 0], answers
     counts = [json.loads(out) for out, _ in answers]
     assert all(each["failed"] == 0 for each in counts)
+    assert sum(each["imported"] for each in counts) == 30  # each by whoever was first
     with Ledger.open(file, read_only=True) as ledger:
         assert len(ledger.sessions(limit=100)) == 30
         assert ledger.query("SELECT count(*) FROM turns")[1] == [(30,)]

@@ -448,3 +448,16 @@ def test_where_it_looks(tmp_path: Path) -> None:
     assert plain == [tmp_path / ".codex/sessions", tmp_path / ".codex/archived_sessions"]
     assert chosen[0] == Path("/data/codex/sessions")
     assert reader.wants(Path("rollout-x.jsonl.zst"))
+
+
+def test_where_there_are_only_events_a_prompt_after_an_answer_opens_a_turn(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Rollout(tmp_path)
+    for answer in ("One.", "Two."):
+        log.event("user_message", message="Go on.")
+        log.event("agent_message", message=answer)
+    import_paths(ledger, log.save())
+
+    said = [[m.content for m in turn.messages] for turn in ledger.thread(LABEL).turns]
+    assert said == [["Go on.", "One."], ["Go on.", "Two."]]

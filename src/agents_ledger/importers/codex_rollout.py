@@ -132,7 +132,6 @@ class Rollout:
         for line in material.lines(file):
             self._read(line)
         for part in self.parts.values():
-            part.answered = part.answered or part.said > 0
             fate: Fate = "unmapped" if part.has_words else "derived"
             material.count("event_msg/agent_message", fate, part.said)
 
@@ -380,7 +379,8 @@ class Rollout:
     def _asked(self, line: Line, text: str, at: int) -> None:
         """That a human typed this. It says so before or after the item, or without one."""
         part = self._part
-        if part is None or part.is_compaction or hash(text) not in part.prompts:
+        known = part is not None and hash(text) in part.prompts and not part.answered
+        if part is None or part.is_compaction or not known:
             part = self._prompted(text.encode(errors="surrogatepass"))
             part.prompts.add(hash(text))
         self._add(part, "asked", line, at)
@@ -388,6 +388,7 @@ class Rollout:
     def _agent_said(self, line: Line, at: int) -> None:
         part = self._turn(b"agent_message")
         part.said += 1
+        part.answered = True
         self._add(part, "said", line, at)
 
     def _detail(self, line: Line, call_id: str | None, at: int) -> None:

@@ -92,9 +92,9 @@ class Projector:
         self._core.recover_once()
         derivation = _with_ids(derivation)
         known = _known(self._core, [turn.id for turn in derivation.turns])
-        before = {s.label: _fingerprint(self._core, source, s) for s in derivation.sessions}
         owners = _owners(derivation)
         written, stale = 0, set[str]()
+        outcomes: dict[str, Outcome] = {}  # known when it is committed: another may be quicker
         batch: list[Change] = []
         works: list[Work[Sequence[Turn]]] = [
             partial(_ensure_sessions, source=source, derived=derivation.sessions)
@@ -106,7 +106,6 @@ class Projector:
                 works = []
             works.append(partial(write_batch, changes=batch, owners=owners))
             written += len(batch)
-        fingerprints = _session_fingerprints(derivation)
         works.append(
             partial(
                 _finish,
@@ -114,12 +113,12 @@ class Projector:
                 version=version,
                 files=files,
                 derivation=derivation,
-                fingerprints=fingerprints,
+                fingerprints=_session_fingerprints(derivation),
+                outcomes=outcomes,
                 stale=stale,
                 owners=owners,
             )
         )
-        outcomes = {label: _outcome(before[label], fingerprints[label]) for label in before}
         self._asked.append(_Asked(works, Written(outcomes, written), done))
         self._note(derivation, batch)
         self._turns += len(batch)
@@ -326,18 +325,6 @@ def _ensure_sessions(tx: Transaction, source: str, derived: Sequence[DerivedSess
     return ()
 
 
-def _fingerprint(core: Core, source: str, session: DerivedSession) -> str | None:
-    found = core.db.read(
-        lambda tx: tx.run(
-            "session_import",
-            source=session.source or source,
-            provider=session.provider,
-            session_id=session.session_id,
-        )
-    )
-    return found[0][0] if found else None
-
-
 def _session_fingerprints(derivation: Derivation) -> dict[str, str]:
     """Of everything a session shows: its thread's turns and what is said of it."""
     turns = {turn.id: turn for turn in derivation.turns}
@@ -384,6 +371,7 @@ def _finish(
     *,
     derivation: Derivation,
     fingerprints: Mapping[str, str],
+    outcomes: dict[str, Outcome],
     stale: set[str],
     owners: Mapping[str, str],
 ) -> tuple[()]:
@@ -392,7 +380,8 @@ def _finish(
     heads = _settled(tx, derivation)
     for session in derivation.sessions:
         settled = structs.replace(session, head=heads[session.label])
-        _follow(tx, source, settled, fingerprints[session.label])
+        before = _follow(tx, source, settled, fingerprints[session.label])
+        outcomes[session.label] = _outcome(before, fingerprints[session.label])
         if stale:
             tx.run("mark_source_has_more", label=session.label)
     _hang_subagents(tx, derivation, owners)
@@ -475,7 +464,8 @@ def _settled(tx: Transaction, derivation: Derivation) -> dict[str, str | None]:
     return heads
 
 
-def _follow(tx: Transaction, source: str, session: DerivedSession, fingerprint: str) -> None:
+def _follow(tx: Transaction, source: str, session: DerivedSession, fingerprint: str) -> str | None:
+    """What a session shows now; the fingerprint of what it showed, None for a new one."""
     label = session.label
     source = session.source or source
     known = tx.run(
@@ -509,6 +499,7 @@ def _follow(tx: Transaction, source: str, session: DerivedSession, fingerprint: 
         now=now_ms(),
         run_id="",
     )
+    return known[0][0] if known else None
 
 
 def _name(tx: Transaction, session: DerivedSession) -> None:
