@@ -310,3 +310,22 @@ def test_what_a_chat_says_beside_is_kept(ledger: Ledger, tmp_path: Path) -> None
     kept = json.loads(ledger.session(f"cursor:{MAIN}").metadata_json or "")
     beside = {name: said[name] for name in ("capabilities", "isSpec", "modelConfig")}
     assert kept["composer"] == {"_v": 10, **beside}
+
+
+def test_values_that_are_none_harm_neither_their_chat_nor_the_views(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    odd = {"name": "A LONE", "contextTokenLimit": "many", "contextTokensUsed": [], "isSpec": "LONE"}
+    call = tool("k-LONE", "write", 1, params="{}", result="{}")
+    answer = bubble("a1", 2, "LONE", 2, thinking={"text": "Hm."}, toolFormerData=call, size=1e999)
+    rows = chat(MAIN, PAIR[0], answer | {"checkpointId": "LONE"}, **odd)
+    written = {key: json.dumps(row).replace("LONE", "\\ud83d") for key, row in rows.items()}
+    report = import_paths(ledger, state_db(tmp_path / GLOBAL, written | chat("other", *PAIR)))
+
+    assert (report.counts.imported, report.faults) == (2, [])
+    session = shown(ledger, "agent_sessions", id=MAIN)
+    assert session["context_token_limit"] in (None, "many")
+    message = shown(ledger, "agent_messages", id="a1", session_id=MAIN)
+    assert (message["content"], message["thinking"]) == ("\ud83d", "Hm.")
+    assert ledger.session(f"cursor:{MAIN}").title == "A \ufffd"
+    assert [each.tool_name for each in ledger.get_turn("q1").tool_calls] == ["write"]

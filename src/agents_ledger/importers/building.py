@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
-import msgspec
 from msgspec import structs
 
 from agents_ledger.model.compaction import Compaction
@@ -227,7 +226,7 @@ class TurnBuilder:
             None if status == "pending" else self.ended_at or self.started_at,
             self.model,
             self.provider,
-            query_message_ids=msgspec.json.encode(self._query).decode(),
+            query_message_ids=to_json(self._query),
             response_message_id=response,
             tool_call_count=len(calls),
             workspace_path=self.workspace_path,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -10,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec import msgpack
 
-from agents_ledger.importers.outlines import as_list, as_text
+from agents_ledger.importers.outlines import as_list, as_text, loosely, mend
 from agents_ledger.model.turns import to_json
 
 T = TypeVar("T")
@@ -40,10 +39,7 @@ def loose(cell: Any) -> Any:
         return msgspec.json.decode(data)
     except BROKEN:
         pass
-    try:
-        return json.loads(data.decode(errors="replace"), strict=False)
-    except BROKEN:
-        return None
+    return loosely(data, strict=False)
 
 
 def decoded(cell: Any, decoder: msgspec.json.Decoder[T]) -> T | None:
@@ -52,8 +48,9 @@ def decoded(cell: Any, decoder: msgspec.json.Decoder[T]) -> T | None:
         return decoder.decode(raw(cell))
     except BROKEN:
         pass
+    mended = mend(raw(cell), strict=False)
     try:
-        return msgspec.convert(loose(cell), decoder.type)
+        return decoder.decode(mended) if mended is not None else None
     except BROKEN:
         return None
 

@@ -123,7 +123,8 @@ def label_of(session_id: str) -> str:
     """The label of a chat's session. Ids of calls may hold line ends, and be long."""
     plain = re.sub(r"\s+", "_", session_id)
     if len(plain) > LABEL_MAX:
-        plain = f"{plain[:LABEL_MAX]}-{digest(session_id.encode()).hex()}"
+        told = digest(session_id.encode(errors="surrogatepass")).hex()
+        plain = f"{plain[:LABEL_MAX]}-{told}"
     return f"{NAME}:{plain}"
 
 

@@ -50,14 +50,15 @@ def parsed(data: bytes | str | msgspec.Raw) -> Any:
     try:
         return msgspec.json.decode(data)
     except (*BROKEN, UnicodeEncodeError):
-        return _loosely(data if isinstance(data, str) else bytes(data))
+        return loosely(data if isinstance(data, str) else bytes(data))
 
 
-def _loosely(data: bytes | str) -> Any:
-    """The value of JSON with lone surrogates or numbers that are none; they become null."""
+def loosely(data: bytes | str, *, strict: bool = True) -> Any:
+    """The value of JSON with lone surrogates or numbers that are none; they become null. Not
+    `strict`: control characters may stand in it as they are."""
     try:
         text = data if isinstance(data, str) else _text(data)
-        return json.loads(text, parse_constant=_no_number, parse_float=_finite)
+        return json.loads(text, parse_constant=_no_number, parse_float=_finite, strict=strict)
     except (ValueError, RecursionError):
         return None
 
@@ -78,9 +79,9 @@ def _finite(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def mend(data: bytes) -> bytes | None:
+def mend(data: bytes, *, strict: bool = True) -> bytes | None:
     """JSON that a strict reader takes, of some that it does not; None if it is no JSON at all."""
-    found = _loosely(data)
+    found = loosely(data, strict=strict)
     if found is None:
         return None
     try:

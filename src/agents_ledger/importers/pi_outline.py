@@ -164,7 +164,8 @@ class Outline:
         }
         config = next((node.config for node in nodes if node.kind == "assistant"), nodes[0].config)
         _, cwd = min(self.folders[file_id] for file_id in files)
-        prints = [f"{node.key};{node.entry_id};{node.kind}".encode() for node in nodes]
+        told = [f"{node.key};{node.entry_id};{node.kind}" for node in nodes]
+        prints = [each.encode(errors="replace") for each in told]
         frame = repr((framing[2:], asked_by, sorted(spawned.items()), cwd, sorted(config.items())))
         return DerivedTurn(
             framing.turn_id,

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
-import msgspec
 from msgspec import structs
 
 from agents_ledger.ledger import names, sessions, threads, waiting
@@ -341,9 +340,8 @@ def _session_fingerprints(derivation: Derivation) -> dict[str, str]:
         if session.fingerprint is not None:
             prints[session.label] = session.fingerprint
             continue
-        said = msgspec.json.encode(
-            {name: getattr(session, name) for name in _SAID} | {"head": session.head}
-        )
+        shown = {name: getattr(session, name) for name in _SAID} | {"head": session.head}
+        said = to_json(shown).encode()
         own = done.get(session.head or "", b"")
         tips = trees.get(roots.get(session.head or "", ""))  # a database holds many trees
         if tips is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 import msgspec
@@ -30,10 +31,19 @@ def to_json(value: object) -> str:
         return value
     try:
         return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:  # a lone surrogate, which only the escaped form can carry
+    except (UnicodeEncodeError, OverflowError):  # a lone surrogate, or a very large number
         import json
 
-        return json.dumps(value, separators=(",", ":"))
+        return json.dumps(_plain(value), separators=(",", ":"))
+
+
+def _plain(value: object) -> object:
+    """Without numbers that are none: JSON has no word for them."""
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Usage(Struct, frozen=True, gc=False):

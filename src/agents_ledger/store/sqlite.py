@@ -409,6 +409,8 @@ class SqliteDatabase:
         try:
             with closing(self._new_reader()) as connection:  # whatever is left set dies with it
                 connection.set_authorizer(_forbid_files)
+                # Functions on JSON make text of lone surrogates, which is none.
+                connection.text_factory = lambda raw: raw.decode(errors="replace")
                 cursor = connection.execute(sql)
                 columns = [column[0] for column in cursor.description or ()]
                 return columns, unescape_rows(cursor.fetchall())

@@ -39,6 +39,12 @@ BEGIN RETURN said::json ->> name;
 EXCEPTION WHEN OTHERS THEN RETURN NULL;
 END $$;
 
+-- The same, if it is a whole number: a source may say anything.
+CREATE FUNCTION json_number(said TEXT, name TEXT) RETURNS BIGINT LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN RETURN (said::json ->> name)::bigint;
+EXCEPTION WHEN OTHERS THEN RETURN NULL;
+END $$;
+
 CREATE VIEW session_aliases AS
 SELECT name AS alias, session_label, created_at, reason FROM names WHERE name <> session_label;
 
@@ -58,9 +64,9 @@ SELECT
     c.message_id AS parent_message_id,
     s.spawn_tool_call_id AS tool_call_id,
     s.task_description, s.task_status, s.is_subagent,
-    CAST(json_word(s.metadata_json, 'context_token_limit') AS BIGINT) AS context_token_limit,
+    json_number(s.metadata_json, 'context_token_limit') AS context_token_limit,
     COALESCE(
-        CAST(json_word(s.metadata_json, 'context_tokens_used') AS BIGINT),
+        json_number(s.metadata_json, 'context_tokens_used'),
         p.total_tokens
     ) AS context_tokens_used,
     CASE json_word(s.metadata_json, 'is_agentic') WHEN 'true' THEN 1 WHEN 'false' THEN 0 END AS is_agentic,
