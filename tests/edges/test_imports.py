@@ -193,11 +193,16 @@ def test_paths_and_projects_are_excluded_by_flag_and_setting(
     assert run("import", "--exclude", "*/-home-dev-*").out == none
     assert run("import", "--exclude", "/home/dev/shop").out == none  # by the folder it is about
     assert run("import", "--exclude", "/home/dev").out == none
+    assert run("import", "--exclude", "~/.claude/projects").out == none
+    monkeypatch.chdir(projects.parent)
+    assert run("import", "--exclude", projects.name).out == none
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     settings.settings_file().parent.mkdir(parents=True)
     settings.settings_file().write_text('exclude = ["/home/dev/shop"]')
     assert run("import").out == none
     assert "1 excluded" in run("doctor").out
+    settings.settings_file().write_text('exclude = ["~/.claude"]')
+    assert run("import").out == none
     settings.settings_file().write_text('exclude = ["/home/dev/sho"]')
     assert run("import").out == "imported 1 upserted 0 skipped 0 failed 0\n"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -93,7 +95,15 @@ def _summary(report: Report) -> str:
 def _wanted(since: str | None, exclude: Sequence[str]) -> Wanted:
     from agents_ledger.importers.discovery import Wanted
 
-    return Wanted(moment(since, now_ms()) / 1000 if since else 0, (*settings.excluded(), *exclude))
+    return Wanted(
+        moment(since, now_ms()) / 1000 if since else 0, (*settings.excluded(), *_patterns(exclude))
+    )
+
+
+def _patterns(exclude: Sequence[str]) -> tuple[str, ...]:
+    """What is to be left out, wherever this is called from later: a plain name is a path here."""
+    named = (os.path.expanduser(each) for each in exclude)
+    return tuple(each if re.search(r"[*?[]", each) else os.path.abspath(each) for each in named)
 
 
 def _chosen(what: Sequence[str], wanted: Wanted, report: Report) -> list[Found]:
@@ -276,7 +286,7 @@ def watch(
     if install_:
         import subprocess
 
-        command_ = watching.this_command(run.address, what, exclude)
+        command_ = watching.this_command(run.address, what, _patterns(exclude))
         file, start = watching.install(home, command_)
         run.out.line("wrote ", str(file))
         try:

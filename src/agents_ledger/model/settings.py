@@ -66,7 +66,7 @@ def excluded() -> tuple[str, ...]:
     patterns = _said().get("exclude", [])
     if not isinstance(patterns, list) or not all(isinstance(each, str) for each in patterns):
         raise Refused(f"`exclude` in {settings_file()} is not a list of texts")
-    return tuple(patterns)
+    return tuple(os.path.expanduser(each) for each in patterns)
 
 
 def chosen_embedder() -> str | None:
