@@ -397,3 +397,14 @@ def test_a_turn_knows_what_was_set_when_it_was_answered(ledger: Ledger, tmp_path
     levels = {said: json.loads(config)["thinking_level"] for said, config in ledger.query(asked)[1]}
     assert levels == {"One": "high", "Two": "low"}
     assert report.records["pi", "thinking_level_change", "derived"] == 2
+
+
+def test_a_header_with_letters_cut_in_two_is_known(ledger: Ledger, tmp_path: Path) -> None:
+    log = Transcript(tmp_path, cwd="/home/dev/LONE")
+    log.user("Hello")
+    log.say("Hi.")
+    path = log.save()
+    path.write_text(path.read_text().replace("LONE", "\\ud83d"))
+
+    assert import_paths(ledger, path).without_reader == []
+    assert ledger.session(f"pi:{ONE}").thread_id is not None

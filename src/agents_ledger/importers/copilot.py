@@ -28,6 +28,7 @@ from agents_ledger.importers.outlines import (
     parents_first,
     parsed,
     project_name,
+    strictly,
 )
 from agents_ledger.importers.reader import Home, Line, Material
 from agents_ledger.model.sources import (
@@ -131,7 +132,7 @@ class Copilot:
             return bool(re.search(rb"^(cwd|git_root): ", head, re.M)) and b"id: " in head
         for line in head.split(b"\n")[:50]:
             try:
-                event = _decode(line)
+                event = strictly(_decode, line)
             except BROKEN:
                 continue
             known = isinstance(event.type, str) and event.type in USED

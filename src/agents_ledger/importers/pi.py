@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agents_ledger.importers.outlines import BROKEN, as_text
+from agents_ledger.importers.outlines import BROKEN, as_text, strictly
 from agents_ledger.importers.pi_outline import Outline
 from agents_ledger.importers.pi_transcript import decode_entry
 from agents_ledger.importers.reader import Home, Material
@@ -30,7 +30,7 @@ def _entries(head: bytes) -> list[Any]:
     found = []
     for line in head.split(b"\n")[:50]:
         try:
-            found.append(decode_entry(line))
+            found.append(strictly(decode_entry, line))
         except BROKEN:
             continue
     return found
