@@ -1,0 +1,1 @@
+-- A value that is no number breaks no view any more: views are made anew after every migration.
