@@ -10,6 +10,7 @@ import pty
 import subprocess
 import sys
 import time
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import importing
+from agents_ledger.importers import files, importing
 from agents_ledger.importers.reader import Material
 from agents_ledger.ledger import projection
 from agents_ledger.model import settings
@@ -174,6 +175,35 @@ def test_a_dry_run_tells_what_is_imported_already_and_what_cannot_be_read(
     assert len(said["faults"]) == 1
 
 
+def test_a_dry_run_knows_what_is_kept_of_an_archive(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "logs.zip"
+
+    def pack(*names: str) -> None:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in names:
+                archive.writestr(f"{name}.jsonl", a_log(tmp_path / "logs", name).path.read_bytes())
+
+    pack(SESSION)
+    run("import", str(path))
+
+    assert run("import", "--dry-run", str(path)).out.endswith("0 files would be read\n")
+    pack(SESSION, OTHER)
+    assert run("import", "--dry-run", str(path)).out.endswith("2 files would be read\n")
+
+
+def test_a_linked_folder_that_nobody_named_is_told_and_no_failure(
+    run: Run, projects: Path, tmp_path: Path
+) -> None:
+    a_log(projects)
+    (projects.parent / "linked").symlink_to(tmp_path)
+
+    answers = [run("import"), run("import", "claude-code")]
+
+    assert [answer.code for answer in answers] == [0, 0]
+    assert all("it is a link to a folder" in " ".join(each.err.split()) for each in answers)
+    assert run("import", str(projects.parent)).code == 1
+
+
 def test_only_what_changed_since_is_read(run: Run, projects: Path) -> None:
     a_log(projects)
     old = a_log(projects, OTHER).path
@@ -222,6 +252,47 @@ def test_what_stands_beside_an_excluded_session_is_excluded_too(run: Run, projec
     answer = run("import", "--dry-run", "--exclude", str(folder), "--json")
 
     assert answer.json["files"] == {}
+
+
+def test_a_session_is_excluded_by_the_project_that_stands_beside_its_events(
+    run: Run, tmp_path: Path
+) -> None:
+    said = {"type": "user.message", "id": "m1", "data": {"content": "Hello."}}
+    for name, folder in (("a", "/home/dev/shop"), ("b", '"/home/dev/shop/cart"'), ("c", "/other")):
+        session = tmp_path / "home" / ".copilot" / "session-state" / name
+        session.mkdir(parents=True)
+        (session / "events.jsonl").write_text(json.dumps(said) + "\n")
+        (session / "workspace.yaml").write_text(f"id: {name}\ncwd: {folder}\n")
+
+    answer = run("import", "--dry-run", "--json", "--exclude", "/home/dev/shop")
+
+    assert answer.json["files"] == {"copilot": 2}
+
+
+def test_a_file_is_looked_at_once_for_all_projects_excluded_until_it_changes(
+    run: Run, projects: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = a_log(projects)
+    outputs = projects / SESSION / "tool-results"
+    outputs.mkdir(parents=True)
+    for number in range(5):
+        (outputs / f"{number}.txt").write_text("an output")
+    looked = []
+    head = files.head
+
+    def counted(path: Path, *size: int) -> bytes:
+        looked.append((path, *size))
+        return head(path, *size)
+
+    monkeypatch.setattr(files, "head", counted)
+    without = ("import", "--dry-run", "--exclude", "/nowhere", "--exclude", "/home/dev/shop")
+
+    assert run(*without).out == "0 files would be read\n"
+
+    assert [given for given in looked if given[0] == log.path] == [(log.path,)]
+    log.lines = [line.replace("/home/dev/shop", "/home/dev/other") for line in log.lines]
+    log.save()
+    assert run(*without).out.endswith("6 files would be read\n")
 
 
 def test_a_bar_shows_rate_and_time_left_on_a_terminal(projects: Path, file: str) -> None:

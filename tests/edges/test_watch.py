@@ -12,10 +12,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
+import watchfiles
 
 from agents_ledger import Ledger
 from agents_ledger.importers import watching
@@ -101,6 +103,56 @@ def test_whole_folders_that_come_and_go_are_followed(
         until(lambda: is_in(fourth))
     finally:
         watched.close()
+
+
+class Once(threading.Event):
+    """Ends what waits for it after a few times, and knows how long it would have waited."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waited.append(timeout)
+        if len(self.waited) == 3:
+            self.set()
+        return self.is_set()
+
+
+def test_a_folder_that_is_gone_before_it_is_followed_is_waited_for(
+    projects: Path, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_log(projects)
+    tried = []
+
+    def gone(*roots: Path, **_: object) -> Iterator[set[tuple[int, str]]]:
+        tried.append(roots)
+        assert len(tried) < 10
+        raise FileNotFoundError(2, "No such file or directory")
+        yield
+
+    monkeypatch.setattr(watchfiles, "watch", gone)
+    stop = Once()
+
+    with Ledger.open(file) as ledger:
+        watching.watch(ledger, Home(tmp_path / "home", {}, "linux"), stop=stop, wait_ms=200)
+
+    assert (len(tried), stop.waited) == (3, [0.2] * 3)
+
+
+def test_a_file_missing_for_another_reason_ends_the_watch(
+    projects: Path, file: str, tmp_path: Path
+) -> None:
+    a_log(projects)
+    stop = Once()
+
+    def told(report: Report) -> None:
+        stop.set()
+        raise FileNotFoundError(2, "No such file or directory")
+
+    home = Home(tmp_path / "home", {}, "linux")
+    with Ledger.open(file) as ledger, pytest.raises(FileNotFoundError):
+        watching.watch(ledger, home, told=told, stop=stop, wait_ms=200)
 
 
 @LINUX

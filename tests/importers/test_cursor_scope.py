@@ -90,6 +90,16 @@ def test_more_names_are_not_more_work() -> None:
     assert looks[0] == looks[1] < len(data) / 5
 
 
+def test_one_short_name_is_little_more_work() -> None:
+    data = Counted(random.Random(7).randbytes(2000).hex().encode())
+    names = [b"%08x-0000-4000-8000-000000000000" % n for n in range(500)]
+    Counted.looks = 0
+
+    assert set(Mentions([*names, b"1"])(data)) == {b"1"}
+
+    assert Counted.looks < 2 * len(data)
+
+
 def test_faults_of_other_chats_stay_and_those_put_right_go(ledger: Ledger, tmp_path: Path) -> None:
     rows = many() | {"bubbleId:chat-1:q1": "{", "bubbleId:chat-2:a2": "{"}
     path = state_db(tmp_path / GLOBAL, rows)

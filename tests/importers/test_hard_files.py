@@ -6,15 +6,19 @@ import json
 import os
 import random
 import time
+import zipfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
 
-from agents_ledger import Ledger
+from agents_ledger import Ledger, Refused
 from agents_ledger.exporters.source import export_source
+from agents_ledger.importers import files
 from agents_ledger.importers.building import milliseconds
+from agents_ledger.importers.discovery import Unknown, found_at
 from agents_ledger.importers.importing import Report, import_paths
 from agents_ledger.importers.reader import RECORD_MAX
 from tests.importers.claude_log import SESSION, Log, text, uid
@@ -185,7 +189,6 @@ def test_a_file_that_vanishes_while_it_is_imported_is_a_fault(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from agents_ledger.importers import importing
-    from agents_ledger.importers.discovery import found_at
 
     path = a_log(tmp_path, SESSION, "a").save()
 
@@ -278,3 +281,114 @@ def test_what_cannot_be_unpacked_is_a_fault_and_the_rest_is_imported(
     assert [Path(fault.path).name for fault in report.faults] == [name]
     assert "it is damaged" in report.faults[0].what
     assert (report.counts.imported, report.counts.failed) == (1, 1)
+
+
+def packed(path: Path, *named: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, data in named:
+            archive.writestr(name, data)
+    return path
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_archive_that_is_damaged_anywhere_is_a_fault(tmp_path: Path, method: int) -> None:
+    chosen = random.Random(3)
+    path = packed(
+        tmp_path / "export.zip",
+        ("conversations.json", chosen.randbytes(2000).hex().encode()),
+        ("b/c.txt", b"hello" * 100),
+        method=method,
+    )
+    whole = path.read_bytes()
+    told: Counter[str] = Counter()
+    for _ in range(150):
+        data = bytearray(whole)
+        for _ in range(chosen.randint(1, 4)):
+            data[chosen.randrange(len(data))] = chosen.randrange(256)
+        path.write_bytes(data)
+        unknown = Unknown([], [])
+        found_at(path, unknown)
+        told.update(fault.what[:13] for fault in unknown.faults)
+
+    assert told.keys() <= {"it is damaged", "cannot be rea"}  # where it points out of the file
+    assert told["it is damaged"] > 0
+
+
+def test_a_file_without_a_name_in_an_archive_is_passed_over(ledger: Ledger, tmp_path: Path) -> None:
+    log = a_log(tmp_path, OTHER, "f").save()
+    path = packed(tmp_path / "a.zip", ("?none", b"x"), (f"//logs/{OTHER}.jsonl", log.read_bytes()))
+    log.unlink()
+    path.write_bytes(path.read_bytes().replace(b"?none", b"\0none"))
+
+    report = imported(ledger, path)
+
+    assert (report.faults, report.without_reader) == ([], [])
+
+
+def test_a_compressed_file_in_an_archive_is_unpacked_twice(ledger: Ledger, tmp_path: Path) -> None:
+    log = a_log(tmp_path, OTHER, "f").save()
+    path = packed(tmp_path / "a.zip", (f"{OTHER}.jsonl.zst", zstandard.compress(log.read_bytes())))
+
+    report = imported(ledger, path)
+
+    assert report.faults == []
+    (out,) = export_source(ledger, f"claude-code:{OTHER}", tmp_path / "out")
+    assert out.read_bytes() == log.read_bytes()
+
+
+def test_the_directory_of_an_archive_is_read_once_while_it_does_not_change(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = a_log(tmp_path, OTHER, "f").save()
+    others = [(f"{number}.png", b"\x89PNG") for number in range(20)]
+    path = packed(tmp_path / "a.zip", (f"{OTHER}.jsonl", log.read_bytes()), *others)
+    read = []
+    listed = zipfile.ZipFile.infolist
+
+    def counted(self: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+        read.append(self)
+        return listed(self)
+
+    monkeypatch.setattr(zipfile.ZipFile, "infolist", counted)
+
+    report = imported(ledger, path)
+
+    assert len(report.without_reader) == 20
+    assert len(read) == 1
+    packed(path, ("new.txt", b"other"))
+    assert [each.name for each in files.members(path)] == ["new.txt"]
+    assert files.head(path / "new.txt") == b"other"
+    with pytest.raises(Refused, match="not in the archive any more"):
+        files.head(path / "0.png")
+
+
+def test_of_a_packed_file_no_more_is_unpacked_than_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = packed(tmp_path / "a.zip", ("large.json", b"[" * (1 << 20)))
+    unpacked = []
+    read = zipfile.ZipExtFile.read
+
+    def counted(self: zipfile.ZipExtFile, size: int) -> bytes:
+        unpacked.append(size)
+        return read(self, size)
+
+    monkeypatch.setattr(zipfile.ZipExtFile, "read", counted)
+
+    assert files.head(path / "large.json", 20_000) == b"[" * 20_000
+    assert sum(unpacked) < 40_000
+
+
+def test_a_former_state_of_a_file_without_an_ending_stays_in_its_folder(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    path = tmp_path / ".hidden" / "transcript"
+    path.parent.mkdir()
+    for letter in "ab":
+        a_log(tmp_path, SESSION, letter).save().rename(path)
+        import_paths(ledger, [path])
+
+    written = export_source(ledger, f"claude-code:{SESSION}", tmp_path / "given")
+
+    given = [each.relative_to(tmp_path / "given").as_posix() for each in written]
+    assert given == ["transcript", "transcript~0"]

@@ -122,9 +122,10 @@ def _chosen(what: Sequence[str], wanted: Wanted, report: Report) -> list[Found]:
             )
     found = find(this_home(), names, report.faults) if names or not paths else []
     unknown = Unknown(report.faults, report.without_reader)
+    told = len(report.faults)  # of what was met where sources keep their files: nobody named it
     for path in paths:
         found += found_at(path, unknown)
-    report.counts.failed += len(report.faults)
+    report.counts.failed += len(report.faults) - told
     return [each for each in found if wanted.takes(each)]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from hashlib import blake2b
 from itertools import chain, groupby
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from msgspec import msgpack, structs
@@ -91,8 +91,10 @@ def _lines(sources: Sources, file: SourceFile) -> Iterator[bytes]:
 
 
 def _former(file: SourceFile) -> str:
-    name, dot, ending = file.path.rpartition(".")
-    return f"{name}~{file.generation}{dot}{ending}" if dot else f"{file.path}~{file.generation}"
+    """Its path with a number in the file's name, before the ending."""
+    name = _parts(file.path)[-1]
+    ending = PurePosixPath(name).suffix
+    return f"{file.path.removesuffix(ending)}~{file.generation}{ending}"
 
 
 def _inside(folder: Path, files: Iterable[SourceFile]) -> list[Path]:

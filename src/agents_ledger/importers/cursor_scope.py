@@ -30,6 +30,7 @@ ID = re.compile(rb"[0-9A-Za-z_-]{1,100}")
 PLAIN = re.compile(r"[0-9A-Za-z_-]{1,100}")
 INLINE = re.compile(rb'(?:conversation(?:Map)?|bubbles)\\*"\s*:\s*[\[{]\s*[{\\"]')
 ROUNDS = 8
+LONG = 16  # bytes of an id: all ids of as many or more are looked for together
 
 
 class Scope(Struct, frozen=True):
@@ -215,14 +216,29 @@ class _Finder:
 
 
 class Mentions:
-    """Which of some names stand in a row. However many they are, a row is passed over once: where a
-    name stands, one of its pieces is met."""
+    """Which of some names stand in a row. However many they are, a row is passed over once, and
+    once more for short ones of about a length: their pieces are met everywhere."""
 
     def __init__(self, names: Iterable[bytes]) -> None:
         """`names`: none is empty."""
+        by_length: dict[int, set[bytes]] = {}
+        for name in names:
+            by_length.setdefault(min(len(name), LONG).bit_length(), set()).add(name)
+        self._alike = [_Alike(each) for each in by_length.values()]
+
+    def __call__(self, data: bytes) -> Iterator[bytes]:
+        """The names that stand in it, perhaps more than once."""
+        for alike in self._alike:
+            yield from alike(data)
+
+
+class _Alike:
+    """Names of about a length: where one stands, one of its pieces is met."""
+
+    def __init__(self, names: Iterable[bytes]) -> None:
         self._names = frozenset(names)
         self._lengths = sorted({len(name) for name in self._names})
-        shortest = min(self._lengths, default=1)
+        shortest = self._lengths[0]
         self._size = (shortest + 1) // 2
         self._step = shortest - self._size + 1
         self._pieces = {
@@ -232,7 +248,6 @@ class Mentions:
         }
 
     def __call__(self, data: bytes) -> Iterator[bytes]:
-        """The names that stand in it, perhaps more than once."""
         size, pieces = self._size, self._pieces
         for at in range(0, len(data) - size + 1, self._step):
             if data[at : at + size] in pieces:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatch
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -18,6 +20,9 @@ from agents_ledger.model.errors import LedgerError
 from agents_ledger.model.sources import Fault
 
 PROJECT_BYTES = 1 << 20  # of a file, in which it must say its project
+PROJECT = re.compile(rb'"cwd"\s*:\s*("(?:[^"\\]|\\.)*+")', re.DOTALL)
+BESIDE = "workspace.yaml"  # in the folder of a session
+PROJECT_BESIDE = re.compile(rb"^cwd:[ \t]*(\S.*?)[ \t\r]*$", re.M)
 LINKED = "it is a link to a folder: to import what is there, name the folder itself"
 
 
@@ -55,18 +60,32 @@ class Wanted(Struct, frozen=True):
 
 
 def _worked_in(folder: str, path: Path) -> bool:
-    """Whether a file's first records say that they are of a folder, or of one in it."""
+    """Whether a file's first records say that they are of a folder, or of one in it; of a session's
+    folder, the file there that says so."""
+    path = path / BESIDE if path.is_dir() else path
     try:
-        said = files.head(path, PROJECT_BYTES)
-    except LedgerError:
+        status = files.on_disk(path).stat()
+        said = _projects(path, (status.st_ino, status.st_size, status.st_mtime_ns))
+    except (LedgerError, OSError):
         return False
-    written = {json.dumps(folder, ensure_ascii=each)[1:-1].encode() for each in (True, False)}
-    return any(
-        b'"cwd":' + space + b'"' + name + end in said
-        for name in written
-        for space in (b"", b" ")
-        for end in (b'"', b"/", b"\\\\")
-    )
+    return any(each == folder or each.startswith((f"{folder}/", f"{folder}\\")) for each in said)
+
+
+@lru_cache(maxsize=4096)
+def _projects(path: Path, _: tuple[int, ...]) -> frozenset[str]:
+    """The folders in which a file's first records worked; looked for once, until it changes."""
+    pattern = PROJECT_BESIDE if path.name == BESIDE else PROJECT
+    found = pattern.findall(files.head(path))
+    found = found or pattern.findall(files.head(path, PROJECT_BYTES))
+    return frozenset(_text(each) for each in set(found))
+
+
+def _text(written: bytes) -> str:
+    """A text in quotes, or without."""
+    try:
+        return str(json.loads(written, strict=False))
+    except ValueError:
+        return written.decode(errors="replace").strip("'\"")
 
 
 class Unknown(Struct):

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import os
 import stat
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from agents_ledger.ledger.sources import is_own_file
-from agents_ledger.model.errors import Refused
+from agents_ledger.model.errors import LedgerError, Refused
+
+if TYPE_CHECKING:
+    from zipfile import ZipInfo
 
 CHUNK_BYTES = 8 << 20
 PIECE_BYTES = 16 << 10  # unpacked at once: as much is lost where a file is damaged
 HEAD_BYTES = 64 << 10
 ARCHIVE, COMPRESSED = ".zip", ".zst"
+NO_FILES = b"PK\x05\x06" + bytes(18)  # an archive without any
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -59,15 +63,33 @@ def logical_path(path: Path) -> str:
 
 
 def members(path: Path) -> list[Path]:
-    """The files in an archive."""
+    """The files in an archive that have a name."""
+    try:
+        return sorted(path / name for name in _directory(path, _state(path)))
+    except OSError as error:
+        raise Refused(f"cannot be read: {error.strerror}") from error
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+@lru_cache(maxsize=1)
+def _directory(path: Path, _: tuple[int, ...]) -> dict[str, ZipInfo]:
+    """The files in an archive by their names. It is read once for all of them: see `_state`."""
     import zipfile
 
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            names = [each.filename for each in archive.infolist() if not each.is_dir()]
-    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
+            named = [each for each in archive.infolist() if each.filename and not each.is_dir()]
+    except (OSError, Refused):
+        raise
+    except Exception as error:  # whatever is made of bytes that are no archive
         raise Refused(f"it is damaged: {error}") from error
-    return sorted(path / PurePath(name).relative_to(PurePath(name).anchor) for name in names)
+    paths = [PurePath(each.filename) for each in named]
+    names = [each.relative_to(each.anchor).as_posix() for each in paths]
+    return {name: each for name, each in zip(names, named, strict=True) if name != "."}
 
 
 def chunks(path: Path, file: BinaryIO, start: int) -> Iterator[bytes]:
@@ -83,26 +105,21 @@ def chunks(path: Path, file: BinaryIO, start: int) -> Iterator[bytes]:
         start = max(0, start - len(data))
 
 
-def _unpacked(path: Path, file: BinaryIO) -> Iterator[bytes]:
+def _unpacked(path: Path, file: BinaryIO, at_once: int = CHUNK_BYTES) -> Iterator[bytes]:
     """All that can be unpacked; then, where the rest is damaged, that it is."""
-    import zipfile
-
-    import zstandard
-
-    broken = (zstandard.ZstdError, zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError)
     damage = ""
     with ExitStack() as opened:
         try:
             stream = _stream(path, file, opened)
-        except broken as error:
-            raise Refused(f"it is damaged: {error}") from error
+        except Exception as error:
+            raise Refused(f"it is damaged: {_damage(error)}") from error
         while not damage:
             unpacked = BytesIO()
             try:
-                while unpacked.tell() < CHUNK_BYTES and (some := stream.read(PIECE_BYTES)):
+                while unpacked.tell() < at_once and (some := stream.read(PIECE_BYTES)):
                     unpacked.write(some)
-            except broken as error:
-                damage = str(error)
+            except Exception as error:
+                damage = _damage(error)
             if unpacked.tell():
                 yield unpacked.getvalue()
             elif not damage:
@@ -110,27 +127,49 @@ def _unpacked(path: Path, file: BinaryIO) -> Iterator[bytes]:
     raise Refused(f"it is damaged: {damage}")
 
 
+def _damage(error: Exception) -> str:
+    """What is wrong with packed bytes: each way to pack has errors of its own. One of the disk, or
+    a file that is not to be read, is raised again."""
+    if isinstance(error, LedgerError) or (isinstance(error, OSError) and error.errno):
+        raise error
+    return str(error) or type(error).__name__
+
+
 def _stream(path: Path, file: BinaryIO, opened: ExitStack) -> Any:
+    file.seek(0)
+    stream: Any = file
+    archive = on_disk(path)
+    if archive != path:
+        stream = opened.enter_context(_member(archive, path, file))
+    if path.suffix == COMPRESSED:
+        import zstandard
+
+        unpacking = zstandard.ZstdDecompressor()
+        stream = opened.enter_context(
+            unpacking.stream_reader(stream, read_across_frames=True, closefd=False)
+        )
+    return stream
+
+
+def _member(archive: Path, path: Path, file: BinaryIO) -> IO[bytes]:
+    """A file in an archive that is open."""
     import zipfile
 
-    import zstandard
-
-    file.seek(0)
-    if path.suffix == COMPRESSED:
-        unpacking = zstandard.ZstdDecompressor()
-        return opened.enter_context(
-            unpacking.stream_reader(file, read_across_frames=True, closefd=False)
-        )
-    name = path.relative_to(on_disk(path)).as_posix()
-    archive = opened.enter_context(zipfile.ZipFile(file))
-    found = (each for each in archive.namelist() if each.lstrip("/") == name)
-    return opened.enter_context(archive.open(next(found, name)))
+    name = path.relative_to(archive).as_posix()
+    found = _directory(archive, _state(archive)).get(name)
+    if found is None:
+        raise Refused("it is not in the archive any more")
+    reading = zipfile.ZipFile(BytesIO(NO_FILES))
+    reading.fp = file  # its directory is known: it need not be read for every file
+    return reading.open(found)
 
 
 def head(path: Path, size: int = HEAD_BYTES) -> bytes:
     """The first bytes of a file's content."""
     with open_regular(path) as file:
         try:
-            return next(_unpacked(path, file), b"")[:size] if is_packed(path) else file.read(size)
+            if is_packed(path):
+                return next(_unpacked(path, file, size), b"")[:size]
+            return file.read(size)
         except OSError as error:
             raise Refused(f"cannot be read: {error.strerror}") from error

@@ -64,10 +64,13 @@ def is_behind(kept: Sources, found: Found) -> bool:
     known = kept.file(files.logical_path(found.path))
     if known is None:
         return True
+    path = files.on_disk(found.path)
     try:
-        status, state = found.path.lstat(), databases.state(found.path)
-    except OSError:  # gone meanwhile
+        status, state = path.lstat(), databases.state(path)
+    except FileNotFoundError:  # gone meanwhile
         return False
+    except OSError:  # an import will tell
+        return True
     return (known.size, known.mtime_ns) not in ((status.st_size, status.st_mtime_ns), state)
 
 

@@ -40,9 +40,8 @@ def watch(
     wait_ms: int = LOOK_MS,
 ) -> None:
     """Import every change below the sources' folders, until stopped. The system tells of changes;
-    a folder that is not there yet, or is made anew, is looked for every `wait_ms`."""
-    from watchfiles import watch as changes_below
-
+    whether a folder has come, or was made anew, is looked at every PACE_MS; every `wait_ms` at
+    most, and so often while there is none at all."""
     chosen = set(sources) or set(READERS)
     wanted = wanted or Wanted()
     stop = stop or threading.Event()
@@ -53,24 +52,37 @@ def watch(
             stop.wait(wait_ms / 1000)
             continue
         is_told = False  # whether the system tells of changes already
-        with suppress(FileNotFoundError):  # a folder is gone again
-            for changes in changes_below(
-                *roots,
-                watch_filter=None,
-                stop_event=stop,
-                debounce=SETTLE_MS,
-                yield_on_timeout=True,
-                rust_timeout=min(wait_ms, PACE_MS),
-                raise_interrupt=True,
-                ignore_permission_denied=True,
-            ):
-                if not is_told:  # what changed before
-                    _import(ledger, list(_changed(roots, roots, wanted)), told)
-                    is_told = True
-                with pace.due(_changed((Path(p) for _, p in changes), roots, wanted)) as due:
-                    _import(ledger, due, told)
-                if _roots(home, chosen) != roots:
-                    break
+        for changes in _changes_below(roots, stop, min(wait_ms, PACE_MS)):
+            if not is_told:  # what changed before
+                _import(ledger, list(_changed(roots, roots, wanted)), told)
+                is_told = True
+            with pace.due(_changed((Path(path) for path in changes), roots, wanted)) as due:
+                _import(ledger, due, told)
+            if _roots(home, chosen) != roots:
+                break
+        else:
+            stop.wait(min(wait_ms, PACE_MS) / 1000)
+
+
+def _changes_below(
+    roots: Iterable[Path], stop: threading.Event, pause_ms: int
+) -> Iterator[list[str]]:
+    """What the system tells of, or nothing after each pause. It ends where a folder is gone before
+    it is followed."""
+    from watchfiles import watch as changes_below
+
+    with suppress(FileNotFoundError):
+        for changes in changes_below(
+            *roots,
+            watch_filter=None,
+            stop_event=stop,
+            debounce=SETTLE_MS,
+            yield_on_timeout=True,
+            rust_timeout=pause_ms,
+            raise_interrupt=True,
+            ignore_permission_denied=True,
+        ):
+            yield [path for _, path in changes]
 
 
 def _import(ledger: Ledger, found: Sequence[Found], told: Callable[[Report], None]) -> None:
