@@ -584,8 +584,10 @@ def test_not_every_prompt_was_typed_by_somebody(ledger: Ledger, tmp_path: Path) 
     log.user("a1", "Begin.", origin={"kind": "human"})
     log.user("a2", "It is done.", origin={"kind": "task-notification"})
     log.user("a3", "Implement the following plan: all.", planContent="all")
+    log.user("a5", "Stop.", planContent=None)
+    log.user("a6", "Go on.", planContent="")
     log.user("a4", "<teammate-message>Mine is done.</teammate-message>")
     import_paths(ledger, log.save())
 
     sources = [message.source for message in ledger.get_turn(uid("a1")).messages]
-    assert sources == ["human", "event", "event", "agent"]
+    assert sources == ["human", "event", "event", "human", "human", "agent"]

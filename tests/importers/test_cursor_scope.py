@@ -332,3 +332,23 @@ def test_parts_end_in_the_same_rows_as_the_whole(tmp_path: Path, seed: int) -> N
         rederive(ledger)
         assert (result(ledger), faults(ledger)) == before
         assert ledger.audit() == ()
+
+
+def test_keys_of_encryption_are_not_shown_wherever_they_stand(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    secret = {"blobEncryptionKey": "hush-hush", "name": "kept"}
+    calls = [
+        tool("t1", "run", 15, additionalData={"composerData": secret}),
+        tool("t2", "run", 15, additionalData={"composerData": json.dumps(secret)}),
+        tool("t3", "task", 48, additionalData={"composerData": json.dumps(secret)[:-1]}),
+        [tool("t4", "run", 15, additionalData={"composerData": json.dumps(secret)})],
+    ]
+    answers = [bubble(f"a{n}", 2, "", 2, toolFormerData=call) for n, call in enumerate(calls)]
+    asked = bubble("q", 1, "What?", 1, context={"more": [secret]}, encryptionKey="hush-hush")
+    rows = chat("c", asked, *answers, other={"deep": [secret]}, blobEncryptionKey="hush-hush")
+    import_paths(ledger, state_db(tmp_path / "state.vscdb", rows))
+
+    told = [ledger.get_turn("q").messages, ledger.session("cursor:c")]
+    assert "hush-hush" not in str(told)
+    assert str(told).count("kept") == 5

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.databases import snapshot
+from agents_ledger.importers.databases import _Scan, snapshot
+from agents_ledger.importers.reader import Table
 from agents_ledger.ledger.sources import Sources
 from tests.importers.cursor_made import bubble, chat, state_db
 from tests.importers.helping import import_paths
@@ -129,3 +132,97 @@ def test_a_database_under_another_name_is_not_kept_whole(
     kept = b"".join(Sources(ledger._core).stream(1))
     assert b"What is new?" in kept
     assert b"hush-hush" not in kept
+
+
+def overflowing(path: Path, broken: Collection[int], sizes: Mapping[int, int]) -> Path:
+    """A table of rows by rowid; the long values of some lead nowhere."""
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT)")
+        for rowid, size in sizes.items():
+            made.execute("INSERT INTO t VALUES (?, ?)", (rowid, f"<{rowid}>" * size))
+        made.commit()
+    data = bytearray(path.read_bytes())
+    for rowid in broken:
+        pages = (at for at in range(0, len(data), PAGE) if b"<%d>" % rowid in data[at : at + 40])
+        first = next(pages)
+        data[first : first + 4] = b"\xff" * 4  # where the next page is
+    path.write_bytes(data)
+    return path
+
+
+def scanned(path: Path, table: str = "t") -> tuple[list[int], _Scan, int]:
+    """The rowids that can be read, and how many statements that took."""
+    statements: list[str] = []
+    with snapshot(path) as connection:
+        connection.set_trace_callback(statements.append)
+        has_rowid = table == "t"
+        scan = _Scan(connection, Table(table, ("id",)), ("id", "v"), has_rowid)
+        return [row[1] for row in scan.rows(None)], scan, len(statements)
+
+
+def test_only_the_damaged_rows_are_lost(tmp_path: Path) -> None:
+    broken = {5, 6, 40, 41, 99}
+    sizes = {rowid: 5_000 if rowid in broken else 2 for rowid in range(-3, 101)}
+    found, scan, _ = scanned(overflowing(tmp_path / "a.db", broken, sizes))
+
+    assert set(range(-3, 101)) - set(found) == broken
+    assert found == sorted(found)
+    assert scan.damages == len(broken)
+
+
+def test_a_gap_before_a_damaged_row_costs_nothing(tmp_path: Path) -> None:
+    far = 1_000_000_000
+    path = overflowing(tmp_path / "a.db", {far}, {1: 1, far: 2_000, far + 1: 1})
+    found, scan, statements = scanned(path)
+
+    assert (found, scan.damages) == ([1, far + 1], 1)
+    assert statements < 10
+
+
+def test_behind_damage_in_a_table_without_rowids_nothing_is_said_to_be_read(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    path = tmp_path / GLOBAL
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE ItemTable (key, value)")
+        made.execute("CREATE TABLE cursorDiskKV (key PRIMARY KEY, value) WITHOUT ROWID")
+        for key, value in (chat("c", *PAIR) | {"composerData:z": {"x": "x" * 20_000}}).items():
+            made.execute("INSERT INTO cursorDiskKV VALUES (?, ?)", (key, json.dumps(value)))
+        made.commit()
+    data = bytearray(path.read_bytes())
+    leads_to = data.index(b"x" * (PAGE - 4)) - 4
+    data[leads_to : leads_to + 4] = b"\xff" * 4
+    path.write_bytes(data)
+
+    report = import_paths(ledger, path)
+
+    (fault,) = (each for each in report.faults if "cursorDiskKV" in each.what)
+    assert "read only as far as that" in fault.what
+    assert ledger.session("cursor:c").thread_id == "q1"
+
+
+def test_what_cannot_be_read_now_is_read_by_the_next_import(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = state_db(tmp_path / GLOBAL, chat("c", *PAIR) | chat("d", *NEXT))
+    whole = _Scan._selected
+
+    def fails(self: _Scan, first: int, last: int) -> Iterator[tuple[Any, ...]]:
+        for number, row in enumerate(whole(self, first, last)):
+            if number == 3:
+                error = sqlite3.OperationalError("disk I/O error")
+                error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
+                raise error
+            yield row
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_Scan, "_selected", fails)
+        report = import_paths(ledger, path)
+    assert report.counts.failed == 1
+    assert any("disk I/O error" in fault.what for fault in report.faults)
+    assert ledger.session("cursor:c").thread_id == "q1"  # what could be read is there
+
+    report = import_paths(ledger, path)
+    assert (report.counts.failed, report.faults) == (0, [])
+    assert ledger.session("cursor:d").thread_id == "q2"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import zstandard
@@ -164,8 +166,9 @@ def test_a_folder_that_may_not_be_read_is_a_fault_and_the_others_are_read(
     assert report.counts.failed == 1
 
 
-def test_of_a_damaged_compressed_file_what_can_be_read_is(ledger: Ledger, tmp_path: Path) -> None:
-    rollout = Rollout(tmp_path)
+def damaged_half(folder: Path) -> Path:
+    """A compressed file of which about half can be read."""
+    rollout = Rollout(folder)
     for number in range(1, 200):
         rollout.exchange(number, f"question {random.Random(number).random()}", "answer")
     packed = bytearray(zstandard.compress(rollout.save().read_bytes()))
@@ -173,6 +176,11 @@ def test_of_a_damaged_compressed_file_what_can_be_read_is(ledger: Ledger, tmp_pa
     packed[len(packed) // 2 :] = b"\xff" * (len(packed) // 2)
     damaged = rollout.path.with_suffix(".jsonl.zst")
     damaged.write_bytes(packed)
+    return damaged
+
+
+def test_of_a_damaged_compressed_file_what_can_be_read_is(ledger: Ledger, tmp_path: Path) -> None:
+    damaged = damaged_half(tmp_path)
     garbage = tmp_path / "rollout-garbage.jsonl.zst"
     garbage.write_bytes(b"not compressed at all")
 
@@ -392,3 +400,47 @@ def test_a_former_state_of_a_file_without_an_ending_stays_in_its_folder(
 
     given = [each.relative_to(tmp_path / "given").as_posix() for each in written]
     assert given == ["transcript", "transcript~0"]
+
+
+def test_a_file_that_cannot_be_read_to_its_end_now_is_read_on_later(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log(tmp_path)
+    for number in range(20):
+        log.user(f"a{number}", WORDS)
+        log.assistant(f"b{number}", text("an answer"))
+    path = log.save()
+    whole = files.chunks
+
+    def fails(path: Path, file: BinaryIO, start: int) -> Iterator[bytes]:
+        pieces = whole(path, file, start)
+        yield next(pieces)
+        yield next(pieces)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(files, "CHUNK_BYTES", 1000)
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "chunks", fails)
+        report = import_paths(ledger, [path])
+    assert report.counts.failed == 1
+    assert report.read_bytes == 2000
+    assert ledger.get_turn(uid("a0")).response is not None
+
+    report = import_paths(ledger, [path])
+    assert (report.counts.failed, report.faults) == (0, [])
+    assert report.read_bytes == path.stat().st_size - 2000
+    assert ledger.get_turn(uid("a19")).response is not None
+
+
+def test_a_damaged_file_that_was_only_touched_is_not_read_each_time(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    packed = damaged_half(tmp_path)
+    import_paths(ledger, [packed])
+    os.utime(packed, ns=(1, 1))
+
+    report = import_paths(ledger, [packed])
+    assert "it is damaged" in report.faults[0].what
+    assert (report.counts.failed, report.counts.skipped) == (0, 1)
+    report = import_paths(ledger, [packed])
+    assert (report.counts.failed, report.faults) == (0, [])  # as it looked before

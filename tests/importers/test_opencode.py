@@ -350,6 +350,5 @@ def test_its_folder_may_be_chosen_and_a_variable_without_a_value_chooses_none() 
         return list(OpenCode().roots(Home(Path("/home/dev"), environment, "win32")))
 
     usual = Path("/home/dev/.local/share/opencode")
-    assert roots() == roots(XDG_DATA_HOME="", OPENCODE_DATA_DIR="") == [usual]
+    assert roots() == roots(XDG_DATA_HOME="") == [usual]
     assert roots(XDG_DATA_HOME="/data") == [Path("/data/opencode")]
-    assert roots(OPENCODE_DATA_DIR="/own", XDG_DATA_HOME="/data") == [Path("/own")]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sqlite3
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+import zstandard
 
 from agents_ledger import Ledger
 from agents_ledger.importers.importing import rederive
-from agents_ledger.ledger.sources import Growth, Sources
+from agents_ledger.ledger.sources import Growth, Sources, pack, unpack
 from agents_ledger.model.sources import SourceFile
 from agents_ledger.store.packing import NEIGHBOURS, filling
 from tests.importers.claude_log import Log, text
@@ -153,3 +158,35 @@ def test_copies_are_kept_together(
     import_paths(ledger, tmp_path)
 
     assert together == [1, 5]
+
+
+@pytest.mark.parametrize(
+    ("base", "at_once", "patience"), [(b"known" * 1000, 1, 0.2), (None, 2, 10)]
+)
+def test_of_packs_against_a_base_there_is_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, base: bytes | None, at_once: int, patience: float
+) -> None:
+    inside: list[int] = []
+    most: list[int] = []
+    both = threading.Barrier(2)
+
+    compressor = zstandard.ZstdCompressor
+
+    class Packing:
+        def __init__(self, **how: Any) -> None:
+            self.packing = compressor(**how)
+
+        def compress(self, data: bytes) -> bytes:
+            inside.append(1)
+            with contextlib.suppress(threading.BrokenBarrierError):
+                both.wait(patience)
+            most.append(len(inside))
+            inside.pop()
+            return self.packing.compress(data)
+
+    monkeypatch.setattr(zstandard, "ZstdCompressor", Packing)
+    with ThreadPoolExecutor(2) as packing:
+        packed = list(packing.map(pack, [b"known and new"] * 2, [base] * 2))
+
+    assert max(most) == at_once
+    assert [unpack(each, 100, base) for each in packed] == [b"known and new"] * 2

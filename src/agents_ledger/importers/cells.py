@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 BROKEN = (msgspec.DecodeError, RecursionError, ValueError)  # ValueError: Unicode, json
 EMPTY: tuple[object, ...] = (None, "", [], {})
+SECRET_NAMES = {"speculativeSummarizationEncryptionKey", "blobEncryptionKey", "encryptionKey"}
+EMBEDDED = "composerData"  # a chat written into another's; in some versions as text
 
 
 def dicts(value: Any) -> list[dict[str, Any]]:
@@ -73,9 +75,13 @@ def json_or_text(value: Any) -> Any:
 
 
 def pruned(value: Any) -> Any:
-    """Without what is empty, at any depth."""
+    """Without what is empty and without keys of encryption, at any depth."""
     if isinstance(value, dict):
-        kept = {name: pruned(each) for name, each in value.items()}
+        kept = {
+            name: pruned(loose(each) if name == EMBEDDED and isinstance(each, str) else each)
+            for name, each in value.items()
+            if name not in SECRET_NAMES
+        }
         return {name: each for name, each in kept.items() if each not in EMPTY}
     if isinstance(value, list):
         return [each for each in map(pruned, value) if each not in EMPTY]

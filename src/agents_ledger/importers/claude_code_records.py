@@ -126,7 +126,7 @@ class Whole(TypedDict, total=False):
     permissionMode: Any
     promptSource: Any
     origin: Any
-    planContent: Raw
+    planContent: Any
 
 
 _decode = msgspec.json.Decoder(Record).decode

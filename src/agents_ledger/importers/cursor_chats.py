@@ -28,7 +28,7 @@ from agents_ledger.importers.reader import Material, Row, fingerprint
 from agents_ledger.model.records import digest
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Part
 
-VERSION = 6
+VERSION = 7
 LABEL_MAX = 400
 SAID = (
     "branches",
@@ -340,7 +340,7 @@ class _Chats:
             "project": project_name(folder) if folder else None,
             "model": composer.model,
             "prompt": as_text(composer.task.get("prompt")),
-            "composer": pruned(composer.more),
+            "composer": composer.more,
         }
         return {name: each for name, each in said.items() if each not in (None, "", [], {})}
 

@@ -12,19 +12,18 @@ from msgspec import Raw, Struct, field
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.cells import (
     BROKEN,
-    EMPTY,
+    EMBEDDED,
     decoded,
     dicts,
     encoded,
     loose,
     path_of,
+    pruned,
     raw,
 )
 from agents_ledger.importers.cursor_agent import Store
 from agents_ledger.importers.cursor_scope import LISTS, META, TABS, TASK, Scope, is_inline
 from agents_ledger.importers.cursor_turns import (
-    EMBEDDED,
-    SECRET_NAMES,
     Bubble,
     Bubbles,
     Summary,
@@ -170,7 +169,7 @@ class Composer(Struct):
         """The fields that are not read, each from the newest record that has it."""
         found: dict[str, Any] = {}
         for said in sorted(self.said, key=_Said.standing):
-            found |= {name: value for name, value in said.more.items() if value not in EMPTY}
+            found |= said.more
         return found
 
     @property
@@ -519,9 +518,9 @@ def _more(said: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a chat that nothing else is made of."""
     found = {}
     for name, value in said.items():
-        if name in READ or name in SECRET_NAMES:
+        if name in READ:
             continue
         data = bytes(value) if isinstance(value, Raw) else encoded(value)
         if len(data) <= FIELD_MAX:
             found[name] = loose(data)
-    return found
+    return as_dict(pruned(found))

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from agents_ledger.importers.building import TurnBuilder, milliseconds, msgspec_text
-from agents_ledger.importers.cells import dicts, json_or_text, loose, path_of, pruned
+from agents_ledger.importers.cells import (
+    EMBEDDED,
+    dicts,
+    json_or_text,
+    loose,
+    path_of,
+    pruned,
+)
 from agents_ledger.importers.outlines import as_dict, as_list, as_number, as_text
 from agents_ledger.importers.reader import Material, Row
 from agents_ledger.model.compaction import Compaction
@@ -50,10 +57,8 @@ FILE_TOOLS: dict[str, FileKind] = {
 PATH_NAMES = ("path", "relativeWorkspacePath", "targetFile", "target_file", "file_path", "filePath")
 TASK_NAMES = ("task", "task_v2")
 TASK_NUMBER = 48
-EMBEDDED = "composerData"
 RULES = "cursorRules"
 REQUEST = "messageRequestContext"
-SECRET_NAMES = {"speculativeSummarizationEncryptionKey", "blobEncryptionKey", "encryptionKey"}
 LONG_ARGUMENT = 2000  # a longer one stands in its tool call only
 DECODED_ROWS = 4
 
@@ -285,11 +290,13 @@ def thinking_of(said: dict[str, Any]) -> str | None:
 def metadata_of(said: dict[str, Any]) -> dict[str, Any]:
     """Every field of a bubble that is not empty and has no column."""
     content = text_of(said)
-    kept = {
-        name: pruned(value)
-        for name, value in said.items()
-        if name not in SECRET_NAMES and not (name in ("text", "rawText") and value == content)
-    }
+    kept = pruned(
+        {
+            name: value
+            for name, value in said.items()
+            if not (name in ("text", "rawText") and value == content)
+        }
+    )
     kept["thinking"] = _beside_thoughts(kept.get("thinking"))
     if isinstance(kept.get("context"), dict):
         del kept["context"]

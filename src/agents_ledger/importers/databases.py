@@ -7,7 +7,7 @@ what is kept; a row that vanished stays.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from msgspec import Struct, field, msgpack
 
 from agents_ledger.importers import files
 from agents_ledger.importers.reader import Table
-from agents_ledger.ledger.sources import Sources
+from agents_ledger.ledger.sources import Looks, Sources
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.records import BAD_TEXT, RowRecord, digest, frame, records
 from agents_ledger.model.sources import SourceFile
@@ -34,7 +34,9 @@ SETTINGS = {
     "cell_size_check": 1,
     "writable_schema": 1,  # else one that was cut off is refused as a whole; nothing is written
 }
-LAST_ROWID = (1 << 63) - 1
+FIRST_ROWID, LAST_ROWID = -(1 << 63), (1 << 63) - 1
+STRETCH = 16  # so many whole rows behind a damaged one, and all are read at once again
+DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 LOGGED = 18  # where a database says with 2 that its changes go to a log first
 
 
@@ -61,6 +63,7 @@ class Kept(NamedTuple):
     file: SourceFile
     rows: int
     faults: tuple[str, ...]
+    is_whole: bool  # else some could not be read this time
 
 
 def state(path: Path) -> State:
@@ -90,11 +93,12 @@ def keep(sources: Sources, file: SourceFile, path: Path, tables: Sequence[Table]
                     batch, size = [], 0
     except sqlite3.Error as error:
         raise Refused(f"cannot be read as a database: {error}") from error
-    cursor = msgspec.json.encode(rows.marks).decode()
-    file = sources.append(
-        file, b"".join(batch), size=seen.size, mtime_ns=seen.mtime_ns, cursor=cursor
-    )
-    return Kept(file, number, tuple(rows.faults))
+    looks: Looks = {"size": -1, "mtime_ns": 0, "cursor": before}
+    if rows.is_whole:
+        cursor = msgspec.json.encode(rows.marks).decode()
+        looks = {"size": seen.size, "mtime_ns": seen.mtime_ns, "cursor": cursor}
+    file = sources.append(file, b"".join(batch), **looks)
+    return Kept(file, number, tuple(rows.faults), rows.is_whole)
 
 
 @contextmanager
@@ -183,6 +187,7 @@ class _Rows:
     def __init__(self, sources: Sources, file: SourceFile, tables: Sequence[Table]) -> None:
         self.marks = _marks(file)
         self.faults: list[str] = []
+        self.is_whole = True
         self._sources = sources
         self._file = file
         self._tables = tables
@@ -196,6 +201,7 @@ class _Rows:
                     yield from self._of(connection, table)
             except sqlite3.DatabaseError as error:
                 self.faults.append(f"table {table.name} cannot be read to its end: {error}")
+                self.is_whole = self.is_whole and _is_damage(error)
 
     def _of(self, connection: sqlite3.Connection, table: Table) -> Iterator[bytes]:
         columns = _columns(connection, table.name)
@@ -205,7 +211,7 @@ class _Rows:
         table = table if table.key else table._replace(key=columns)
         has_rowid = _has_rowid(connection, table.name)
         mark = self.marks.get(table.name, Mark())
-        goes_on = table.grows and has_rowid and mark.rowid > 0 and _stands(connection, table, mark)
+        goes_on = table.grows and has_rowid and _stands(connection, table, mark)
         latest = Mark(mark.rowid, dict(mark.keys)) if goes_on else Mark()
         scan = _Scan(connection, table, columns, has_rowid)
         for rowid, *values in scan.rows(mark.rowid if goes_on else None):
@@ -221,8 +227,9 @@ class _Rows:
         self.marks[table.name] = latest
         if scan.damages:
             del self.marks[table.name]  # should it be mended, all is compared
-            what = f"damaged in {len(scan.damages)} places, the rest is read: {scan.damages[0]}"
-            self.faults.append(f"table {table.name} is {what}")
+            places = f"damaged in {scan.damages} places, the rest is read"
+            what = places if has_rowid else "damaged, and read only as far as that"
+            self.faults.append(f"table {table.name} is {what}: {scan.damage}")
 
     def _kept(self) -> dict[bytes, bytes]:
         """The content last kept of every row."""
@@ -244,7 +251,16 @@ def _marks(file: SourceFile) -> dict[str, Mark]:
 
 
 def _stands(connection: sqlite3.Connection, table: Table, mark: Mark) -> bool:
-    """Whether rowids still mean what they did: a vacuum, or rows deleted at the end, change it."""
+    """Whether rowids still mean what they did: a vacuum, or rows deleted at the end, change it; of
+    what is damaged nobody knows."""
+    try:
+        return mark.rowid > 0 and _is_as_marked(connection, table, mark)
+    except sqlite3.DatabaseError as error:
+        _raise_unless_damage(error)
+        return False
+
+
+def _is_as_marked(connection: sqlite3.Connection, table: Table, mark: Mark) -> bool:
     name = _quoted(table.name)
     top = connection.execute(f"SELECT max(rowid) FROM {name}").fetchone()[0]
     if top is None or top < mark.rowid:
@@ -267,7 +283,8 @@ class _Scan:
         columns: Sequence[str],
         has_rowid: bool,
     ) -> None:
-        self.damages: list[str] = []
+        self.damages = 0
+        self.damage = ""  # the first one
         self._execute = connection.execute
         self._table = table
         self._columns = columns
@@ -275,23 +292,46 @@ class _Scan:
 
     def rows(self, after: int | None) -> Iterator[tuple[Any, ...]]:
         """Each with its rowid first; only those after one, if it is given."""
-        go_on = True
-        while go_on:
-            go_on = False
+        at = FIRST_ROWID if after is None else after + 1
+        while at <= LAST_ROWID:
             try:
-                for row in self._selected(after):
-                    after = row[0]
+                for row in self._selected(at, LAST_ROWID):
                     yield row
+                    at = max(at, row[0] + 1)
+                break
             except sqlite3.DatabaseError as error:
-                self.damages.append(str(error))
-                after = self._beyond(after or 0)
-                go_on = self._has_rowid and after < LAST_ROWID
+                if not self._has_rowid:
+                    self._note(error)
+                    return
+                _raise_unless_damage(error)
+            at = yield from self._one_by_one(at)
 
-    def _selected(self, after: int | None) -> Iterator[tuple[Any, ...]]:
+    def _one_by_one(self, at: int) -> Generator[tuple[Any, ...], None, int]:
+        """Past what is damaged, until the rows are whole again; the rowid to go on from. Read at
+        once, the row before a damaged one would be lost with it."""
+        whole = 0
+        while whole < STRETCH:
+            try:
+                at = self._nearest(at)
+                if at > LAST_ROWID:
+                    break
+                yield from self._selected(at, at)
+                whole, at = whole + 1, at + 1
+            except sqlite3.DatabaseError as error:
+                self._note(error)
+                whole, at = 0, self._beyond(at)
+        return at
+
+    def _note(self, error: sqlite3.DatabaseError) -> None:
+        _raise_unless_damage(error)
+        self.damages += 1
+        self.damage = self.damage or str(error)
+
+    def _selected(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
         key = ", ".join(_quoted(column) for column in self._table.key)
         conditions, values = [], []
-        if after is not None:
-            conditions, values = ["rowid > ?"], [after]
+        if self._has_rowid:
+            conditions, values = ["rowid BETWEEN ? AND ?"], [first, last]
         allowed, named = _allowed(self._table)
         if allowed:
             conditions.append(f"({allowed})")
@@ -304,24 +344,48 @@ class _Scan:
             (*values, *named),
         )
 
-    def _beyond(self, after: int) -> int:
+    def _nearest(self, at: int) -> int:
+        """The first rowid from one on; the one behind the last if there is none."""
+        if at > LAST_ROWID:
+            return at
+        name = _quoted(self._table.name)
+        query = f"SELECT rowid FROM {name} WHERE rowid >= ? ORDER BY rowid LIMIT 1"
+        found = self._execute(query, (at,)).fetchone()
+        if found and found[0] < at:
+            error = sqlite3.DatabaseError("its rows are out of order")
+            error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise error
+        return found[0] if found else LAST_ROWID + 1
+
+    def _beyond(self, at: int) -> int:
         """The nearest rowid from which on something can be found again."""
-        low, step = after, 1
-        while after + step < LAST_ROWID and not self._leads_on(after + step):
-            low, step = after + step, step * 2
-        high = min(after + step, LAST_ROWID)
+        at = -1 if at == FIRST_ROWID else at
+        low, step = at, 1
+        while not self._leads_on(at + step):
+            low, step = at + step, step * 2
+        high = min(at + step, LAST_ROWID + 1)
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self._leads_on(middle) else (middle, high)
         return high
 
-    def _leads_on(self, after: int) -> bool:
-        query = f"SELECT rowid FROM {_quoted(self._table.name)} WHERE rowid > ? LIMIT 1"
+    def _leads_on(self, at: int) -> bool:
         try:
-            self._execute(query, (after,)).fetchone()
-        except sqlite3.DatabaseError:
+            self._nearest(at)
+        except sqlite3.DatabaseError as error:
+            _raise_unless_damage(error)
             return False
         return True
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Whether it is the same each time: not that the disk fails, or that others write."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE
+
+
+def _raise_unless_damage(error: sqlite3.DatabaseError) -> None:
+    if not _is_damage(error):
+        raise error
 
 
 def _allowed(table: Table) -> tuple[str, list[str]]:

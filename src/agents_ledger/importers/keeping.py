@@ -152,6 +152,7 @@ class Keeper:
         kept = databases.keep(self._sources, file, path, tables)
         self.read_bytes += kept.file.kept_bytes - file.kept_bytes
         self.faults += [Fault(str(path), what) for what in kept.faults]
+        self.failed += not kept.is_whole
         self._unless_derived(kept.file, reader)
 
     def _is_same(self, known: SourceFile, path: Path, opened: BinaryIO, size: int) -> bool:
@@ -159,10 +160,15 @@ class Keeper:
         if known.size < 0 or (not files.is_packed(path) and size != known.kept_bytes):
             return False
         at = 0
-        for data in files.chunks(path, opened, 0):
-            if data != self._sources.read(known.id, at, len(data)):
-                return False
-            at += len(data)
+        try:
+            for data in files.chunks(path, opened, 0):
+                if data != self._sources.read(known.id, at, len(data)):
+                    return False
+                at += len(data)
+        except Refused as error:
+            if at == 0 or at != known.kept_bytes:
+                raise
+            self.faults.append(Fault(str(path), str(error)))  # what is damaged ends where it did
         return at == known.kept_bytes
 
     def _continues(self, known: SourceFile, path: Path, opened: BinaryIO) -> bool:
@@ -210,6 +216,8 @@ class Keeper:
             file = self._sources.append(file, data, size=-1, mtime_ns=0, tail=tail, base=base)
             data = following
         looks: Looks = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "tail": tail}
+        if following is None:
+            looks |= {"size": -1, "mtime_ns": 0}  # the next import reads on
         self._wait(found, file, data, looks, base)
 
     def _wait(
@@ -227,13 +235,18 @@ class Keeper:
         self._waiting.append((found, growing))
         self._waiting_bytes += len(data)
 
-    def _following(self, pieces: Iterator[bytes], found: Found) -> bytes:
-        """The next of a file's content. Where the rest is damaged, what was read before stands."""
+    def _following(self, pieces: Iterator[bytes], found: Found) -> bytes | None:
+        """The next of a file's content; None: it cannot be read now. Where the rest is damaged,
+        what was read before is all there is."""
         try:
             return next(pieces, b"")
-        except (Refused, OSError) as error:
+        except Refused as error:
             self.faults.append(Fault(str(found.path), str(error)))
             return b""
+        except OSError as error:
+            self.faults.append(Fault(str(found.path), str(error)))
+            self.failed += 1
+            return None
 
     def _original(self, file: SourceFile, data: bytes) -> SourceFile | None:
         """The kept file whose records a new one begins with."""

@@ -71,8 +71,8 @@ class OpenCode:
     tables = TABLES
 
     def roots(self, home: Home) -> Sequence[Path]:
-        """One folder on every system, which a variable may move."""
-        return [home.chosen("OPENCODE_DATA_DIR", home.data("opencode"))]
+        """One folder on every system."""
+        return [home.data("opencode")]
 
     def wants(self, path: Path) -> bool:
         """The database of any build, and the files of the time before it."""

@@ -10,8 +10,10 @@ import hashlib
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple, Required, TypedDict, TypeVar, Unpack
 
 from msgspec import structs
@@ -36,6 +38,7 @@ CACHED_BLOCKS = 3
 CACHED_BASES = 2  # of states of documents that lean on each other each is unpacked once
 BLOCKS_AT_ONCE = 8
 PATHS_AT_ONCE = 500
+ONE_LEANS = Lock()  # to pack against the longest base takes 70 MB
 NOT_KEPT = 0  # the number of a file of which nothing is kept yet
 
 
@@ -90,6 +93,11 @@ def tail_hash(head: bytes, tail: bytes) -> bytes:
 
 def pack(data: bytes, base: bytes | None = None) -> bytes:
     """Compressed; against `base`, where most of the content is known already."""
+    with ONE_LEANS if base else nullcontext():
+        return _packed(data, base)
+
+
+def _packed(data: bytes, base: bytes | None) -> bytes:
     import zstandard
 
     known = zstandard.ZstdCompressionDict(base, zstandard.DICT_TYPE_RAWCONTENT) if base else None
