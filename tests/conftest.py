@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from hypothesis import HealthCheck, settings
 
 from agents_ledger import Ledger
 from agents_ledger.ledger.core import Core
+from agents_ledger.model.ids import _ids
 from agents_ledger.store.database import Database, open_database
 from tests.raw import Raw
 from tests.trust.harness import memory
@@ -151,11 +153,11 @@ def address(request: pytest.FixtureRequest, new_address: Callable[[], str]) -> I
     address = new_address()
     if "db" not in request.fixturenames:
         yield address
-    elif address.startswith("postgresql"):
+    elif address.startswith("postgres"):
         with request.getfixturevalue("copies")() as copied:
             yield copied
     else:
-        shutil.copyfile(request.getfixturevalue("empty_file"), address)
+        shutil.copy(request.getfixturevalue("empty_file"), address)  # its mode too
         yield address
 
 
@@ -189,14 +191,20 @@ def raw(db: Database, address: str) -> Iterator[Raw]:
 
 
 @pytest.fixture
-def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
+def ticking() -> Iterator[None]:
     """No two looks at the clock tell the same millisecond: for tests of an order of time. Sessions
     of one millisecond are listed by name, and its turns have longer short ids."""
-    real, last = time.time_ns, 0
+    real, guard, before_ms = time.time_ns, threading.Lock(), _ids.ms
+    last = before_ms * 1_000_000
 
     def tick() -> int:
         nonlocal last
-        last = max(real(), last + 1_000_000)
-        return last
+        with guard:
+            last = max(real(), last + 1_000_000)
+            return last
 
-    monkeypatch.setattr(time, "time_ns", tick)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(time, "time_ns", tick)
+        yield
+    with _ids.lock:  # it ran ahead of the clock; a count in each id keeps them apart
+        _ids.start(before_ms)

@@ -20,7 +20,7 @@ def audited(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     address: str = request.getfixturevalue("address")
-    served = address.startswith("postgresql") and "db" in request.fixturenames
+    served = address.startswith("postgres") and "db" in request.fixturenames
     db: Database | None = request.getfixturevalue("db") if served else None
     yield
     if request.node.get_closest_marker("unsound"):

@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from agents_ledger import Ledger
+from agents_ledger.ledger import steps
 from agents_ledger.ledger.core import Core
+from agents_ledger.store.database import Transaction
 from agents_ledger.store.sqlite import SqliteDatabase
 from tests.importers.claude_log import Log, text
 from tests.importers.helping import import_paths
@@ -48,7 +51,8 @@ class Counted:
     def __init__(self, file: Path, turns: int) -> None:
         self.steps = 0
         self.commits = 0
-        self.database = SqliteDatabase(str(file), connect=self._connect)
+        self.file = str(file)
+        self.database = SqliteDatabase(self.file, connect=self._connect)
         self.ledger = Ledger(Core(self.database))
         for number in range(turns):
             self.ledger.record("main", f"q{number}", f"r{number}")
@@ -68,11 +72,30 @@ class Counted:
         self.commits += sql == "COMMIT"
 
     def cost(self, act: Callable[[Ledger], object]) -> int:
-        """Steps, once everything needed is in memory."""
+        """Steps, once everything needed is in memory but a turn that came since."""
         act(self.ledger)
+        self.ledger.record("main", "q", "r")
         before = self.steps
         act(self.ledger)
         return self.steps - before
+
+    def first_cost(self, act: Callable[[Ledger], object]) -> int:
+        """Steps of a handle that has read no message yet."""
+        with Ledger(Core(SqliteDatabase(self.file, connect=self._connect))) as ledger:
+            ledger.head("main")
+            before = self.steps
+            act(ledger)
+            return self.steps - before
+
+
+Count = Callable[[Counted, Callable[[Ledger], object]], int]
+COUNTS = pytest.mark.parametrize(
+    "count",
+    [
+        pytest.param(Counted.cost, id="after one more turn"),
+        pytest.param(Counted.first_cost, id="at first"),
+    ],
+)
 
 
 @pytest.fixture(scope="module")
@@ -84,12 +107,17 @@ def ledgers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Counted,
         each.ledger.close()
 
 
+def last_20(ledger: Ledger) -> None:
+    assert len(ledger.thread("main", last=20).turns) == 20
+
+
+@COUNTS
 @pytest.mark.parametrize(
     "act",
     [
         pytest.param(lambda ledger: ledger.record("main", "q", "r"), id="record"),
         pytest.param(lambda ledger: ledger.fork("main"), id="fork"),
-        pytest.param(lambda ledger: ledger.thread("main", last=20), id="last 20"),
+        pytest.param(last_20, id="last 20"),
         pytest.param(lambda ledger: ledger.thread("main", from_depth=5, to_depth=15), id="page"),
         pytest.param(lambda ledger: ledger.sessions(limit=8), id="sessions"),
         pytest.param(lambda ledger: ledger.history("main", limit=20), id="history"),
@@ -98,9 +126,9 @@ def ledgers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Counted,
     ],
 )
 def test_a_verb_looks_at_as_many_rows_in_a_ledger_twenty_times_as_large(
-    ledgers: tuple[Counted, Counted], act: Callable[[Ledger], object]
+    ledgers: tuple[Counted, Counted], act: Callable[[Ledger], object], count: Count
 ) -> None:
-    small, large = (each.cost(act) for each in ledgers)
+    small, large = (count(each, act) for each in ledgers)
 
     assert large <= small * 1.15 + 20, f"{small} steps, then {large}"
 
@@ -108,7 +136,22 @@ def test_a_verb_looks_at_as_many_rows_in_a_ledger_twenty_times_as_large(
 def test_the_count_notices_a_verb_that_reads_everything(
     ledgers: tuple[Counted, Counted],
 ) -> None:
-    small, large = (each.cost(lambda ledger: ledger.thread("main")) for each in ledgers)
+    small, large = (each.first_cost(lambda ledger: ledger.thread("main")) for each in ledgers)
+
+    assert large > small * 5
+
+
+@COUNTS
+def test_the_count_notices_messages_that_are_read_from_the_root(
+    ledgers: tuple[Counted, Counted], count: Count, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = steps._read
+
+    def from_the_root(tx: Transaction, stretch: steps.Stretch) -> dict[str, steps.Steps]:
+        return read(tx, structs.replace(stretch, from_depth=1))
+
+    monkeypatch.setattr(steps, "_read", from_the_root)
+    small, large = (count(each, last_20) for each in ledgers)
 
     assert large > small * 5
 

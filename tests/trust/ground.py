@@ -31,7 +31,7 @@ class Ground:
         if not self._server:
             self.close()
             self.address = str(self._folder / f"{self._examples}.db")
-            shutil.copyfile(self._folder / "template.db", self.address)
+            shutil.copy(self._folder / "template.db", self.address)
             self._kept = Ledger.open(self.address)
         elif self._kept is None or self._examples % EXAMPLES_PER_LEDGER == 0:
             self.close()

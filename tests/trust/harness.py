@@ -22,6 +22,10 @@ from msgspec import Struct
 
 ROOT = Path(__file__).parent.parent.parent
 ROOM = 4 << 30  # for all that a test run keeps at one time
+LIMITS = {  # of a control group, by the name of its hierarchy; the new one has none
+    "": ("memory.max", "memory.current"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+}
 FINDINGS_MAX = 20  # of one run; one is enough to fail it
 
 
@@ -92,8 +96,24 @@ def python(name: str, *arguments: object) -> None:
 def memory() -> str | None:
     """A folder in memory, where the system has one with room: what is simulated needs no disk."""
     shared = "/dev/shm"  # noqa: S108
-    has_room = os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > ROOM
-    return shared if has_room else None
+    if not os.access(shared, os.W_OK) or shutil.disk_usage(shared).free <= ROOM:
+        return None
+    return shared if all(left > ROOM for left in _left()) else None
+
+
+def _left(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> Iterator[int]:
+    """Bytes of memory that the system has left, then each control group with a limit."""
+    told = (proc / "meminfo").read_text()
+    yield int(told.partition("MemAvailable:")[2].split()[0]) << 10
+    for line in (proc / "self" / "cgroup").read_text().splitlines():
+        _, kind, path = line.split(":", 2)
+        if kind in LIMITS:
+            limit, used = LIMITS[kind]
+            own = groups / kind / path.lstrip("/")
+            for group in (own, *own.parents):
+                most = (group / limit).read_text() if (group / limit).exists() else "max"
+                if most.strip() != "max":
+                    yield int(most) - int((group / used).read_text())
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import urllib.request
 from collections.abc import Callable
 from typing import Any
@@ -163,9 +164,13 @@ class Listener:
         self.lines: list[str] = []
 
     def until(self, done: Callable[[list[str]], bool]) -> list[str]:
-        while not done(self.lines):
-            self.lines.append(self.answer.readline().decode().rstrip("\r\n"))
-        self.answer.close()
+        end = time.monotonic() + PATIENCE_S
+        with self.answer:
+            while not done(self.lines):
+                assert time.monotonic() < end, f"not told after {PATIENCE_S} s: {self.lines}"
+                line = self.answer.readline()
+                assert line, f"the server ended it: {self.lines}"
+                self.lines.append(line.decode().rstrip("\r\n"))
         return self.lines
 
 
