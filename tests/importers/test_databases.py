@@ -226,3 +226,21 @@ def test_what_cannot_be_read_now_is_read_by_the_next_import(
     report = import_paths(ledger, path)
     assert (report.counts.failed, report.faults) == (0, [])
     assert ledger.session("cursor:d").thread_id == "q2"
+
+
+def test_what_is_new_is_read_though_what_was_read_last_is_damaged(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    rows = {f"composerData:{n:03d}": "x" * 1000 for n in range(30)}
+    path = state_db(tmp_path / GLOBAL, chat("c", *PAIR) | rows)
+    import_paths(ledger, path)
+    later = {f"composerData:{n:03d}": "y" * 1000 for n in range(100, 110)}
+    data = bytearray(state_db(path, later | chat("d", *NEXT)).read_bytes())
+    page = data.index(b"composerData:029xx") // PAGE * PAGE
+    data[page : page + PAGE] = bytes(PAGE)
+    path.write_bytes(data)
+
+    report = import_paths(ledger, path)
+
+    assert any("cursorDiskKV is damaged" in fault.what for fault in report.faults)
+    assert ledger.session("cursor:d").thread_id == "q2"
