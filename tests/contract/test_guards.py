@@ -231,3 +231,16 @@ def test_a_projected_turn_may_be_derived_again_until_it_is_frozen(ledger: Ledger
             raw.execute(statement)
     with pytest.raises(DATABASE_ERRORS, match="guard: turns are never deleted"):
         raw.execute("DELETE FROM turns")
+
+
+@pytest.mark.parametrize("table", ["messages", "tool_calls"])
+def test_nothing_is_moved_into_a_sealed_turn(ledger: Ledger, raw: Raw, table: str) -> None:
+    sealed = ledger.record("main", "q", "a").id
+    with ledger.turn("main", "Go on.") as turn:
+        with turn.tool_call("Read", {"path": "a"}) as call:
+            call.complete("x")
+        with pytest.raises(DATABASE_ERRORS, match="guard: "):
+            raw.execute(f"UPDATE {table} SET turn_id = ? WHERE turn_id = ?", (sealed, turn.id))
+        turn.respond("Done.")
+
+    assert len(ledger.get_turn(turn.id).tool_calls) == 1

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agents_ledger import Ledger, Message, MessageFile, ToolCall
+from agents_ledger import Ledger, Message, MessageCodeblock, MessageFile, ToolCall
 from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.steps import Steps
 from agents_ledger.store.database import Database, Transaction
 from agents_ledger.store.known import Known
 from tests.builders import chain
@@ -119,6 +120,22 @@ def test_what_is_rolled_back_is_not_remembered(ledger: Ledger) -> None:
     ledger.record("main", "Two?", "Two.", id="chosen")
 
     assert [message.content for message in ledger.get_turn("chosen").messages] == ["Two?", "Two."]
+
+
+def test_a_turn_looked_at_alone_is_not_remembered(watched: tuple[Watched, Ledger]) -> None:
+    statements, ledger = watched
+    (turn_id,) = chain(ledger, "main", 1)
+    for _ in range(2):
+        ledger.get_turn(turn_id)
+        assert _read(statements)["segment_messages"] == 2
+
+
+def test_what_a_value_takes_itself_is_counted() -> None:
+    block = MessageCodeblock("x" * 1000)
+    steps = Steps((Message("user", "ok"), Message("assistant", "ok", codeblocks=(block,))))
+
+    assert Steps().letters >= 400
+    assert 1004 + 4 * 400 <= steps.letters <= 1004 + 5 * 400
 
 
 def test_no_more_is_remembered_than_there_is_room_for() -> None:

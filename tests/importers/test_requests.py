@@ -440,6 +440,18 @@ def test_children_and_parents_find_each_other(ledger: Ledger, order: tuple[int, 
     check_family(ledger)
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_session_is_not_below_one_that_it_spawned(ledger: Ledger, order: tuple[int, ...]) -> None:
+    spawning = call("c1", "t1", sequence=1, sourceMessageId="m2", spawnedSourceSessionId="a")
+    above = item("b", toolCalls=[spawning], session={"parentSourceSessionId": "a"})
+    below = item("a", toolCalls=[], session={})
+    for number in order:
+        import_sessions(ledger, request((above, below)[number], key=f"k{number}"))
+
+    parents = {session.label: session.parent_session_label for session in ledger.sessions()}
+    assert parents == {label("a"): label("b"), label("b"): None}
+
+
 def test_children_and_parents_of_one_request_find_each_other(ledger: Ledger) -> None:
     import_sessions(ledger, request(*reversed(family())))
     check_family(ledger)

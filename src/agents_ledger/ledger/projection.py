@@ -402,8 +402,7 @@ def _hang_subagents(tx: Transaction, derivation: Derivation, owners: Mapping[str
             if parent != owners[turn_id] and child != owners[turn_id]:
                 tx.run("set_parent_session", label=child, parent=owners[turn_id])
     for session in derivation.sessions:
-        if session.parent_label is not None:
-            tx.run("break_circle", label=session.label)
+        tx.run("break_circle", label=session.label)
 
 
 def _note_faults(tx: Transaction, files: Sequence[SourceFile], derivation: Derivation) -> None:

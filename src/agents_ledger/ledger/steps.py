@@ -22,6 +22,7 @@ from agents_ledger.store.database import Row, Transaction
 
 S = TypeVar("S", bound=Message | ToolCall)
 
+VALUE_LETTERS = 400  # a turn, message or call takes as much room as so many letters
 TURNS_MAX = 200  # of longer stretches nothing is remembered: they would push out all else
 SEALED = ("completed", "failed")
 _STATUS = Turn.__struct_fields__.index("status")
@@ -51,10 +52,18 @@ class Steps(NamedTuple):
 
     @property
     def letters(self) -> int:
-        """How long its texts are."""
-        said = [(m.content, m.thinking, m.context_json, m.metadata_json) for m in self.messages]
-        called = [(c.params_json, c.result_json, c.error) for c in self.tool_calls]
-        return sum(len(text) for step in (*said, *called) for text in step if text)
+        """How much room they take in memory, about: their texts, and what a value takes itself."""
+        texts: list[str | None] = []
+        details = 0
+        for said in self.messages:
+            texts += (said.content, said.thinking, said.context_json, said.metadata_json)
+            details += len(said.files) + len(said.lints) + len(said.codeblocks)
+            texts += (block.content for block in said.codeblocks)
+            texts += (lint.message for lint in said.lints)
+        for call in self.tool_calls:
+            texts += (call.params_json, call.result_json, call.error)
+        values = 1 + len(self.messages) + len(self.tool_calls) + details
+        return VALUE_LETTERS * values + sum(len(text) for text in texts if text)
 
 
 NO_STEPS = Steps()
@@ -62,9 +71,10 @@ NO_STEPS = Steps()
 
 def steps_of(tx: Transaction, stretch: Stretch, rows: Sequence[Row]) -> dict[str, Steps]:
     """The steps of the turns of a stretch, by id. `rows` are the turns', root first. Remembered are
-    those at the end of a thread: whoever goes on with it reads them again."""
+    those of several turns at the end of a thread: whoever goes on with it reads them again. One
+    turn alone is what somebody looks at."""
     known = tx.known
-    if known is None or not rows or len(rows) > TURNS_MAX or rows[-1][0] != stretch.turn_id:
+    if known is None or not 1 < len(rows) <= TURNS_MAX or rows[-1][0] != stretch.turn_id:
         return _read(tx, stretch)
     found = {row[0]: steps for row in rows if (steps := known.get(row[0])) is not None}
     missing = [row for row in rows if row[0] not in found]

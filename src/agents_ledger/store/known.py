@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-LETTERS_MAX = 8_000_000  # all values together, so many megabytes or a few times that
+LETTERS_MAX = 8_000_000  # all values together: 8 MB, or up to four times that, by what is written
 SHARE = 8  # a value that takes a larger part is not worth the others
 
 

@@ -148,6 +148,21 @@ FOR EACH ROW EXECUTE FUNCTION guard_detailed();
 CREATE TRIGGER message_codeblocks_insert BEFORE INSERT ON message_codeblocks
 FOR EACH ROW EXECUTE FUNCTION guard_detailed();
 
+CREATE TRIGGER messages_moved BEFORE UPDATE OF turn_id ON messages
+FOR EACH ROW EXECUTE FUNCTION guard_added();
+
+CREATE TRIGGER tool_calls_moved BEFORE UPDATE OF turn_id ON tool_calls
+FOR EACH ROW EXECUTE FUNCTION guard_added();
+
+CREATE TRIGGER message_files_moved BEFORE UPDATE OF message_id ON message_files
+FOR EACH ROW EXECUTE FUNCTION guard_detailed();
+
+CREATE TRIGGER message_lints_moved BEFORE UPDATE OF message_id ON message_lints
+FOR EACH ROW EXECUTE FUNCTION guard_detailed();
+
+CREATE TRIGGER message_codeblocks_moved BEFORE UPDATE OF message_id ON message_codeblocks
+FOR EACH ROW EXECUTE FUNCTION guard_detailed();
+
 CREATE TRIGGER messages_update BEFORE UPDATE ON messages
 FOR EACH ROW EXECUTE FUNCTION guard_of_turn('messages do not change');
 

@@ -72,6 +72,43 @@ WHEN EXISTS (
 )
 BEGIN SELECT RAISE(ABORT, 'guard: nothing is added to a sealed turn'); END;
 
+CREATE TRIGGER messages_moved BEFORE UPDATE OF turn_id ON messages
+WHEN EXISTS (SELECT 1 FROM places p WHERE p.turn_id = NEW.turn_id)
+    AND EXISTS (
+        SELECT 1 FROM turns t
+        WHERE t.id = NEW.turn_id AND t.projected = 0 AND t.status IN ('completed', 'failed')
+    )
+BEGIN SELECT RAISE(ABORT, 'guard: nothing is added to a sealed turn'); END;
+
+CREATE TRIGGER tool_calls_moved BEFORE UPDATE OF turn_id ON tool_calls
+WHEN EXISTS (SELECT 1 FROM places p WHERE p.turn_id = NEW.turn_id)
+    AND EXISTS (
+        SELECT 1 FROM turns t
+        WHERE t.id = NEW.turn_id AND t.projected = 0 AND t.status IN ('completed', 'failed')
+    )
+BEGIN SELECT RAISE(ABORT, 'guard: nothing is added to a sealed turn'); END;
+
+CREATE TRIGGER message_files_moved BEFORE UPDATE OF message_id ON message_files
+WHEN EXISTS (
+    SELECT 1 FROM messages m JOIN places p ON p.turn_id = m.turn_id JOIN turns t ON t.id = m.turn_id
+    WHERE m.id = NEW.message_id AND t.projected = 0 AND t.status IN ('completed', 'failed')
+)
+BEGIN SELECT RAISE(ABORT, 'guard: nothing is added to a sealed turn'); END;
+
+CREATE TRIGGER message_lints_moved BEFORE UPDATE OF message_id ON message_lints
+WHEN EXISTS (
+    SELECT 1 FROM messages m JOIN places p ON p.turn_id = m.turn_id JOIN turns t ON t.id = m.turn_id
+    WHERE m.id = NEW.message_id AND t.projected = 0 AND t.status IN ('completed', 'failed')
+)
+BEGIN SELECT RAISE(ABORT, 'guard: nothing is added to a sealed turn'); END;
+
+CREATE TRIGGER message_codeblocks_moved BEFORE UPDATE OF message_id ON message_codeblocks
+WHEN EXISTS (
+    SELECT 1 FROM messages m JOIN places p ON p.turn_id = m.turn_id JOIN turns t ON t.id = m.turn_id
+    WHERE m.id = NEW.message_id AND t.projected = 0 AND t.status IN ('completed', 'failed')
+)
+BEGIN SELECT RAISE(ABORT, 'guard: nothing is added to a sealed turn'); END;
+
 CREATE TRIGGER messages_update BEFORE UPDATE ON messages
 WHEN EXISTS (
     SELECT 1 FROM turns t WHERE t.id = OLD.turn_id AND (

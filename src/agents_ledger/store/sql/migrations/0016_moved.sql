@@ -1,0 +1,2 @@
+-- A value that is no number breaks no view, and nothing is moved into a sealed turn: views and guards are
+-- made anew after every migration.

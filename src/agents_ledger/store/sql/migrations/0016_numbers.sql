@@ -1,1 +1,0 @@
--- A value that is no number breaks no view any more: views are made anew after every migration.
