@@ -60,7 +60,7 @@ PARTS = {
     "broker": Part("The broker under load", broker.broker),
     "web": Part("Pages of a ledger of a million messages", web.web),
     "importing": Part("Importing", importing.importing),
-    "commits": Part("Peers: an exchange at once, and step by step", against.commits),
+    "ways": Part("Peers: at once and step by step, at first and again", against.ways),
     "crowds": Part("Peers: 64 sessions at once", against.crowds),
     "servers": Part("Peers on PostgreSQL", postgres.servers),
     "durability": Part("Peers at the same durability", against.durability),

@@ -27,6 +27,7 @@ ENOUGH = 15.0  # after which a step is not measured once more
 OURS = "agents-ledger"
 LIVE = "agents-ledger, a live turn"
 FOR_RUNNER = "agents-ledger, LedgerSession"
+FORGETFUL = "agents-ledger, nothing remembered"
 SESSION = "main"
 CLOCKS: tuple[Clock, ...] = ("cpu", "wall")
 LENGTHS = (100, 1_000, 10_000)
@@ -58,6 +59,7 @@ GOALS: dict[tuple[str, str, int, Clock], float] = {
     ("last 20", OPENAI, 10_000, "wall"): 3,
     ("whole history", OPENAI, 10_000, "wall"): 2,
     ("crowd", OPENAI, CROWD, "wall"): 5,
+    ("crowd", AT_ONCE, CROWD, "wall"): 5,
 }
 
 
@@ -270,26 +272,47 @@ def durability(folder: Path) -> Iterator[Line]:
         yield from compare("same durability", sides, LENGTHS[0])
 
 
-def commits(folder: Path) -> Iterator[Line]:
-    """An exchange in one commit, and step by step, whoever does it."""
+class Pair(NamedTuple):
+    """Two ways to do the same."""
+
+    title: str
+    what: str
+    ours: str
+    theirs: str
+    goals: Mapping[Clock, float] = MappingProxyType({})
+
+
+PAIRS = (
+    Pair("append in one commit, record() / one add_items()", "append", OURS, AT_ONCE, {"cpu": 2}),
+    Pair("append in 8 commits, a live turn / 5 by its Runner", "append", LIVE, OPENAI),
+    Pair("append in 5 by its Runner, LedgerSession / SQLiteSession", "append", FOR_RUNNER, OPENAI),
+    Pair("append, record() / 5 commits by its Runner", "append", OURS, OPENAI, {"cpu": 2}),
+    Pair("last 20, nothing remembered / SQLiteSession", "last 20", FORGETFUL, OPENAI, {"wall": 3}),
+    Pair("last 20, after an append / SQLiteSession", "last 20", OURS, OPENAI, {"wall": 3}),
+)
+
+
+def ways(folder: Path) -> Iterator[Line]:
+    """An exchange in one commit and step by step; the last 20 at first and again."""
     if missing := _missing():
         yield missing
         return
-    pairs = {
-        "in one commit, record() / one add_items()": (OURS, AT_ONCE),
-        "in 8 commits, a live turn / 5 by its Runner": (LIVE, OPENAI),
-        "in 5 commits by its Runner, LedgerSession / SQLiteSession": (FOR_RUNNER, OPENAI),
-        "record() / 5 commits by its Runner": (OURS, OPENAI),
-    }
-    length = LENGTHS[1]
-    with opened(folder, (LIVE, FOR_RUNNER, OPENAI, AT_ONCE)) as sides:
+    length = LENGTHS[-1]
+    with opened(folder, (LIVE, FOR_RUNNER, FORGETFUL, OPENAI, AT_ONCE)) as sides:
         for side in sides.values():
             side.grow(length)
-        in_turns(list(sides.values()), steps(length)[:1], ROUNDS)
-        for title, (ours, theirs) in pairs.items():
+        whats = {pair.what for pair in PAIRS}
+        in_turns(list(sides.values()), [s for s in steps(length) if s.what in whats], ROUNDS)
+        for pair in PAIRS:
+            ours, theirs = sides[pair.ours], sides[pair.theirs]
+            if over := ours.over or theirs.over:
+                yield Line(pair.title, "", over, rounds=0)
+                continue
+            took = list(zip(ours.took[pair.what], theirs.took[pair.what], strict=False))
             for clock in CLOCKS:
-                took, took_them = sides[ours].took["append"], sides[theirs].took["append"]
-                yield rate(f"an exchange {title}", took, took_them, clock, None)
+                least = pair.goals.get(clock)
+                goal = None if least is None else Goal(">=", least)
+                yield rate(pair.title, [t[0] for t in took], [t[1] for t in took], clock, goal)
 
 
 def crowds(folder: Path) -> Iterator[Line]:
@@ -309,7 +332,7 @@ def crowds(folder: Path) -> Iterator[Line]:
 
 
 def _on_a_slow_disk(title: str, folder: Path) -> Iterator[Line]:
-    """The same where a flush takes as long as disks take that lose nothing."""
+    """The same where a flush takes longer: disks without a cache of their own take milliseconds."""
     title = f"{title}, a flush takes {FLUSH_US / 1000:g} ms more"
     shim = folder / "slow_disk.so"
     compiler = shutil.which("cc")
@@ -319,6 +342,14 @@ def _on_a_slow_disk(title: str, folder: Path) -> Iterator[Line]:
     source = Path(__file__).with_name("slow_disk.c")
     subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
     environment = {"LD_PRELOAD": str(shim), "SLOW_DISK_US": str(FLUSH_US)}
+    flush = "import os, time; t = time.time(); os.fsync(1); print(time.time() - t)"
+    with (folder / "flushed").open("w+") as file:
+        command = [sys.executable, "-c", flush]
+        subprocess.run(command, stdout=file, env={**os.environ, **environment}, check=True)
+        file.seek(0)
+        if float(file.read()) < FLUSH_US / 1e6:
+            yield Line(title, "not measured: no library can be loaded before a program", rounds=0)
+            return
     with opened(folder, [OPENAI, AT_ONCE], environment=environment) as sides:
         in_turns(list(sides.values()), [CROWDING], ROUNDS)
         yield from told(title, sides, CROWDING.what, 0)

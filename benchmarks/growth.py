@@ -101,7 +101,13 @@ class Grown:
         return self._several(lambda: self.ledger.fork("main"), 10)
 
     def last_20(self) -> Took:
-        return self._several(lambda: self.ledger.thread("main", last=20), 10)
+        """Each time by a handle that has read none of them yet."""
+        took = []
+        for _ in range(10):
+            with Ledger.open(self._path, read_only=True) as ledger:
+                ledger.head("main")
+                took.append(timed(partial(ledger.thread, "main", last=20), 1))
+        return Took(middle([each.wall for each in took]), middle([each.cpu for each in took]))
 
     def context(self) -> Took:
         return self._several(lambda: self.ledger.context("main", "and now?", 8_000), 1)
@@ -110,6 +116,10 @@ class Grown:
         """A word that one turn has; what was appended meanwhile waits no more."""
         self.ledger._core.index(least=1)
         return self._several(lambda: self.ledger.search(f"{self._size - 1}"), 3)
+
+    def search_both(self) -> Took:
+        """A word that every turn has, with one that one turn has."""
+        return self._several(lambda: self.ledger.search(f"question {self._size - 1}"), 3)
 
     def head_at(self) -> Took:
         def ask() -> None:
@@ -149,6 +159,7 @@ VERBS = (
     Verb("context within 8,000 tokens", Grown.context, least=1_000, flat=True),
     Verb("head at a time", Grown.head_at),
     Verb("search for a rare word", Grown.search),
+    Verb("search for a common word with a rare one", Grown.search_both),
     Verb("latest 100 sessions", Grown.sessions, least=1_000, flat=True),
     Verb("audit, per turn", Grown.audit, least=1_000, rounds=1),
     Verb("recover", Grown.recover, flat=True),

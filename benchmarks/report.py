@@ -95,7 +95,7 @@ def _page(parts: dict[str, Measured], versions: str) -> Iterator[str]:
 
 def _peers(parts: dict[str, Measured]) -> Iterator[Line]:
     """Lines whose ratio is how many times better the ledger is than a peer."""
-    for name in ("peers", "commits", "durability", "crowds", "servers"):
+    for name in ("peers", "ways", "durability", "crowds", "servers"):
         part = parts.get(name)
         for line in part.lines if part else ():
             if "bytes" in line.name and line.ratio:
@@ -113,17 +113,21 @@ Both sides of a line are measured in turns in one run, so what else the machine 
 `ratio` is the median of the rounds' ratios, `spread` their middle half. Against peers and against
 hand-written SQL it says how many times as fast the ledger is, or which part of the other's speed it
 reaches; for sizes, memory and growth it is ours divided by the reference. `cpu` is the steadier
-clock: `wall` depends on how busy the disk is. A peer has 60 seconds for each step; what did not fit
-is said.
+clock: `wall` depends on how busy the disk is. A peer has 60 seconds to grow to a length; a step
+that took 15 is not repeated; what did not fit is said. Of 64 sessions at once, the slow peers are
+measured once, after the others.
 
 A store is used as its framework uses it. The Runner of openai-agents hands over the question, each
-call with its output, and the answer: five commits for an exchange with three calls in a row, where
-the ledger's record() makes one; the part `commits` has both the one way and the other. langgraph,
-google-adk and llm bring the framework around their store: a run of a graph, an event's validation,
-a scripted model. The last 20 are read after one more was appended, as agents do; the ledger then
-reads what that one consists of and knows the others, which never change. Where a store can, a long
-history is put in at once before it is measured; langgraph's size per exchange is understated by
-that. On PostgreSQL the server's CPU is not counted.
+call with its output, and the answer: five commits for an exchange whose three calls the model makes
+one after the other, three if it makes them at once. The ledger's record() keeps the exchange in one
+commit, when it is over; a live turn makes eight, as things happen. The part `ways` has these beside
+each other, and LedgerSession under the same Runner. SQLiteSession works in a thread of asyncio's,
+where the ledger's lone writer is called directly. langgraph, google-adk and llm bring the framework
+around their store: a run of a graph, an event's validation, a scripted model. The last 20 are read
+after one more was appended, as agents do; the ledger then reads what that one consists of and
+remembers the others, which never change; `ways` has the first read of a process, too. Where a store
+can, a long history is put in at once before it is measured; langgraph's size per exchange is
+understated by that. On PostgreSQL the server's CPU is not counted.
 """
 
 _WHY = """
