@@ -42,6 +42,7 @@ QUICK = ("fsync = off", "synchronous_commit = off", "full_page_writes = off")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Say which marks there are, and where files go."""
+    os.environ.pop("PYTHONUNBUFFERED", None)  # programs are started as users start them
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory() or tempfile.gettempdir())
     config.addinivalue_line("markers", "unsound: the test breaks a rule of the audit on purpose")
 

@@ -298,12 +298,15 @@ def watch(
         return
     wanted, report = _wanted(None, exclude), Report()
     found = _chosen(what, wanted, report)
+
+    def told(report: Report) -> None:
+        _tell(run, report)
+        sys.stdout.flush()  # a log shows it now, not when there is a page of it
+
     with run.writing(create=True) as ledger:
-        _tell(run, Importer(ledger, report).run(found))
+        told(Importer(ledger, report).run(found))
         embed_behind(ledger)
-        watching.watch(
-            ledger, home, sources=what, wanted=wanted, told=lambda report: _tell(run, report)
-        )
+        watching.watch(ledger, home, sources=what, wanted=wanted, told=told)
 
 
 @command
