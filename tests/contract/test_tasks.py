@@ -503,6 +503,33 @@ def test_writers_of_one_task_and_forks_of_it_at_once_lose_nothing(
     assert tasks_of(ledger).messages("t1").total == 2 + 4 * 8
 
 
+# What happens to a task, in order: a4 an answer that says it was given at 4, q2 a question at 2, f
+# a fork at the head, r1 a turn of ours on the fork 1.
+MIXED = (
+    "a4 a4 a3 f a1 f a2 a1 r1 a1 a5 f r2 a4 a0 a6",
+    "a6 a0 a3 f a7 a3 a3 f f q6 a4 r0 a6 f a1 r1 f q1 r3 f q7 f a5",
+)
+
+
+@pytest.mark.parametrize("happening", MIXED)
+def test_late_messages_find_a_turn_below_those_that_ours_stand_on(
+    ledger: Ledger, happening: str
+) -> None:
+    a_talk(ledger)
+    forks = 0
+    for number, event in enumerate(happening.split()):
+        kind, which = event[0], event[1:]
+        if kind == "f":
+            ledger.fork("task:t1", label=f"fork-{forks}")
+            forks += 1
+        elif kind == "r":
+            ledger.record(f"fork-{which}", "And now?", "Ours.")
+        else:
+            role = "user" if kind == "q" else "assistant"
+            tasks_of(ledger).save(says(f"x{number}", role, "x", 2000 + int(which)))
+        assert ledger.audit() == ()
+
+
 # -- all or nothing ---------------------------------------------------------------------------
 
 

@@ -6,7 +6,8 @@ is new; any other is rewritten as an import's is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from agents_ledger.ledger import recording, sessions, task_turns, waiting
@@ -96,18 +97,22 @@ def derive(tx: Transaction, task_id: str, since: Place) -> None:
     known = known_now(tx, before)
     parent_id = tx.run("turn_parent", id=before[0])[0][0] if before and since != START else None
     frozen = [turn_id for turn_id in before if known[turn_id].frozen]
+    if frozen and since != START:  # late records may stand below them that say an earlier time
+        derive(tx, task_id, START)
+        return
     if frozen:
-        parent_id = frozen[-1]
+        above = {known[turn_id].parent_id for turn_id in frozen}
+        parent_id = next(turn_id for turn_id in reversed(frozen) if turn_id not in above)
     groups = task_turns.grouped([r for r in records if r.turn_id not in frozen], lines)
     head = _answered_above(tx, parent_id)
     changes: list[Standing] = []
     now: set[str] = set()
     for group in groups:
-        turn = _derived(tx, group, state, parent_id)
+        own_id, stored = _turn_for(tx, task_id, group, known)
+        turn = _derived(tx, own_id, group, state, parent_id)
         parent_id = turn.id
         head = turn.id if group.response else head
         now.add(turn.id)
-        stored = known.get(turn.id) or known_now(tx, [turn.id]).get(turn.id)
         if is_due(turn, stored):
             changes.append(Standing(group, turn, stored))
     _write(tx, state, changes)
@@ -119,16 +124,31 @@ def derive(tx: Transaction, task_id: str, since: Place) -> None:
         retire(tx, gone)
 
 
-def _derived(tx: Transaction, group: Group, state: State, parent_id: str | None) -> DerivedTurn:
+def _turn_for(
+    tx: Transaction, task_id: str, group: Group, known: Mapping[str, Known]
+) -> tuple[str, Known | None]:
+    """The id of a group's turn, and what is stored of it. What was frozen while it held other
+    records stays as it is: then the turn has another id."""
+    for again in count():
+        own_id = task_turns.turn_id(task_id, group.records[0].id, again)
+        stored = known.get(own_id) or known_now(tx, [own_id]).get(own_id)
+        if stored is None or not stored.frozen:
+            break
+    return own_id, stored
+
+
+def _derived(
+    tx: Transaction, own_id: str, group: Group, state: State, parent_id: str | None
+) -> DerivedTurn:
     """A group's turn; its content is read when it is built."""
     return DerivedTurn(
-        task_turns.turn_id(state.task_id, group.records[0].id),
+        own_id,
         parent_id,
         task_turns.fingerprint(group, state),
         frozenset(),
         tuple(task_turns.row_id(record.id) for record in group.records),
         lambda: task_turns.build(
-            group, state, parent_id, _contents(tx, group.records, group.lines())
+            own_id, group, state, parent_id, _contents(tx, group.records, group.lines())
         ),
         state.prompt_hash,
     )
@@ -182,7 +202,8 @@ def _grow(tx: Transaction, state: State, standing: Standing) -> bool:
         return False
     records = [record for record in group.records if record.turn_id != turn.id]
     lines = [line for line in group.lines() if _is_behind(line)]
-    built = task_turns.build(group, state, turn.parent_id, _contents(tx, records, lines))
+    contents = _contents(tx, records, lines)
+    built = task_turns.build(turn.id, group, state, turn.parent_id, contents)
     for line in lines:
         tx.run("delete_turn_call", turn_id=turn.id, id=line.id)
     recording.write_messages(tx, built.messages, statement="project_message")

@@ -94,9 +94,10 @@ def row_id(message_id: str) -> str:
     return f"task:{message_id}"
 
 
-def turn_id(task_id: str, first_message_id: str) -> str:
-    """The id of the turn that begins with a message."""
-    key = f"{task_id}\0{first_message_id}".encode("utf-8", "surrogatepass")
+def turn_id(task_id: str, first_message_id: str, again: int = 0) -> str:
+    """The id of the turn that begins with a message; `again`: another, where that one is taken."""
+    number = f"\0{again}" if again else ""
+    key = f"{task_id}\0{first_message_id}{number}".encode("utf-8", "surrogatepass")
     return "T" + hashlib.blake2b(key, digest_size=12).hexdigest().upper()
 
 
@@ -146,9 +147,10 @@ def fingerprint(group: Group, state: State) -> bytes:
     return hashlib.blake2b(VERSION + said, digest_size=16).digest()
 
 
-def build(group: Group, state: State, parent_id: str | None, contents: Contents) -> Turn:
+def build(
+    own_id: str, group: Group, state: State, parent_id: str | None, contents: Contents
+) -> Turn:
     """The turn of a group, with those of its messages and calls that `contents` has."""
-    own_id = turn_id(state.task_id, group.records[0].id)
     status, error = status_of(group, state)
     messages: list[Message] = []
     calls: list[ToolCall] = []
