@@ -64,7 +64,7 @@ def test_where_a_peer_wins_is_said_at_the_top(page: Path) -> None:
 
     report.write(["peers"], "versions")
 
-    said = page.read_text().split("## Peers")[0]
+    said = page.read_text().split("## Where a peer")[1].split("## Peers")[0]
     assert "quick" in said
     assert "small" in said
     assert "slow" not in said
