@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
+import agents
 
 from benchmarks.peers import openai_items
 from benchmarks.peers.port import Call, Exchange
-
-agents = pytest.importorskip("agents")
 
 EXCHANGE = Exchange(
     "where is it?",
@@ -58,7 +56,7 @@ def test_the_runner_saves_three_calls_in_a_row_in_five_steps() -> None:
         def stream_response(self, *_: Any, **__: Any) -> Any:
             raise NotImplementedError
 
-    class Listening(agents.SQLiteSession):  # type: ignore[misc, name-defined]
+    class Listening(agents.SQLiteSession):
         """Remembers what was added together."""
 
         async def add_items(self, items: list[Any]) -> None:
