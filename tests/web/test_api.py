@@ -68,7 +68,8 @@ def test_a_thread_is_read_a_window_at_a_time(running: Running) -> None:
     assert [turn["depth"] for turn in thread["turns"]] == [2, 3]
     assert thread["depth"] == 5
     turn = thread["turns"][0]["id"]
-    assert running.ask(f"/api/v1/turns/{turn[:14].lower()}").json["id"] == turn
+    [line] = running.ledger.headlines([turn])
+    assert running.ask(f"/api/v1/turns/{line.short_id.lower()}").json["id"] == turn
     calls = running.ask(f"/api/v1/turns/{turn}/tool-calls").json
     assert [call["tool_name"] for call in calls] == ["Edit", "Bash"]
     tree = running.ask("/api/v1/threads/demo/tree").json
