@@ -126,7 +126,7 @@ def _chosen(what: Sequence[str], wanted: Wanted, report: Report) -> list[Found]:
     for path in paths:
         found += found_at(path, unknown)
     report.counts.failed += len(report.faults) - told
-    return [each for each in found if wanted.takes(each)]
+    return wanted.of(found, report.faults)
 
 
 def _dry_run(run: Invocation, found: Sequence[Found], report: Report) -> int:

@@ -6,7 +6,7 @@ behind `aix:`. docs/sources/aix.md tells where each rule was learned.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,17 @@ from agents_ledger.importers.cells import exchanges, json_or_text, loose, path_o
 from agents_ledger.importers.cursor_turns import STATUSES, metadata_of, thinking_of
 from agents_ledger.importers.databases import MAGIC
 from agents_ledger.importers.outlines import as_dict, as_number, as_text
-from agents_ledger.importers.reader import Home, Material, Row, Table, fingerprint
+from agents_ledger.importers.reader import (
+    Home,
+    Look,
+    Material,
+    Project,
+    Row,
+    Select,
+    Table,
+    fingerprint,
+)
+from agents_ledger.importers.sieves import BySession, told
 from agents_ledger.model.sessions import TaskStatus
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, SourceKind
 from agents_ledger.model.turns import (
@@ -48,6 +58,10 @@ TABLES = (
     Table("message_files", ("message_id", "kind", "file_path", "line_number")),
     Table("message_codeblocks", ("message_id", "idx")),
 )
+OF = {table.name: "message_id" for table in TABLES if table.key[0] == "message_id"} | {
+    "sessions": "id",
+    **dict.fromkeys(("messages", "tool_calls", "turns", "files_referenced"), "session_id"),
+}
 ROLES: dict[str, MessageRole] = {"assistant": "assistant", "tool": "tool", "user": "user"}
 FILE_KINDS: dict[str, FileKind] = {"context_file_selection": "attached"}
 TASK_STATUSES: dict[str, TaskStatus] = {
@@ -119,6 +133,26 @@ class Aix:
     def family(self, path: Path) -> str:
         """A database stands alone."""
         return f"{self.name}:{path}"
+
+    def projects(self, _: Path, __: Look) -> Collection[Project] | None:
+        """Its rows tell."""
+        return ()
+
+    def sieve(
+        self, _: Path, own: Select, __: Look, is_left: Callable[[Project], bool]
+    ) -> BySession:
+        """All but the sessions of projects that are left out, and what hangs on their messages."""
+        sessions, messages = TABLES[:2]
+        names = [str(name) for (name,) in own(sessions, ("id",))]
+        folders = {str(name): str(at) for name, at in own(sessions, ("id", "workspace_path")) if at}
+        parents = {str(n): str(at) for n, at in own(sessions, ("id", "parent_session_id")) if at}
+        left, known = told(folders, parents, names, is_left)
+        by_message = [(str(n), str(session)) for n, session in own(messages, ("id", "session_id"))]
+        return BySession(
+            left | {name for name, session in by_message if session in left},
+            known | {name for name, _ in by_message},
+            OF,
+        )
 
     def derive(self, material: Material) -> Derivation:
         """What the rows say."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from agents_ledger.importers.outlines import (
     strictly,
     without_data,
 )
-from agents_ledger.importers.reader import Home, Material
+from agents_ledger.importers.reader import Home, Look, Material, Project
 from agents_ledger.model.sources import Derivation, SourceKind
 from agents_ledger.model.turns import Turn
 
@@ -81,6 +81,10 @@ class ClaudeAi:
     def family(self, path: Path) -> str:
         """One file; a conversation that stands in another too is found by its messages."""
         return f"{NAME}:{path}"
+
+    def projects(self, _: Path, __: Look) -> Collection[Project] | None:
+        """Chats on a page have no folder."""
+        return ()
 
     def derive(self, material: Material) -> Derivation:
         """What the conversations say."""

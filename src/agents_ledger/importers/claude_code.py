@@ -6,13 +6,13 @@ shares turns. docs/sources/claude-code.md tells where each rule was learned.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from agents_ledger.importers import claude_code_records as records
 from agents_ledger.importers.claude_code_outline import NAME, Outline
 from agents_ledger.importers.outlines import BROKEN
-from agents_ledger.importers.reader import Home, Material
+from agents_ledger.importers.reader import Home, Look, Material, Project
 from agents_ledger.model.sources import Derivation, SourceKind
 
 SUBAGENTS = "subagents"
@@ -69,6 +69,17 @@ class ClaudeCode:
             if folder.name == SUBAGENTS:
                 path = folder.parent.with_name(folder.parent.name + ".jsonl")
         return f"{self.name}:{path}"
+
+    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
+        """As a session says, or its subagents do; else as the others of its folder: there are files
+        with nothing but their titles."""
+        session = Path(self.family(path).partition(":")[2])
+        found = look.projects(path) | look.projects(session)
+        if not found:
+            names = (each for each in look.names(session.parent) if each.endswith(".jsonl"))
+            beside = (look.projects(session.parent / each) for each in names)
+            found = next((each for each in beside if each), found)
+        return found or None
 
     def derive(self, material: Material) -> Derivation:
         """What the records say."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
@@ -20,7 +20,14 @@ from msgspec import Raw, Struct, field
 from agents_ledger.importers.branches import Kind, Node, Plan, PlannedTurn, Planner
 from agents_ledger.importers.cline_turns import Call, api_calls, build_api, build_timeline, is_input
 from agents_ledger.importers.outlines import BROKEN, States, as_dict, as_text, parsed, strictly
-from agents_ledger.importers.reader import RECORD_MAX, Home, Material, fingerprint
+from agents_ledger.importers.reader import (
+    RECORD_MAX,
+    Home,
+    Look,
+    Material,
+    Project,
+    fingerprint,
+)
 from agents_ledger.model.sources import (
     Derivation,
     DerivedSession,
@@ -41,6 +48,8 @@ EXTENSIONS = (
 EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 FIRST = re.compile(rb'\[\s*\{\s*"ts"\s*:\s*\d+\s*,\s*"type"\s*:\s*"(say|ask)"')
 WORKSPACE = re.compile(r"# Current Work(?:ing|space) Directory \((.+?)\) Files")
+SENT_BYTES = 1 << 20  # of a file, in which what was sent first says the folder
+SENT = re.compile(WORKSPACE.pattern.encode())
 PROMPTS = ("task", "user_feedback", "user_feedback_diff")
 COMPACTIONS = ("condense_context",)
 NOTICES = (
@@ -133,6 +142,25 @@ class Cline:
     def family(self, path: Path) -> str:
         """The task."""
         return f"{NAME}:{path.parent}"
+
+    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
+        """As what was sent says, in either file; else as the list of tasks does."""
+        for name in (HISTORY, TIMELINE):
+            sent = SENT.search(look.head(path.with_name(name), SENT_BYTES))
+            if sent is not None:
+                return [str(parsed(b'"%s"' % sent[1]) or sent[1].decode(errors="replace"))]
+        own = parsed(look.head(path.with_name("history_item.json"), RECORD_MAX))
+        state = path.parent.parent.parent / "state" / "taskHistory.json"
+        listed = parsed(look.head(state, RECORD_MAX))
+        for each in (own, *(listed if isinstance(listed, list) else ())):
+            task = as_dict(each)
+            if task is not own and task.get("id") != path.parent.name:
+                continue
+            names = ("cwdOnTaskInitialization", "workspace")
+            found = next((said for name in names if (said := as_text(task.get(name)))), None)
+            if found:
+                return [found]
+        return None
 
     def derive(self, material: Material) -> Derivation:
         """What the documents say."""

@@ -6,14 +6,15 @@ A bubble's id is its message's. docs/sources/cursor.md tells where each rule was
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path, PurePath
 
+from agents_ledger.importers import cursor_projects
 from agents_ledger.importers.cursor_chats import VERSION, derivation
 from agents_ledger.importers.cursor_scope import META
 from agents_ledger.importers.cursor_turns import NAME
 from agents_ledger.importers.databases import MAGIC
-from agents_ledger.importers.reader import Home, Material, Table
+from agents_ledger.importers.reader import Home, Look, Material, Project, Select, Sieve, Table
 from agents_ledger.model.sources import Derivation, SourceKind
 
 TABLES = (
@@ -108,6 +109,16 @@ class Cursor:
                 parts = path.parts[: path.parts.index(name)]
                 return f"{self.name}:{PurePath(*parts) if parts else ''}"
         return f"{self.name}:{path.parent}"
+
+    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
+        """As the files beside it say, or the name of its folder."""
+        return cursor_projects.projects(path, look)
+
+    def sieve(
+        self, path: Path, own: Select, look: Look, is_left: Callable[[Project], bool]
+    ) -> Sieve:
+        """All but the chats of projects that are left out."""
+        return cursor_projects.sieve(path, own, look, is_left)
 
     def derive(self, material: Material) -> Derivation:
         """What the records say."""

@@ -7,8 +7,9 @@ what is kept; a row that vanished stays.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import msgspec
 from msgspec import Struct, field, msgpack
 
 from agents_ledger.importers import files
-from agents_ledger.importers.reader import Table
+from agents_ledger.importers.reader import Select, Sieve, Table
 from agents_ledger.ledger.sources import Looks, Sources
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.records import BAD_TEXT, RowRecord, digest, frame, records
@@ -37,6 +38,7 @@ SETTINGS = {
 FIRST_ROWID, LAST_ROWID = -(1 << 63), (1 << 63) - 1
 STRETCH = 16  # so many whole rows behind a damaged one, and all are read at once again
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+UNTOLD = "sessions do not say their project, and are kept though folders are excluded"
 LOGGED = 18  # where a database says with 2 that its changes go to a log first
 
 
@@ -54,7 +56,16 @@ class Mark(Struct):
     keys: dict[int, str] = field(default_factory=dict)
 
 
-_MARKS = msgspec.json.Decoder(dict[str, Mark])
+class Cursor(Struct):
+    """How far a database was read, and what was left out of it, by hashes."""
+
+    marks: dict[str, Mark] = field(default_factory=dict)  # by table
+    excluding: str = ""
+    left: list[str] = field(default_factory=list)
+
+
+_CURSOR = msgspec.json.Decoder(Cursor)
+MakeSieve = Callable[[Select], Sieve]
 
 
 class Kept(NamedTuple):
@@ -75,11 +86,26 @@ def state(path: Path) -> State:
     return State(sum(s.st_size for s in looks), max(s.st_mtime_ns for s in looks))
 
 
-def keep(sources: Sources, file: SourceFile, path: Path, tables: Sequence[Table]) -> Kept:
-    """Append the rows of a database that are not kept yet."""
+def is_as_kept(file: SourceFile, path: Path, exclude: Sequence[str] = ()) -> bool:
+    """Whether a database looks as when it was read, and the same is left out of it."""
+    if (file.size, file.mtime_ns) != state(path):
+        return False
+    return _cursor(file).excluding == _hash(*exclude)
+
+
+def keep(
+    sources: Sources,
+    file: SourceFile,
+    path: Path,
+    tables: Sequence[Table],
+    *,
+    exclude: Sequence[str] = (),
+    sieve: MakeSieve | None = None,
+) -> Kept:
+    """Append the rows of a database that are not kept yet, and that a sieve lets pass."""
     files.open_regular(path).close()  # not a link, a pipe or a device
     seen = state(path)
-    rows = _Rows(sources, file, tables)
+    rows = _Rows(sources, file, tables, sieve)
     batch, size, number = [], 0, 0
     before = file.cursor_json
     try:
@@ -95,7 +121,8 @@ def keep(sources: Sources, file: SourceFile, path: Path, tables: Sequence[Table]
         raise Refused(f"cannot be read as a database: {error}") from error
     looks: Looks = {"size": -1, "mtime_ns": 0, "cursor": before}
     if rows.is_whole:
-        cursor = msgspec.json.encode(rows.marks).decode()
+        reached = Cursor(rows.marks, _hash(*exclude), sorted(rows.left))
+        cursor = msgspec.json.encode(reached).decode()
         looks = {"size": seen.size, "mtime_ns": seen.mtime_ns, "cursor": cursor}
     file = sources.append(file, b"".join(batch), **looks)
     return Kept(file, number, tuple(rows.faults), rows.is_whole)
@@ -184,17 +211,46 @@ def _text(raw: bytes) -> object:
 class _Rows:
     """Finds what is new: beyond the rowid last seen, or by comparing every row."""
 
-    def __init__(self, sources: Sources, file: SourceFile, tables: Sequence[Table]) -> None:
-        self.marks = _marks(file)
+    def __init__(
+        self, sources: Sources, file: SourceFile, tables: Sequence[Table], sieve: MakeSieve | None
+    ) -> None:
+        before = _cursor(file)
+        self.marks = before.marks
+        self.left: set[str] = set()
         self.faults: list[str] = []
         self.is_whole = True
         self._sources = sources
         self._file = file
         self._tables = tables
         self._known: dict[bytes, bytes] | None = None
+        self._make_sieve = sieve
+        self._left_before = set(before.left)
 
     def new(self, connection: sqlite3.Connection) -> Iterator[bytes]:
         """The frames of new and changed rows, in the order they were written."""
+        sieve = self._sieve(connection)
+        for row, goes_on in self._rows(connection):
+            passed = sieve(row) if sieve is not None else row
+            if passed is None:
+                continue
+            data = frame(passed)
+            if goes_on or self._kept().get(passed.identity) != digest(data):
+                yield data
+        if sieve is not None and sieve.untold:
+            self.faults.append(f"{len(sieve.untold)} {UNTOLD}")
+
+    def _sieve(self, connection: sqlite3.Connection) -> Sieve | None:
+        """Where something was left out and is no longer, all rows are compared."""
+        made = None
+        if self._make_sieve is not None:
+            made = self._make_sieve(partial(select, connection))
+            self.left = {_hash(name) for name in made.left}
+        if not self._left_before <= self.left:
+            self.marks = {}
+        return made
+
+    def _rows(self, connection: sqlite3.Connection) -> Iterator[tuple[RowRecord, bool]]:
+        """The rows, and whether it is known that they are new."""
         for table in self._tables:
             try:
                 if _is_table(connection, table.name):
@@ -203,7 +259,7 @@ class _Rows:
                 self.faults.append(f"table {table.name} cannot be read to its end: {error}")
                 self.is_whole = self.is_whole and _is_damage(error)
 
-    def _of(self, connection: sqlite3.Connection, table: Table) -> Iterator[bytes]:
+    def _of(self, connection: sqlite3.Connection, table: Table) -> Iterator[tuple[RowRecord, bool]]:
         columns = _columns(connection, table.name)
         if not set(table.key) <= set(columns):
             self.faults.append(f"table {table.name} has no column {', '.join(table.key)}")
@@ -216,14 +272,11 @@ class _Rows:
         scan = _Scan(connection, table, columns, has_rowid)
         for rowid, *values in scan.rows(mark.rowid if goes_on else None):
             row = RowRecord(table.name, table.key, columns, tuple(values))
-            data = frame(row)
-            identity = row.identity
             if has_rowid:
                 latest.rowid = max(latest.rowid, rowid)
-                latest.keys[rowid] = identity.hex()
+                latest.keys[rowid] = row.identity.hex()
                 latest.keys.pop(min(latest.keys) if len(latest.keys) > MARKS else -1, None)
-            if goes_on or self._kept().get(identity) != digest(data):
-                yield data
+            yield row, goes_on
         self.marks[table.name] = latest
         if scan.damages:
             del self.marks[table.name]  # should it be mended, all is compared
@@ -241,13 +294,30 @@ class _Rows:
         return self._known
 
 
-def _marks(file: SourceFile) -> dict[str, Mark]:
+def select(
+    connection: sqlite3.Connection, table: Table, columns: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Columns of the rows of a table that may be read; nothing where it has not got them."""
+    if not _is_table(connection, table.name):
+        return
+    if set(columns) <= set(_columns(connection, table.name)):
+        has_rowid = _has_rowid(connection, table.name)
+        for _, *values in _Scan(connection, table, columns, has_rowid).rows(None):
+            yield tuple(values)
+
+
+def _cursor(file: SourceFile) -> Cursor:
     if file.cursor_json is None or file.size < 0:
-        return {}
+        return Cursor()
     try:
-        return _MARKS.decode(file.cursor_json)
+        return _CURSOR.decode(file.cursor_json)
     except msgspec.DecodeError:
-        return {}
+        return Cursor()
+
+
+def _hash(*names: str) -> str:
+    """Nothing of what is left out is kept, its name neither."""
+    return digest("\0".join(names).encode(errors="surrogatepass")).hex()[:16] if names else ""
 
 
 def _stands(connection: sqlite3.Connection, table: Table, mark: Mark) -> bool:

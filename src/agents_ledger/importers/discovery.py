@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatch
-from functools import lru_cache
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from agents_ledger.importers import databases, files
+from agents_ledger.importers.exclusion import Excluded
 from agents_ledger.importers.reader import Home, Reader, kind_of
 from agents_ledger.importers.readers import READERS
+from agents_ledger.model import amounts
 from agents_ledger.model.errors import LedgerError
 from agents_ledger.model.sources import Fault
 
-PROJECT_BYTES = 1 << 20  # of a file, in which it must say its project
-PROJECT = re.compile(rb'"cwd"\s*:\s*("(?:[^"\\]|\\.)*+")', re.DOTALL)
-BESIDE = "workspace.yaml"  # in the folder of a session
-PROJECT_BESIDE = re.compile(rb"^cwd:[ \t]*(\S.*?)[ \t\r]*$", re.M)
+UNTOLD = "do not say their project, and are imported though folders are excluded"
 LINKED = "it is a link to a folder: to import what is there, name the folder itself"
 
 
@@ -33,6 +29,7 @@ class Found(Struct, frozen=True):
     reader: Reader
     size: int
     mtime: float
+    exclude: tuple[str, ...] = ()  # folders of projects that are left out of it
 
 
 class Wanted(Struct, frozen=True):
@@ -41,51 +38,41 @@ class Wanted(Struct, frozen=True):
     since: float = 0  # changed since then, in Unix seconds
     exclude: tuple[str, ...] = ()  # patterns of paths, or folders of projects
 
+    def of(self, found: Iterable[Found], faults: list[Fault] | None = None) -> list[Found]:
+        """Those of them. Where it cannot be told whether they are of a project that is left out,
+        they are, and that is noted in `faults`."""
+        untold: dict[str, list[Found]] = {}
+        taken = []
+        for each in found:
+            leaves = self._leaves(each)
+            if leaves is None:
+                untold.setdefault(each.reader.name, []).append(each)
+            if not leaves:
+                taken.append(structs.replace(each, exclude=self.exclude))
+        for some in untold.values():
+            number = amounts.count(len(some), "file")
+            what = f"{number} of {some[0].reader.name} {UNTOLD}, as this one"
+            noted = Fault(str(some[0].path), what)
+            if faults is not None:
+                faults.append(noted)
+        return taken
+
     def takes(self, found: Found) -> bool:
         """Whether a file is one of them."""
-        if found.mtime < self.since:
-            return False
-        return not any(self._excludes(pattern, found) for pattern in self.exclude)
+        return not self._leaves(found)
 
-    @staticmethod
-    def _excludes(pattern: str, found: Found) -> bool:
+    def _leaves(self, found: Found) -> bool | None:
+        """Whether a file is left out; None: nothing tells, and it is not."""
         path = str(found.path)
-        if fnmatch(path, pattern) or path.startswith(pattern.rstrip("/\\") + os.sep):
+        if found.mtime < self.since:
             return True
-        if not Path(pattern).is_absolute():
-            return False
-        # What stands beside a session, as its outputs do, is of the same project.
-        session = Path(found.reader.family(found.path).partition(":")[2])
-        return any(_worked_in(pattern.rstrip("/\\"), each) for each in {found.path, session})
-
-
-def _worked_in(folder: str, path: Path) -> bool:
-    """Whether a file's first records say that they are of a folder, or of one in it; of a session's
-    folder, the file there that says so."""
-    path = path / BESIDE if path.is_dir() else path
-    try:
-        status = files.on_disk(path).stat()
-        said = _projects(path, (status.st_ino, status.st_size, status.st_mtime_ns))
-    except (LedgerError, OSError):
-        return False
-    return any(each == folder or each.startswith((f"{folder}/", f"{folder}\\")) for each in said)
-
-
-@lru_cache(maxsize=4096)
-def _projects(path: Path, _: tuple[int, ...]) -> frozenset[str]:
-    """The folders in which a file's first records worked; looked for once, until it changes."""
-    pattern = PROJECT_BESIDE if path.name == BESIDE else PROJECT
-    found = pattern.findall(files.head(path))
-    found = found or pattern.findall(files.head(path, PROJECT_BYTES))
-    return frozenset(_text(each) for each in set(found))
-
-
-def _text(written: bytes) -> str:
-    """A text in quotes, or without."""
-    try:
-        return str(json.loads(written, strict=False))
-    except ValueError:
-        return written.decode(errors="replace").strip("'\"")
+        if any(
+            fnmatch(path, pattern) or path.startswith(pattern.rstrip("/\\") + os.sep)
+            for pattern in self.exclude
+        ):
+            return True
+        excluded = Excluded.of(self.exclude)
+        return excluded.leaves(found.reader, found.path) if excluded.folders else False
 
 
 class Unknown(Struct):

@@ -5,9 +5,10 @@ docs/sources/gemini-cli.md tells where each rule was learned.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,16 @@ from agents_ledger.importers.outlines import (
     strictly,
     without_data,
 )
-from agents_ledger.importers.reader import RECORD_MAX, Home, Line, Material, fingerprint
+from agents_ledger.importers.reader import (
+    RECORD_MAX,
+    Home,
+    Line,
+    Look,
+    Material,
+    Project,
+    Trace,
+    fingerprint,
+)
 from agents_ledger.model.sources import (
     Derivation,
     DerivedSession,
@@ -62,6 +72,8 @@ TOKENS = {
     "total": "total_tokens",
 }
 SESSION_FILE = re.compile(r"session-.*-([0-9a-f]{8})")
+PROJECT_HASH = re.compile(rb'"projectHash"\s*:\s*"([0-9a-f]{64})"')
+HASH = re.compile(r"[0-9a-f]{64}")
 BY_CLIENT = ("System: Please continue.", "<session_context>", "This is the Gemini CLI.")
 SAID = ("projectHash", "directories", "kind", "activeExtensionName", "memoryScratchpad")
 
@@ -137,9 +149,29 @@ class GeminiCli:
         short = SESSION_FILE.fullmatch(path.stem)
         return f"{NAME}:{path.parent / (short[1] if short else path.stem)}"
 
+    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
+        """As the folder of its project says, or the program's list of them; else by its hash."""
+        at = len(path.parts) - 1 - path.parts[::-1].index("chats") if "chats" in path.parts else 0
+        folder = Path(*path.parts[:at]) if at else path.parent
+        root = look.head(folder / ".project_root").decode(errors="replace").strip()
+        if root:
+            return [root]
+        listed = as_dict(parsed(look.head(folder.parent.parent / "projects.json", RECORD_MAX)))
+        known = as_dict(listed.get("projects"))
+        name = folder.name
+        if not HASH.fullmatch(name):
+            told = PROJECT_HASH.search(look.head(path))
+            name = told[1].decode() if told and name not in known.values() else name
+        found = [p for p, short in known.items() if short == name or _hashed(p) == name]
+        return found or ([Trace("sha256", name)] if HASH.fullmatch(name) else None)
+
     def derive(self, material: Material) -> Derivation:
         """What the messages say."""
         return _Outline(material).derivation()
+
+
+def _hashed(folder: str) -> str:
+    return hashlib.sha256(folder.encode(errors="surrogatepass")).hexdigest()
 
 
 class _Outline:

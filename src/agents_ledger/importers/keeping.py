@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from agents_ledger.importers import databases, files
 from agents_ledger.importers.copies import HEAD_BYTES, TRIED, Heads
 from agents_ledger.importers.discovery import Found
+from agents_ledger.importers.exclusion import Excluded
 from agents_ledger.importers.reader import Reader, ReaderOfRows, Table, kind_of
 from agents_ledger.ledger.sources import (
     NO_BASE,
@@ -92,7 +93,7 @@ class Keeper:
     def _add(self, found: Found) -> None:
         path, reader = found.path, found.reader
         known = self._sources.file(files.logical_path(path))
-        if known and known.kind == "rows" and _looks_as(known, databases.state(path)):
+        if known and known.kind == "rows" and databases.is_as_kept(known, path, found.exclude):
             self._unless_derived(known, reader)
             return
         with files.open_regular(path) as opened:
@@ -149,7 +150,8 @@ class Keeper:
             kind="rows",
             previous=known,
         )
-        kept = databases.keep(self._sources, file, path, tables)
+        sieve = Excluded.of(found.exclude).sieve(reader, path)
+        kept = databases.keep(self._sources, file, path, tables, exclude=found.exclude, sieve=sieve)
         self.read_bytes += kept.file.kept_bytes - file.kept_bytes
         self.faults += [Fault(str(path), what) for what in kept.faults]
         self.failed += not kept.is_whole

@@ -6,7 +6,7 @@ docs/sources/opencode.md tells where each rule was learned.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
@@ -17,9 +17,20 @@ from msgspec import Raw, Struct, field
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.cells import decoded, dicts, encoded, exchanges, loose, pruned
 from agents_ledger.importers.databases import MAGIC
+from agents_ledger.importers.opencode_projects import projects, sieve
 from agents_ledger.importers.opencode_turns import NAME, Loader, Piece, Said, build_turn, label_of
 from agents_ledger.importers.outlines import as_dict, as_list, as_text, project_name
-from agents_ledger.importers.reader import Home, Material, Row, Table, fingerprint
+from agents_ledger.importers.reader import (
+    Home,
+    Look,
+    Material,
+    Project,
+    Row,
+    Select,
+    Sieve,
+    Table,
+    fingerprint,
+)
 from agents_ledger.model.records import digest
 from agents_ledger.model.sessions import TaskStatus
 from agents_ledger.model.sources import (
@@ -105,6 +116,14 @@ class OpenCode:
             at = at - 2 if at > 1 and parts[at - 2] == "project" else at
             return f"{self.name}:{PurePath(*parts[:at]) if at else ''}"
         return f"{self.name}:{path.parent}"
+
+    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
+        """As the session or the project says that a file is of."""
+        return projects(path, look)
+
+    def sieve(self, _: Path, own: Select, __: Look, is_left: Callable[[Project], bool]) -> Sieve:
+        """All but the sessions of projects that are left out."""
+        return sieve(own, is_left)
 
     def derive(self, material: Material) -> Derivation:
         """What the records say."""

@@ -8,14 +8,14 @@ has it again shares its turn. docs/sources/pi.md tells where each rule was learn
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from agents_ledger.importers.outlines import BROKEN, as_text, strictly
 from agents_ledger.importers.pi_outline import Outline
 from agents_ledger.importers.pi_transcript import decode_entry
-from agents_ledger.importers.reader import Home, Material
+from agents_ledger.importers.reader import Home, Look, Material, Project
 from agents_ledger.model.sources import Derivation, SourceKind
 
 STORE = re.compile(rb'\s*\{\s*"[^"]+"\s*:\s*\{')
@@ -120,6 +120,14 @@ class OpenClaw:
     def family(self, path: Path) -> str:
         """All sessions of an agent: the map says how they belong together."""
         return f"{self.name}:{path.parent}"
+
+    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
+        """As a transcript says; the map of sessions is of all that stand beside it."""
+        found = look.projects(path)
+        if path.name == "sessions.json":
+            names = (name for name in look.names(path.parent) if ".jsonl" in name)
+            found = frozenset().union(*(look.projects(path.parent / name) for name in names))
+        return found or None
 
     def derive(self, material: Material) -> Derivation:
         """What the records say."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.model.records import (
@@ -319,6 +319,62 @@ class ReaderOfRows(ReaderOfKinds, Protocol):
     """A source that keeps its history in databases, and perhaps in files beside them."""
 
     tables: Sequence[Table]  # no other is ever read
+
+
+class Trace(NamedTuple):
+    """What a source made of the folder of a project; the folder itself cannot be had from it."""
+
+    kind: Literal["md5", "sha256", "dashes"]  # a hash, or all but letters and digits as dashes
+    value: str
+
+
+Project = str | Trace
+Select = Callable[[Table, Sequence[str]], Iterator[tuple[Any, ...]]]  # columns of a table's rows
+
+
+class Look(Protocol):
+    """What may be looked at to tell projects; nothing of it is kept."""
+
+    def head(self, path: Path, size: int = ...) -> bytes:
+        """The first bytes of a file; none if it cannot be read."""
+
+    def names(self, folder: Path) -> Sequence[str]:
+        """What stands in a folder, in order."""
+
+    def projects(self, path: Path) -> frozenset[str]:
+        """The folders that the first records of a file say they worked in."""
+
+    def rows(self, path: Path, table: Table, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
+        """Rows of another database."""
+
+
+@runtime_checkable
+class ReaderOfProjects(Reader, Protocol):
+    """A source that says elsewhere than in a session's first records which project it is of."""
+
+    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
+        """The projects of a file. None: nothing tells; an empty one: it has none, or its rows
+        tell."""
+
+
+class Sieve(Protocol):
+    """Which rows of a database may be kept, where projects are left out."""
+
+    left: frozenset[str]  # what is left out, by name
+    untold: set[str]  # what says no project, so far
+
+    def __call__(self, row: RowRecord) -> RowRecord | None:
+        """The row as far as it may be kept."""
+
+
+@runtime_checkable
+class ReaderOfManyProjects(ReaderOfRows, Protocol):
+    """A source that keeps many projects in one database."""
+
+    def sieve(
+        self, path: Path, own: Select, look: Look, is_left: Callable[[Project], bool]
+    ) -> Sieve:
+        """What of it may be kept. `own` gives rows of the database itself, as it is read."""
 
 
 def kind_of(reader: Reader, path: Path, head: bytes) -> SourceKind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from msgspec import Raw, Struct, field, structs
 
 from agents_ledger.importers.building import TurnBuilder, json_or_none
 from agents_ledger.importers.outlines import answered_above, parents_first
-from agents_ledger.importers.reader import Home, Material, fingerprint
+from agents_ledger.importers.reader import Home, Look, Material, Project, fingerprint
 from agents_ledger.importers.request_items import (
     ROLES,
     ROOT,
@@ -107,6 +107,10 @@ class Requests:
     def family(self, path: Path) -> str:
         """One session."""
         return str(path)
+
+    def projects(self, _: Path, __: Look) -> Collection[Project] | None:
+        """Whoever sends a request says what is in it."""
+        return ()
 
     def derive(self, material: Material) -> Derivation:
         """What the items say."""

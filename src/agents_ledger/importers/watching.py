@@ -139,8 +139,8 @@ def _changed(paths: Iterable[Path], roots: dict[Path, Root], wanted: Wanted) -> 
     for path in map(_of_database, paths):
         for root, source in roots.items():
             if path == root or root in path.parents:
-                for found in below(path, source.reader, []):
-                    if found.path not in seen and wanted.takes(found):
+                for found in wanted.of(below(path, source.reader, [])):
+                    if found.path not in seen:
                         seen.add(found.path)
                         yield found
 

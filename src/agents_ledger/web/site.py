@@ -159,8 +159,7 @@ class Site:
 
     def _import_all(self) -> None:
         wanted = Wanted(0, settings.excluded())
-        found = [each for each in find(this_home()) if wanted.takes(each)]
-        Importer(self.ledger).run(found)
+        Importer(self.ledger).run(wanted.of(find(this_home())))
         self.ledger.summarise()
         self.keeper.forget()
 

@@ -1,0 +1,172 @@
+"""Which projects are left out. What tells the project of a file is looked at, and not kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agents_ledger.importers import databases, files
+from agents_ledger.importers.reader import (
+    Project,
+    Reader,
+    ReaderOfManyProjects,
+    ReaderOfProjects,
+    Select,
+    Sieve,
+    Table,
+    Trace,
+)
+from agents_ledger.model.errors import LedgerError
+
+PROJECT_BYTES = 1 << 20  # of a file, in which it must say its project
+PROJECT = re.compile(rb'"cwd"\s*:\s*("(?:[^"\\]|\\.)*+")', re.DOTALL)
+BESIDE = "workspace.yaml"  # in the folder of a session
+PROJECT_BESIDE = re.compile(rb"^cwd:[ \t]*(\S.*?)[ \t\r]*$", re.M)
+NO_LETTERS = re.compile(r"[^0-9A-Za-z]+")
+SEPARATORS = ("/", "\\")
+
+
+class Excluded(NamedTuple):
+    """The folders whose projects are left out."""
+
+    folders: tuple[str, ...]
+
+    @classmethod
+    def of(cls, patterns: Iterable[str]) -> Excluded:
+        """Of what is left out, the folders; the rest are patterns of paths."""
+        named = (each.rstrip("/\\") for each in patterns if Path(each).is_absolute())
+        return cls(tuple(sorted({each for each in named if each})))
+
+    def holds(self, project: Project) -> bool:
+        """Whether a project is in one of them."""
+        return any(_is_in(project, folder) for folder in self.folders)
+
+    def leaves(self, reader: Reader, path: Path) -> bool | None:
+        """Whether a file is left out; None: nothing tells, and it is not."""
+        told = _projects_of(reader, path)
+        if told is None:
+            return None
+        if any(self.holds(each) for each in told):
+            return True
+        # A hash tells whether it is of a folder, but not whether it is of one within.
+        is_hash = any(isinstance(each, Trace) and each.kind != "dashes" for each in told)
+        return None if is_hash else False
+
+    def sieve(self, reader: Reader, path: Path) -> Callable[[Select], Sieve] | None:
+        """What makes the sieve of a database, from its rows; None: all may be kept."""
+        if not self.folders or not isinstance(reader, ReaderOfManyProjects):
+            return None
+        return lambda own: reader.sieve(path, own, LOOK, self.holds)
+
+
+def _is_in(project: Project, folder: str) -> bool:
+    if isinstance(project, str):
+        return project == folder or project.startswith(tuple(folder + end for end in SEPARATORS))
+    if project.kind == "dashes":
+        return _is_dashed_in(project.value, folder)
+    made = hashlib.new(project.kind, os.fsencode(folder), usedforsecurity=False)
+    return made.hexdigest() == project.value.lower()
+
+
+def dashed(folder: str) -> str:
+    """A path as some sources make the name of a folder from it."""
+    return NO_LETTERS.sub("-", folder).strip("-")
+
+
+def _is_dashed_in(name: str, folder: str) -> bool:
+    """`home-dev-shop-2` may be a folder within /home/dev/shop, or the one beside it: then that one
+    is there, and none within is."""
+    name, own = dashed(name), dashed(folder)
+    if name == own:
+        return True
+    if not name.startswith(f"{own}-"):
+        return False
+
+    def leads(above: str) -> bool:
+        said = (dashed(os.path.join(above, each)) for each in LOOK.names(Path(above)))
+        return any(name == each or name.startswith(f"{each}-") for each in said if each != own)
+
+    return leads(folder) or not leads(os.path.dirname(folder))
+
+
+def _projects_of(reader: Reader, path: Path) -> Collection[Project] | None:
+    if isinstance(reader, ReaderOfProjects):
+        return reader.projects(path, LOOK)
+    # What stands beside a session, as its outputs do, is of the same project.
+    session = Path(reader.family(path).partition(":")[2])
+    return LOOK.projects(path) | LOOK.projects(session) or None
+
+
+class Looking:
+    """Looks at files, most of them once until they change."""
+
+    def head(self, path: Path, size: int = files.HEAD_BYTES) -> bytes:
+        """The first bytes of a file; none if it cannot be read."""
+        try:
+            return files.head(path, size) if size != files.HEAD_BYTES else files.head(path)
+        except (LedgerError, OSError):
+            return b""
+
+    def names(self, folder: Path) -> Sequence[str]:
+        """What stands in a folder, in order."""
+        try:
+            return _names(folder, folder.stat().st_mtime_ns)
+        except OSError:
+            return ()
+
+    def rows(self, path: Path, table: Table, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
+        """Rows of another database; none of one that cannot be read."""
+        try:
+            return _rows(path, databases.state(path), table, tuple(columns))
+        except (LedgerError, OSError, sqlite3.Error):
+            return ()
+
+    def projects(self, path: Path) -> frozenset[str]:
+        """The folders that the first records of a file name; of a session's folder, the file there
+        that names one."""
+        path = path / BESIDE if path.is_dir() else path
+        try:
+            status = files.on_disk(path).stat()
+            return _projects(path, (status.st_ino, status.st_size, status.st_mtime_ns))
+        except (LedgerError, OSError):
+            return frozenset()
+
+
+LOOK = Looking()
+
+
+@lru_cache(maxsize=4096)
+def _projects(path: Path, _: tuple[int, ...]) -> frozenset[str]:
+    pattern = PROJECT_BESIDE if path.name == BESIDE else PROJECT
+    found = pattern.findall(files.head(path))
+    found = found or pattern.findall(files.head(path, PROJECT_BYTES))
+    return frozenset(_text(each) for each in set(found))
+
+
+def _text(written: bytes) -> str:
+    """A text in quotes, or without."""
+    try:
+        return str(json.loads(written, strict=False))
+    except ValueError:
+        return written.decode(errors="replace").strip("'\"")
+
+
+@lru_cache(maxsize=256)
+def _names(folder: Path, _: int) -> tuple[str, ...]:
+    return tuple(sorted(os.listdir(folder)))
+
+
+@lru_cache(maxsize=4)
+def _rows(
+    path: Path, _: databases.State, table: Table, columns: tuple[str, ...]
+) -> tuple[tuple[Any, ...], ...]:
+    files.open_regular(path).close()  # not a link, a pipe or a device
+    with databases.snapshot(path) as connection:
+        return tuple(databases.select(connection, table, columns))

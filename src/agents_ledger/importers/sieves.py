@@ -1,0 +1,63 @@
+"""Which rows of a database are of sessions that are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from msgspec import Struct, field
+
+from agents_ledger.importers.outlines import as_text
+from agents_ledger.importers.reader import Project
+from agents_ledger.model.records import RowRecord
+
+
+class Told(NamedTuple):
+    """Sessions that say their project, and those of a project that is left out."""
+
+    left: frozenset[str]
+    known: frozenset[str]
+
+
+def told(
+    folders: Mapping[str, Project],
+    parents: Mapping[str, str],
+    names: Iterable[str],
+    is_left: Callable[[Project], bool],
+) -> Told:
+    """By the folder of each, or else of the nearest above it that has one."""
+    left, known = set(), set()
+    for name in names:
+        above: str | None = name
+        seen: set[str] = set()
+        while above is not None and above not in folders and above not in seen:
+            seen.add(above)
+            above = parents.get(above)
+        if above is not None and above in folders:
+            known.add(name)
+            if is_left(folders[above]):
+                left.add(name)
+    return Told(frozenset(left), frozenset(known))
+
+
+def value_of(row: RowRecord, column: str) -> Any:
+    """What a row says in a column."""
+    return row.values[row.columns.index(column)] if column in row.columns else None
+
+
+class BySession(Struct):
+    """Rows that name what they are of."""
+
+    left: frozenset[str]
+    known: frozenset[str]
+    columns: Mapping[str, str]  # of each table, the one that names it
+    untold: set[str] = field(default_factory=set)
+
+    def __call__(self, row: RowRecord) -> RowRecord | None:
+        """The row, unless it is of something left out."""
+        name = as_text(value_of(row, self.columns.get(row.table, "")))
+        if name in self.left:
+            return None
+        if name is not None and name not in self.known:
+            self.untold.add(name)
+        return row
