@@ -191,10 +191,10 @@ def raw(db: Database, address: str) -> Iterator[Raw]:
         yield opened
 
 
-@pytest.fixture
-def ticking() -> Iterator[None]:
-    """No two looks at the clock tell the same millisecond: for tests of an order of time. Sessions
-    of one millisecond are listed by name, and its turns have longer short ids."""
+@contextmanager
+def ticking_clock() -> Iterator[None]:
+    """No two looks at the clock tell the same millisecond. Of one millisecond, sessions are listed
+    by name, turns have longer short ids, and which move came first is not told."""
     real, guard, before_ms = time.time_ns, threading.Lock(), _ids.ms
     last = before_ms * 1_000_000
 
@@ -209,3 +209,10 @@ def ticking() -> Iterator[None]:
         yield
     with _ids.lock:  # it ran ahead of the clock; a count in each id keeps them apart
         _ids.start(before_ms)
+
+
+@pytest.fixture
+def ticking() -> Iterator[None]:
+    """A clock for tests of an order of time."""
+    with ticking_clock():
+        yield

@@ -1,4 +1,4 @@
-"""Every contract test ends with the audit of its ledger."""
+"""Every contract test ends with the audit of its ledger; the clock tells its turns apart."""
 
 from __future__ import annotations
 
@@ -37,3 +37,8 @@ def audited(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     with ledger:
         assert ledger.audit() == ()
+
+
+@pytest.fixture(autouse=True)
+def on_a_ticking_clock(ticking: None) -> None:
+    """What is equally old may come in any order."""

@@ -148,7 +148,6 @@ def test_a_merge_goes_on_with_the_longer_history(ledger: Ledger) -> None:
     assert ledger.merge("long", "other").label == "long"
 
 
-@pytest.mark.usefixtures("ticking")
 def test_a_merge_of_equal_histories_goes_on_with_the_later_updated(ledger: Ledger) -> None:
     chain(ledger, "z-earlier", 1)
     chain(ledger, "a-later", 1)

@@ -61,7 +61,6 @@ def test_sessions_are_filtered_by_all_that_is_asked(ledger: Ledger, pages: Pages
         labels(limit=0)
 
 
-@pytest.mark.usefixtures("ticking")
 def test_pages_of_sessions_follow_each_other(ledger: Ledger, pages: Pages) -> None:
     for number in range(5):
         ledger.record(f"s{number}", "1", "1")

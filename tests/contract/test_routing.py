@@ -9,7 +9,6 @@ from agents_ledger.ledger import relevance
 from tests.builders import chain
 
 
-@pytest.mark.usefixtures("ticking")
 def test_every_kind_of_target_leads_to_a_turn(ledger: Ledger) -> None:
     first, second = chain(ledger, "main", 2)
     ledger.alias("nick", "main")

@@ -193,7 +193,6 @@ def test_the_tool_use_of_a_session(here: Ledger, connection: sqlite3.Connection)
     assert [tuple(row) for row in rows] == [("Read", 3, 3), ("Bash", 2, 1)]
 
 
-@pytest.mark.usefixtures("ticking")
 def test_the_views_answer_alike_on_both_engines(ledger: Ledger, raw: Raw) -> None:
     first = ledger.record("main", "one", "r1", steps=[a_call("Read"), a_call("Bash")])
     second = ledger.record("main", "two", "r2", usage=Usage(1, 2))

@@ -87,7 +87,6 @@ def test_a_session_says_what_it_shares(ledger: Ledger) -> None:
     assert sum(line.spent.turns for line in lines.values()) == 3
 
 
-@pytest.mark.usefixtures("ticking")
 def test_a_session_further_up_gives_nothing_back(ledger: Ledger) -> None:
     first, _, last = (spend(ledger) for _ in range(3))
     ledger.fork(first, label="early")

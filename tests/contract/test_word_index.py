@@ -182,7 +182,6 @@ def test_the_index_is_made_anew(ledger: Ledger, raw: Raw) -> None:
 
 
 @pytest.mark.parametrize("few", [{}, {"FEW_SESSIONS": 1}, {"FEW_SESSIONS": 1, "FEW_TURNS": 0}])
-@pytest.mark.usefixtures("ticking")
 def test_holders_are_the_same_in_whichever_way_they_are_found(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, few: dict[str, int]
 ) -> None:

@@ -20,6 +20,7 @@ from agents_ledger.ledger import steps
 from agents_ledger.ledger.core import Core
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.sqlite import SqliteDatabase
+from tests.conftest import ticking_clock
 from tests.importers.claude_log import Log, text
 from tests.importers.helping import import_paths
 from tests.waiting import PATIENCE_S
@@ -101,7 +102,8 @@ COUNTS = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def ledgers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Counted, Counted]]:
     folder = tmp_path_factory.mktemp("work")
-    made = Counted(folder / "small.db", SMALL), Counted(folder / "large.db", LARGE)
+    with ticking_clock():
+        made = Counted(folder / "small.db", SMALL), Counted(folder / "large.db", LARGE)
     yield made
     for each in made:
         each.ledger.close()

@@ -23,6 +23,7 @@ from playwright.sync_api import (
 from agents_ledger import Ledger
 from agents_ledger.app import Server, Serving
 from agents_ledger.cli.demonstration import Demonstration
+from tests.conftest import ticking_clock
 from tests.waiting import PATIENCE_S
 
 expect.set_options(timeout=PATIENCE_S * 1000)
@@ -111,7 +112,7 @@ def _lower(headers: Any) -> dict[str, str]:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server on the demonstration. Tests that change it use labels of their own."""
     address = str(tmp_path_factory.mktemp("web") / "ledger.db")
-    with Ledger.open(address) as ledger:
+    with ticking_clock(), Ledger.open(address) as ledger:
         Demonstration(ledger).record()
     found = Running(address)
     yield found

@@ -153,7 +153,7 @@ class Output:
             if heads[-1] in right:
                 last = " " * (widths[-1] - width_of(last)) + last
             elif self.is_terminal:
-                last = fit(last, max(8, self.width - sum(widths[:-1]) - 2 * len(widths[:-1])))
+                last = fit(last, max(1, self.width - sum(widths[:-1]) - 2 * len(widths[:-1])))
             self.line(*spans, (last, style))
 
     def records(self, heads: Sequence[str], rows: Iterable[Sequence[Span]]) -> None:
