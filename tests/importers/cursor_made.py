@@ -38,6 +38,24 @@ def state_db(
     return path
 
 
+def headers(path: Path, *heads: dict[str, Any]) -> Path:
+    """Write rows of the table of chats, as it is since 2026."""
+    with closing(sqlite3.connect(path)) as made:
+        made.execute(
+            "CREATE TABLE IF NOT EXISTS composerHeaders (composerId TEXT PRIMARY KEY,"
+            " workspaceId TEXT, lastUpdatedAt INTEGER, value TEXT)"
+        )
+        for head in heads:
+            place = head.get("workspaceIdentifier", {}).get("id")
+            made.execute(
+                "INSERT INTO composerHeaders VALUES (?, ?, ?, ?) ON CONFLICT (composerId)"
+                " DO UPDATE SET lastUpdatedAt = lastUpdatedAt + 1, value = excluded.value",
+                (head["composerId"], place, 1, json.dumps(head)),
+            )
+        made.commit()
+    return path
+
+
 def bubble(name: str, kind: int, text: str = "", second: int = 0, **fields: Any) -> dict[str, Any]:
     """A bubble of the newest shape."""
     made = {"_v": 3, "type": kind, "bubbleId": name, "text": text}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from agents_ledger import Ledger
 from tests.importers.codex_log import Rollout, thread_id
-from tests.importers.cursor_made import bubble, chat, state_db, tool
+from tests.importers.cursor_made import bubble, chat, headers, state_db, tool
 from tests.importers.helping import import_paths, result
 from tests.importers.test_any_order import import_in_steps
 from tests.importers.test_pi import Transcript, call
@@ -82,7 +83,27 @@ def _pi_exchange(chance: random.Random, log: Transcript) -> None:
         log.add("compaction", summary="So far.", firstKeptEntryId=log.last, tokensBefore=9)
 
 
-@pytest.mark.parametrize("world", [codex, pi])
+def spoken(chance: random.Random, folder: Path) -> list[Path]:
+    """Cursor's oldest transcripts; some sessions have one of the newer form too."""
+    place = folder / "projects" / "w-app" / "agent-transcripts"
+    place.mkdir(parents=True)
+    paths = []
+    for number in range(chance.randrange(1, 4)):
+        words = ["user:\n<user_query>\nHello\n</user_query>\n"]
+        for at in range(chance.randrange(1, 8)):
+            called = f"[Tool call] Read\n  path: {at}\n[Tool result] Read\nx\n\n"
+            words += chance.choice((["user:\n", f"question {at}\n"], ["assistant:\n", called]))
+            words += [f"words {at}\n"] * chance.randrange(3)
+        paths.append(place / f"s{number}.txt")
+        paths[-1].write_text("".join(words))
+        if chance.random() < 0.3:
+            said = {"role": "user", "message": {"content": "Hello"}}
+            paths.append(place / f"s{number}.jsonl")
+            paths[-1].write_text(json.dumps(said, separators=(",", ":")) + "\n")
+    return paths
+
+
+@pytest.mark.parametrize("world", [codex, pi, spoken])
 @pytest.mark.parametrize("seed", range(6))
 def test_random_sessions_in_random_steps(seed: int, world: World, tmp_path: Path) -> None:
     chance = random.Random(seed)
@@ -131,7 +152,11 @@ def test_chats_in_any_order_at_any_state(seed: int, tmp_path: Path) -> None:
     workspace = place / "workspaceStorage" / "abc"
 
     def write(root: Path, rows: dict[str, Any]) -> None:
-        state_db(root / place / "globalStorage" / "state.vscdb", rows)
+        path = state_db(root / place / "globalStorage" / "state.vscdb", rows)
+        held = {"workspaceIdentifier": {"id": "abc"}}
+        names = {key.partition(":")[2] for key in rows if key.startswith("composerData:")}
+        heads = [{"composerId": name, "name": f"Head {name}", **held} for name in names]
+        headers(path, *(head for head in heads if head["composerId"] in ("chat-2", "chat-3")))
 
     def beside(root: Path) -> None:
         state_db(root / workspace / "state.vscdb", {}, listed)

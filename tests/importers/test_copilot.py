@@ -8,8 +8,9 @@ from typing import Any
 
 from agents_ledger import Ledger
 from agents_ledger.importers.copilot import Copilot
+from agents_ledger.importers.importing import rederive
 from agents_ledger.importers.reader import Home
-from tests.importers.helping import import_paths
+from tests.importers.helping import import_paths, result
 
 SESSION = "cccccccc-0000-4000-8000-000000000001"
 LABEL = f"copilot:{SESSION}"
@@ -226,6 +227,131 @@ def test_whatever_stands_in_a_file_the_rest_is_imported(ledger: Ledger, tmp_path
 
 
 def test_where_it_looks(tmp_path: Path) -> None:
-    assert Copilot().roots(Home(tmp_path, {}, "linux")) == [tmp_path / ".copilot/session-state"]
+    assert Copilot().roots(Home(tmp_path, {}, "linux")) == [
+        tmp_path / ".copilot/session-state",
+        tmp_path / ".copilot/history-session-state",
+    ]
     chosen = Home(tmp_path, {"COPILOT_HOME": "/data"}, "linux")
-    assert Copilot().roots(chosen) == [Path("/data/session-state")]
+    assert Copilot().roots(chosen)[0] == Path("/data/session-state")
+
+
+TIMELINE: list[dict[str, Any]] = [
+    {"type": "info", "text": "Connected."},
+    {"type": "user", "text": "What is in it?", "expandedText": "What is in @cart.py?"},
+    {"type": "copilot", "text": "I look."},
+    {"type": "tool_call_requested", "callId": "t1", "name": "str_replace_editor"},
+    {"type": "tool_call_requested", "callId": "t2", "name": "bash"},
+    {"type": "tool_call_completed", "callId": "t1", "name": "str_replace_editor"},
+    {"type": "tool_call_completed", "callId": "t2", "name": "bash"},
+    {"type": "copilot", "text": "A cart."},
+    {"type": "user", "text": "And then?"},
+    {"type": "info", "text": "Operation cancelled by user"},
+    {"type": "hologram", "beam": "blue"},
+]
+GIVEN = {"t1": {"command": "view", "path": "cart.py"}, "t2": {"command": "ls"}}
+RESULTS = {"t1": {"type": "success", "log": "x = 1"}, "t2": {"type": "rejected", "log": "No."}}
+
+
+def a_document(entries: int = len(TIMELINE), **more: Any) -> dict[str, Any]:
+    timeline = []
+    for number, entry in enumerate(TIMELINE[:entries]):
+        made = {"id": f"eeeeeeee-0000-4000-8000-{number:012}", **entry}
+        made["timestamp"] = f"2025-10-04T05:35:{number:02}.000Z"
+        if "callId" in entry:
+            made["arguments"] = GIVEN[entry["callId"]]
+        if entry["type"] == "tool_call_completed":
+            made["result"] = RESULTS[entry["callId"]]
+        timeline.append(made)
+    sent = [{"role": "user", "content": "What is in it?"}]
+    about = {"sessionId": SESSION, "startTime": "2025-10-04T05:35:00.000Z"}
+    return {**about, "chatMessages": sent, "timeline": timeline, **more}
+
+
+def save_document(home: Path, said: dict[str, Any]) -> Path:
+    path = home / "history-session-state" / f"session_{SESSION}_1759556100000.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(said, indent=2))
+    return path
+
+
+def test_a_document_of_2025_tells_the_same_as_events(ledger: Ledger, tmp_path: Path) -> None:
+    report = import_paths(ledger, save_document(tmp_path, a_document()))
+
+    (turn,) = ledger.thread(LABEL).turns
+    asked, said, answered = (m for m in turn.messages if m.role != "system")
+    words = [asked.content, said.content, answered.content]
+    assert words == ["What is in it?", "I look.", "A cart."]
+    assert json.loads(str(asked.context_json)) == {"sent": "What is in @cart.py?"}
+    assert [(c.id, c.tool_name, c.status) for c in turn.tool_calls] == [
+        ("t1", "str_replace_editor", "completed"),
+        ("t2", "bash", "rejected"),
+    ]
+    assert [json.loads(str(call.params_json)) for call in turn.tool_calls] == list(GIVEN.values())
+    assert json.loads(str(turn.tool_calls[0].result_json)) == "x = 1"
+    assert ledger.query("SELECT kind, file_path FROM message_files")[1] == [("read", "cart.py")]
+    left = ledger.query(f"SELECT status, error FROM turns WHERE id <> '{turn.id}'")[1]
+    assert left == [("failed", "Aborted: Operation cancelled by user")]
+    told = {(kind, fate): number for (_, kind, fate), number in report.records.items()}
+    assert told["chatMessage", "unmapped"] == 1
+    assert told["hologram", "unmapped"] == 1
+    assert sum(told.values()) == len(TIMELINE) + 1
+
+
+def test_a_document_grows_with_the_session_and_goes_on_as_events(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    for entries in (2, 5, len(TIMELINE)):
+        import_paths(ledger, save_document(tmp_path, a_document(entries)))
+    assert import_paths(ledger, tmp_path).derived_records == 0
+    whole = result(ledger)
+    rederive(ledger)
+    assert result(ledger) == whole
+
+    log = Events(tmp_path / "session-state")
+    log.add("user.message", content="Go on.")
+    log.say("I do.")
+    import_paths(ledger, log.save())
+
+    assert [t.messages[0].content for t in ledger.thread(LABEL).turns] == ["Go on."]
+    assert ledger.query("SELECT count(*) FROM turns")[1] == [(3,)]
+    assert ledger.query("SELECT count(*) FROM sessions")[1] == [(1,)]
+
+
+def test_a_document_without_a_timeline_is_read_by_what_was_sent(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    call = {"id": "t1", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
+    sent = [
+        {"role": "system", "content": "You help."},
+        {"role": "user", "content": [{"type": "text", "text": "List."}]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "t1", "content": "a.py"},
+        {"role": "assistant", "content": "One file."},
+    ]
+    path = save_document(tmp_path, a_document(0, chatMessages=sent))
+    path = path.rename(tmp_path / "renamed.json")
+
+    import_paths(ledger, path)
+
+    (turn,) = ledger.thread(LABEL).turns
+    said = [(m.role, m.content) for m in turn.messages]
+    assert said[1:] == [("user", "List."), ("assistant", ""), ("assistant", "One file.")]
+    (done,) = turn.tool_calls
+    assert (done.tool_name, done.result_json, done.params_json) == (
+        "bash",
+        '"a.py"',
+        '{"command":"ls"}',
+    )
+
+
+def test_a_damaged_document_is_kept_and_told(ledger: Ledger, tmp_path: Path) -> None:
+    path = save_document(tmp_path, a_document())
+    path.write_text(path.read_text()[:-40])
+
+    report = import_paths(ledger, path)
+
+    assert [fault.what for fault in report.faults] == ["not a session"]
+    assert report.records == {("copilot", "(malformed)", "malformed"): 1}
+    home = Home(Path("/home/ann"), {}, "linux")
+    assert Path("/home/ann/.copilot/history-session-state") in Copilot().roots(home)
+    assert Copilot().wants(path)

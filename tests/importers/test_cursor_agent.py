@@ -9,8 +9,9 @@ from typing import Any
 
 from agents_ledger import Ledger
 from agents_ledger.importers.cursor import Cursor
+from agents_ledger.importers.importing import rederive
 from tests.importers.cursor_made import bubble, chat, state_db
-from tests.importers.helping import import_paths
+from tests.importers.helping import import_paths, result
 
 SESSION = "0e3f6a52-0000-4000-8000-000000000001"
 PROJECT = Path(".cursor/projects/home-someone-app/agent-transcripts")
@@ -208,3 +209,82 @@ def test_a_transcript_is_not_mixed_up_with_another_agent_s_file_of_that_name(
 
     depths = {session.label: ledger.thread(session.label).depth for session in ledger.sessions()}
     assert depths == {"cursor:more": 1, "cursor:talk": 2, "gemini-cli:talk": 2}
+
+
+SPOKEN = """user:
+<user_query>
+List files
+</user_query>
+
+assistant:
+[Thinking] I will
+list.
+
+Let me look.
+[Tool call] Shell
+  command: ls
+  note: two
+   lines
+
+[Tool result] Shell
+a.py
+
+One file.
+
+A:
+Indeed.
+
+user:
+Thanks
+"""
+
+
+def spoken(path: Path, words: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(words)
+    return path
+
+
+def test_the_oldest_transcripts_are_plain_text(ledger: Ledger, tmp_path: Path) -> None:
+    report = import_paths(ledger, spoken(tmp_path / PROJECT / f"{SESSION}.txt", SPOKEN))
+
+    (turn,) = ledger.thread(f"cursor:{SESSION}").turns
+    assert [(m.role, m.content) for m in turn.messages] == [
+        ("user", "List files"),
+        ("assistant", "Let me look.\n\nOne file."),
+        ("assistant", "Indeed."),
+    ]
+    assert turn.messages[1].thinking == "I will\nlist."
+    (call,) = turn.tool_calls
+    given = {"command": "ls", "note": "two\n   lines"}
+    assert (call.tool_name, call.status) == ("Shell", "completed")
+    assert json.loads(str(call.params_json)) == given
+    assert json.loads(str(call.result_json)) == "a.py"
+    rest = f"SELECT content FROM messages WHERE turn_id <> '{turn.id}'"
+    assert ledger.query(rest)[1] == [("Thanks",)]
+    lines = sum(bool(line.strip()) for line in SPOKEN.splitlines())
+    assert sum(report.records.values()) == lines
+    assert {fate for _, _, fate in report.records} == {"derived"}
+
+
+def test_a_plain_transcript_grows_and_gives_way_to_what_tells_more(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    path = tmp_path / PROJECT / f"{SESSION}.txt"
+    import_paths(ledger, spoken(path, SPOKEN[: SPOKEN.index("One file.")]))
+    import_paths(ledger, spoken(path, SPOKEN))
+    whole = result(ledger)
+    assert import_paths(ledger, path).written_turns == 0
+    rederive(ledger)
+    assert result(ledger) == whole
+
+    import_paths(ledger, transcript(tmp_path / PROJECT / SESSION / f"{SESSION}.jsonl", *TALK))
+
+    (turn,) = ledger.thread(f"cursor:{SESSION}").turns
+    assert turn.messages[-1].content == "One file."
+    assert ledger.query("SELECT count(*) FROM sessions")[1] == [(1,)]
+
+
+def test_a_note_that_begins_alike_is_no_transcript(tmp_path: Path) -> None:
+    assert not Cursor().recognises(tmp_path / "note.txt", b"user: dev\npassword: none\n")
+    assert Cursor().recognises(tmp_path / "x.txt", SPOKEN.encode())

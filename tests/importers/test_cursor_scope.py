@@ -13,7 +13,7 @@ import pytest
 from agents_ledger import Ledger
 from agents_ledger.importers.cursor_scope import Mentions
 from agents_ledger.importers.importing import rederive
-from tests.importers.cursor_made import bubble, chat, state_db, tool
+from tests.importers.cursor_made import bubble, chat, headers, state_db, tool
 from tests.importers.helping import import_paths, result
 from tests.importers.test_cursor_agent import AGENT, store
 
@@ -352,3 +352,27 @@ def test_keys_of_encryption_are_not_shown_wherever_they_stand(
     told = [ledger.get_turn("q").messages, ledger.session("cursor:c")]
     assert "hush-hush" not in str(told)
     assert str(told).count("kept") == 5
+
+
+def test_a_table_of_chats_says_their_names_and_folders(ledger: Ledger, tmp_path: Path) -> None:
+    user = tmp_path / "User"
+    said = chat("c", bubble("b1", 1, "?"), bubble("b2", 2, "!"))
+    path = state_db(user / "globalStorage" / "state.vscdb", said)
+    place = user / "workspaceStorage" / "w1"
+    place.mkdir(parents=True)
+    (place / "workspace.json").write_text('{"folder": "file:///w/shop"}')
+    head = {"type": "head", "composerId": "c", "workspaceIdentifier": {"id": "w1"}}
+    headers(path, {**head, "name": "The till"})
+    import_paths(ledger, user)
+    session = ledger.session("cursor:c")
+    assert (session.title, session.routing_key) == ("The till", "/w/shop")
+
+    headers(path, {**head, "name": "The drawer"})
+    report = import_paths(ledger, user)
+
+    assert ledger.session("cursor:c").title == "The drawer"
+    assert report.records["cursor", "composerHeaders", "derived"] == 1
+    assert import_paths(ledger, user).read_bytes == 0
+    headers(path, {**head, "name": "The till"})
+    import_paths(ledger, user)
+    assert ledger.session("cursor:c").title == "The till"

@@ -19,6 +19,7 @@ from agents_ledger.ledger.sources import Sources
 from tests.importers import test_aix, test_cline, test_gemini, test_opencode
 from tests.importers.claude_log import a_log
 from tests.importers.cursor_made import bubble, chat, state_db, tool
+from tests.importers.cursor_made import headers as made_by_row
 from tests.importers.helping import result
 
 LEFT, KEPT = "/home/dev/secret", "/home/dev/shop"
@@ -70,6 +71,7 @@ def a_home(root: Path) -> Path:
             "header": {},
             "sent": {},
             "selected": {"context": {"folderSelections": [{"absolutePath": folder}]}},
+            "row": {},
             "parent": {"subComposerIds": [f"{name}-child"]} | {"name": words},
             "child": {},
         }
@@ -93,7 +95,10 @@ def a_home(root: Path) -> Path:
         headers.append({"composerId": f"{name}-header", "name": words, **place_of})
     made[f"agentKv:blob:{'0' * 64}"] = {"role": "user", "content": SECRET}
     lists = {"composer.composerHeaders": {"allComposers": headers, "more": 1}}
-    state_db(root / "globalStorage" / "state.vscdb", made, lists)
+    path = state_db(root / "globalStorage" / "state.vscdb", made, lists)
+    for name, words in (("a", SECRET), ("b", PLAIN)):
+        held = {"workspaceIdentifier": {"id": f"w{name}"}}
+        made_by_row(path, {"type": "head", "composerId": f"{name}-row", "name": words, **held})
     return root
 
 
@@ -106,7 +111,7 @@ def test_cursors_chats_of_a_project_are_left_out_of_a_database_of_many(
     assert SECRET not in held
     assert "a-said" not in held
     labels = {label for (label,) in ledger.query("SELECT label FROM sessions")[1]}
-    ways = ("said", "by-id", "listed", "header", "sent", "selected", "parent", "child")
+    ways = ("said", "by-id", "listed", "header", "sent", "selected", "row", "parent", "child")
     assert labels == {f"cursor:b-{way}" for way in ways} | {"cursor:task-call-bsaid"}
     assert ledger.session("cursor:b-header").title == PLAIN
     assert report.faults == []

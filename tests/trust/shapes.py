@@ -40,6 +40,8 @@ def write_all(folder: Path) -> None:
     events.say("Done.", parentToolCallId="t1")
     events.add("session.shutdown", modelMetrics=test_copilot.metrics(10, 20))
     events.save()
+    test_copilot.save_document(folder / "copilot", test_copilot.a_document())
+    test_cursor_agent.spoken(folder / "spoken" / "s.txt", test_cursor_agent.SPOKEN)
 
 
 def real_files() -> list[Path]:

@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
+from agents_ledger.importers.cells import loose
+from agents_ledger.importers.copilot_history import is_history
+from agents_ledger.importers.copilot_history import told as history
 from agents_ledger.importers.copilot_turns import NAME, VERSION, Part, build_turn
 from agents_ledger.importers.outlines import (
     BROKEN,
     UUID,
+    States,
     answered_above,
     as_dict,
     as_number,
@@ -30,11 +34,13 @@ from agents_ledger.importers.outlines import (
     project_name,
     strictly,
 )
-from agents_ledger.importers.reader import Home, Line, Material
+from agents_ledger.importers.reader import RECORD_MAX, Home, Line, Material
+from agents_ledger.model.records import digest
 from agents_ledger.model.sources import (
     Derivation,
     DerivedSession,
     DerivedTurn,
+    Fault,
     SourceFile,
     SourceKind,
 )
@@ -73,6 +79,11 @@ CONTEXT = {
     "headCommit": "git_commit",
     "repository": "repository",
 }
+HISTORY = "history-session-state"  # the folder of documents
+BOM = b"\xef\xbb\xbf"
+DOCUMENT = re.compile(rb'\s*\{.*?"sessionId"\s*:\s*"', re.DOTALL)
+LISTS = re.compile(rb'"(?:timeline|chatMessages)"\s*:\s*\[')
+IN_NAME = re.compile(UUID.pattern)
 YAML_LINE = re.compile(r"^(\w+):[ \t]*(.+?)[ \t]*$", re.M)
 
 
@@ -114,22 +125,27 @@ class Copilot:
     kind: SourceKind = "lines"
 
     def roots(self, home: Home) -> Sequence[Path]:
-        """The state of all sessions."""
-        return [home.chosen("COPILOT_HOME", home.home / ".copilot") / "session-state"]
+        """The state of all sessions, now and until late 2025."""
+        folder = home.chosen("COPILOT_HOME", home.home / ".copilot")
+        return [folder / "session-state", folder / HISTORY]
 
     def wants(self, path: Path) -> bool:
         """Events, and what is said of a session beside them."""
+        if path.suffix == ".json":
+            return HISTORY in path.parts
         return path.suffix == ".jsonl" or path.name == "workspace.yaml"
 
     def kind_of(self, path: Path, head: bytes) -> SourceKind:
         """Events are lines."""
         is_beside = path.name == "workspace.yaml" and not head.lstrip().startswith(b"{")
-        return "document" if is_beside else "lines"
+        return "document" if is_beside or path.suffix == ".json" else "lines"
 
     def recognises(self, path: Path, head: bytes) -> bool:
         """Events with names of this source, each with its data."""
         if path.name == "workspace.yaml":
             return bool(re.search(rb"^(cwd|git_root): ", head, re.M)) and b"id: " in head
+        if path.suffix == ".json":
+            return bool(DOCUMENT.match(head.removeprefix(BOM)) and LISTS.search(head))
         for line in head.split(b"\n")[:50]:
             try:
                 event = strictly(_decode, line)
@@ -141,20 +157,29 @@ class Copilot:
         return False
 
     def family(self, path: Path) -> str:
-        """A session has a folder of its own, or in old versions a file."""
-        own = path.name in ("events.jsonl", "workspace.yaml")
-        return f"{NAME}:{path.parent if own else path}"
+        """A session has a folder of its own, or in old versions a file, here or elsewhere."""
+        if path.name in ("events.jsonl", "workspace.yaml"):
+            return f"{NAME}:{path.parent}"
+        named = IN_NAME.search(path.name)
+        if named and path.parent.name in ("session-state", HISTORY):
+            return f"{NAME}:{path.parent.parent / 'session-state' / named[0]}"
+        return f"{NAME}:{path}"
 
     def derive(self, material: Material) -> Derivation:
         """What the records say."""
         logs: list[_Log] = []
         names: dict[str, dict[str, str]] = {}
+        states = States()
         for file in material.files:
-            if file.kind == "document":
-                names |= _workspace(material, file)
-            else:
+            if file.kind != "document":
                 logs.append(_Log(material, file))
-        return _derivation(material, [log for log in logs if log.parts], names)
+            elif Path(file.path).name == "workspace.yaml":
+                names |= _workspace(material, file)
+            elif (log := _history(material, file)) is not None:
+                logs.append(log)
+                states.add(file, log.keys)
+        found = _derivation(material, [log for log in logs if log.parts], names)
+        return structs.replace(found, superseded=states.superseded())
 
 
 def _workspace(material: Material, file: SourceFile) -> dict[str, dict[str, str]]:
@@ -163,6 +188,19 @@ def _workspace(material: Material, file: SourceFile) -> dict[str, dict[str, str]
     said = {name: value.strip("\"'") for name, value in YAML_LINE.findall(text)}
     material.count("workspace.yaml", "derived" if "id" in said else "unmapped")
     return {said["id"]: said} if "id" in said else {}
+
+
+def _history(material: Material, file: SourceFile) -> _History | None:
+    """A document of a session, told as events."""
+    what = f"{file.kept_bytes:,} bytes are kept, but too many to read"
+    if file.kept_bytes <= RECORD_MAX:
+        said = loose(material.text_document(file).removeprefix(BOM))
+        if is_history(said):
+            return _History(material, file, said)
+        what = "not a session"
+    material.faults.append(Fault(file.path, what))
+    material.count("(malformed)", "malformed")
+    return None
 
 
 class _Log:
@@ -183,8 +221,17 @@ class _Log:
         self._seen: dict[str, int] = {}
         self._totals: dict[str, dict[str, int]] = {}  # by model, as last said
         self._uncounted: dict[str, int] = {}  # output that no total has covered yet
-        for line in material.lines(file):
+        self._read_all()
+
+    def _read_all(self) -> None:
+        for line in self.material.lines(self.file):
             self._read(line)
+
+    def _held(self, line: Line) -> Line:
+        return self.material.held(line)
+
+    def _account(self, kind: str) -> None:
+        self.material.count(kind, "derived" if kind in USED else "unmapped")
 
     def _read(self, line: Line, mended: bytes | None = None) -> None:
         raw = mended or line.data or b""
@@ -212,7 +259,7 @@ class _Log:
         at = self.material.moment(event.timestamp, line)
         self.first_at = self.first_at or at
         self.last_at = max(self.last_at, at)
-        self.material.count(kind, "derived" if kind in USED else "unmapped")
+        self._account(kind)
         if kind in USED:
             self._take(line, kind, self._key(event), data, at)
 
@@ -271,7 +318,7 @@ class _Log:
     def _add(self, part: Part | None, kind: str, key: str, line: Line, at: int) -> None:
         if part is None:
             return
-        part.pieces.append((kind, key, self.material.held(line)))
+        part.pieces.append((kind, key, self._held(line)))
         part.prints.append(line.fingerprint())
         part.answered = part.answered or kind in ANSWERS
         part.last_at = max(part.last_at, at)
@@ -354,6 +401,29 @@ class _Log:
         grown["output_tokens"] = max(0, grown["output_tokens"] - known)
         grown["total_tokens"] = grown["input_tokens"] + grown["output_tokens"]
         self._spend(part, {name: number for name, number in grown.items() if number})
+
+
+class _History(_Log):
+    """A document, read as the events that it tells. They stand nowhere else, and are held."""
+
+    def __init__(self, material: Material, file: SourceFile, said: dict[str, Any]) -> None:
+        self.keys: set[str] = set()  # what tells this state of the document from others
+        self._said = said
+        super().__init__(material, file)
+
+    def _read_all(self) -> None:
+        for number, told in enumerate(history(self._said)):
+            if told.kind != "session":
+                self.material.count(told.kind, "derived" if told.events else "unmapped")
+            for event in told.events:
+                self.keys.add(digest(event).hex())
+                self._read(Line(self.file, 0, len(event), number, event))
+
+    def _held(self, line: Line) -> Line:
+        return line
+
+    def _account(self, kind: str) -> None:
+        """Counted by what the document calls it."""
 
 
 # -- what comes of it -------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, MessageSource, Turn
 
 NAME = "copilot"
-VERSION = 1
+VERSION = 2
 FILE_TOOLS: dict[str, FileKind] = {
     "create": "written",
     "edit": "written",
@@ -184,7 +184,7 @@ class _Turn:
                     f"{self.part.id}:prompt", "user", prompt, at=at, source="agent"
                 )
             return
-        self._call(as_text(data.get("toolName")), data, at)
+        self._call(as_text(data.get("toolName")) or as_text(data.get("name")), data, at)
 
     def _call(self, name: str | None, request: dict[str, Any], at: int) -> None:
         call_id = as_text(request.get("toolCallId"))
@@ -196,7 +196,8 @@ class _Turn:
             self.builder.spawned(call_id, self.part.spawned[call_id])
         path = as_text(params.get("path"))
         if name in FILE_TOOLS and path and self.speaker and "toolName" not in request:
-            self.builder.add_files(self.speaker, [MessageFile(FILE_TOOLS[name], path)])
+            kind = "read" if params.get("command") == "view" else FILE_TOOLS[name]
+            self.builder.add_files(self.speaker, [MessageFile(kind, path)])
 
     def _result(self, key: str, data: dict[str, Any], at: int) -> None:
         call_id = as_text(data.get("toolCallId")) or ""

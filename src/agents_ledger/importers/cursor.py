@@ -10,8 +10,9 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path, PurePath
 
 from agents_ledger.importers import cursor_projects
+from agents_ledger.importers.cursor_agent import is_spoken
 from agents_ledger.importers.cursor_chats import VERSION, derivation
-from agents_ledger.importers.cursor_scope import META
+from agents_ledger.importers.cursor_scope import HEADERS, META
 from agents_ledger.importers.cursor_turns import NAME
 from agents_ledger.importers.databases import MAGIC
 from agents_ledger.importers.reader import Home, Look, Material, Project, Select, Sieve, Table
@@ -43,9 +44,11 @@ TABLES = (
         ),
         grows=True,
     ),
+    Table(HEADERS, ("composerId",), is_small=True),
     Table("meta", ("key",)),
     Table("blobs", ("id",), grows=True),
 )
+TALK = re.compile(rb"\s*user:\s*(?:<\w+>|.*?^(?:assistant|A):\s*$)", re.DOTALL | re.M)
 HOMES = re.compile(
     r"^(.*?)/(?:\.config|Library/Application Support|AppData/Roaming)/Cursor/User/|^(.*?)/\.cursor/"
 )
@@ -78,13 +81,13 @@ class Cursor:
             return path.parent.parent.name == "workspaceStorage"
         if path.name == META:
             return path.parent.parent.parent.name == "chats"
-        return "agent-transcripts" in path.parts and path.suffix == ".jsonl"
+        return "agent-transcripts" in path.parts and path.suffix in (".jsonl", ".txt")
 
     def kind_of(self, path: Path, head: bytes) -> SourceKind:
         """A database, unless it is one of the files beside. It must never be kept whole."""
         if head.startswith(MAGIC):
             return "rows"
-        if path.suffix == ".jsonl" or _is_transcript(head):
+        if path.suffix in (".jsonl", ".txt") or _is_transcript(head):
             return "lines"
         return "document" if path.suffix == ".json" else "rows"
 
@@ -126,6 +129,8 @@ class Cursor:
 
 
 def _is_transcript(head: bytes) -> bool:
-    """Lines with a role beside the message, and no ids."""
+    """Lines with a role beside the message, and no ids; or plain text, by turns."""
     line = head.lstrip().split(b"\n", 1)[0]
+    if is_spoken(head):
+        return TALK.match(head) is not None
     return line.startswith(b'{"role":') and b'"message":' in line

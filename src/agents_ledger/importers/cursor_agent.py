@@ -32,6 +32,11 @@ from agents_ledger.model.sources import DerivedTurn, SourceFile
 from agents_ledger.model.turns import MessageRole, MessageSource, Turn
 
 ASKED = re.compile(r"<user_query>\s*(.*?)\s*</user_query>", re.DOTALL)
+BOM = b"\xef\xbb\xbf"
+SPEAKER = re.compile(rb"(user|assistant|A):(?=\s|$)")
+MARK = re.compile(r"\[(Thinking|Tool call|Tool result)\]\s*(.*)", re.IGNORECASE)
+MARKS = {"thinking": "thinking", "tool call": "tool_use", "tool result": "tool_result"}
+GIVEN = re.compile(r"\s*([A-Za-z_]\w*): ?(.*)")
 CALLS = {"tool-call", "tool_call", "tool_use"}
 RESULTS = {"tool-result", "tool_result"}
 THOUGHTS = {"reasoning", "thinking"}
@@ -84,6 +89,9 @@ def transcript(material: Material, file: SourceFile, wanted: bool) -> AgentSessi
         session.parent = path.parent.parent.name
     if "projects" in path.parts[:-1]:
         session.metadata["project"] = path.parts[path.parts.index("projects") + 1]
+    if is_spoken(next(material.blocks(file), b"")):
+        session.entries = list(_spoken(material, file, session.id, wanted))
+        return session
     for line in material.lines(file):
         record = loose(line.data)
         if not isinstance(record, dict):
@@ -97,6 +105,85 @@ def transcript(material: Material, file: SourceFile, wanted: bool) -> AgentSessi
             asks = record.get("role") == "user" and not _only_results(record)
             session.entries.append(Entry(name, material.held(line), asks, line.fingerprint()))
     return session
+
+
+def is_spoken(head: bytes) -> bool:
+    """Whether a transcript is plain text, as the oldest are: who speaks, then what is said."""
+    return SPEAKER.match(head.removeprefix(BOM).lstrip().split(b"\n", 1)[0]) is not None
+
+
+def _spoken(material: Material, file: SourceFile, session_id: str, wanted: bool) -> Iterator[Entry]:
+    """Each message is a stretch of lines, read again when it is shown."""
+    begun: Line | None = None
+    role, end, print_ = "", 0, b""
+    for line in material.lines(file):
+        found = SPEAKER.match((line.data or b"").removeprefix(BOM))
+        if found is not None:
+            if begun is not None and wanted:
+                yield _stretch(begun, end, role, session_id, print_)
+            begun, print_ = line, b""
+            role = "user" if found[1] == b"user" else "assistant"
+        end, print_ = line.offset + line.length, print_ + line.fingerprint()
+        material.count(role or "(none)", "derived" if wanted and role else "unmapped")
+    if begun is not None and wanted:
+        yield _stretch(begun, end, role, session_id, print_)
+
+
+def _stretch(first: Line, end: int, role: str, session_id: str, print_: bytes) -> Entry:
+    line = Line(first.file, first.offset, end - first.offset, first.number, None)
+    name = scoped(NAME, session_id, str(first.number))
+    return Entry(name, line, role == "user", print_)
+
+
+def spoken(data: bytes) -> dict[str, Any]:
+    """A message of plain text, in the form of the others: words, thoughts, calls, results. A mark
+    holds until an empty line; what a call was given are lines of a name and a value."""
+    first, *rest = data.removeprefix(BOM).decode(errors="replace").splitlines()
+    who, _, begins = first.partition(":")
+    blocks: list[dict[str, Any]] = []
+    marked: dict[str, Any] | None = None
+    for text in [begins.lstrip(), *rest]:
+        mark = MARK.match(text)
+        if mark is not None:
+            marked = {"type": MARKS[mark[1].lower()], "name": mark[2].split(" ")[0] or None}
+            marked |= {"said": [mark[2]], "lines": []}
+            blocks.append(marked)
+        elif marked is not None and text.strip():
+            marked["lines"].append(text)
+        else:
+            marked = None
+            if not blocks or blocks[-1]["type"] != "text":
+                blocks.append({"type": "text", "lines": []})
+            blocks[-1]["lines"].append(text)
+    role = "user" if who == "user" else "assistant"
+    return {"role": role, "content": [_block(block) for block in blocks]}
+
+
+def _block(block: dict[str, Any]) -> dict[str, Any]:
+    kind, lines = block["type"], block["lines"]
+    if kind == "tool_use":
+        return {"type": kind, "name": block["name"], "input": _given(block["said"][0], lines)}
+    if kind == "tool_result":
+        return {"type": kind, "content": "\n".join(lines) or None}
+    return {"type": kind, "text": "\n".join([*block.get("said", ()), *lines]).strip()}
+
+
+def _given(said: str, lines: Sequence[str]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    more = said.partition(" ")[2].strip()
+    if more:
+        given["arguments"] = more
+    name = None
+    for text in lines:
+        found = GIVEN.match(text)
+        if found is not None:
+            name = found[1]
+            given[name] = found[2]
+        elif name is not None:
+            given[name] += f"\n{text}"
+        else:
+            given["arguments"] = "\n".join(filter(None, (given.get("arguments"), text)))
+    return given
 
 
 def _only_results(record: dict[str, Any]) -> bool:
@@ -250,7 +337,8 @@ def _build_turn(
     turn.builder.provider = NAME if session.model else None
     for entry in group:
         if isinstance(entry.said, Line):
-            record = as_dict(loose(material.bytes_of(entry.said)))
+            data = material.bytes_of(entry.said)
+            record = spoken(data) if is_spoken(data) else as_dict(loose(data))
         else:
             record = message_in(raw(material.values_of(entry.said).get("data")))
         turn.add(entry.id, record)

@@ -28,7 +28,8 @@ from agents_ledger.importers.reader import Material, Row, fingerprint
 from agents_ledger.model.records import digest
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Part
 
-VERSION = 7
+VERSION = 8
+TEXT = ".txt"  # a transcript of the oldest form tells least
 LABEL_MAX = 400
 SAID = (
     "branches",
@@ -93,7 +94,7 @@ def _agents(outline: Outline, known: set[str]) -> Iterator[AgentSession]:
         session.file_ids |= {outline.metas[place]} if place in outline.metas else set()
         yield session
         known.add(store.session_id)
-    for file in outline.transcripts:
+    for file in sorted(outline.transcripts, key=lambda file: file.path.endswith(TEXT)):
         if not outline.is_read(PurePath(file.path).stem):
             continue
         wanted = PurePath(file.path).stem not in known

@@ -22,7 +22,15 @@ from agents_ledger.importers.cells import (
     raw,
 )
 from agents_ledger.importers.cursor_agent import Store
-from agents_ledger.importers.cursor_scope import LISTS, META, TABS, TASK, Scope, is_inline
+from agents_ledger.importers.cursor_scope import (
+    HEADERS,
+    LISTS,
+    META,
+    TABS,
+    TASK,
+    Scope,
+    is_inline,
+)
 from agents_ledger.importers.cursor_turns import (
     Bubble,
     Bubbles,
@@ -41,6 +49,7 @@ from agents_ledger.model.sources import SourceFile
 from agents_ledger.model.turns import CallStatus
 
 EARLIER = " (earlier)"
+WORKSPACES = "workspaceStorage"
 PLACEHOLDER = "empty-state-draft"
 FIELD_MAX = 4000  # bytes of a field that is not read: a longer one is a state of the editor
 TASK_STATUSES: dict[CallStatus, TaskStatus] = {
@@ -247,6 +256,9 @@ class Outline:
             if row.table in ("meta", "blobs"):
                 self._store_row(store, row)
                 continue
+            if row.table == HEADERS:
+                self._header(row)
+                continue
             if not isinstance(key, str):
                 self.material.count(row.table, "unmapped")
                 continue
@@ -401,6 +413,23 @@ class Outline:
             told = _Said(rank, data, row, _order(data), _more(each))
             self._said(composer_id, told, ("allComposers", at))
         return True
+
+    def _header(self, row: Row) -> None:
+        """What a table says of a chat, each in a row: where it was held, above all."""
+        values = row.values or {}
+        composer_id = as_text(values.get("composerId"))
+        said = loose(values.get("value"))
+        data = _converted(said)
+        if not row.latest or composer_id is None or data is None:
+            self.material.count(HEADERS if row.latest else f"{HEADERS}{EARLIER}", "unmapped")
+            return
+        self.material.count(HEADERS, "derived")
+        place = PurePath(row.file.path).parent.parent / WORKSPACES
+        if self.is_read(composer_id):
+            if as_text(values.get("workspaceId")):
+                place = place / values["workspaceId"]
+                self.listed[composer_id] = max(self.listed.get(composer_id, ""), str(place))
+            self._said(composer_id, _Said(1, data, row, _order(data), _more(said)))
 
     def _tells(self, chat_id: str) -> bool:
         """Whether a list is the last to tell of a chat that is read."""

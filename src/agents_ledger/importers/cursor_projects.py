@@ -11,13 +11,20 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.cells import BROKEN, decoded, dicts, loose, path_of, raw
-from agents_ledger.importers.cursor_scope import LISTS, META, OF_CHATS, TABS, TASK, Mentions
+from agents_ledger.importers.cursor_scope import (
+    HEADERS,
+    LISTS,
+    META,
+    OF_CHATS,
+    TABS,
+    TASK,
+    Mentions,
+)
 from agents_ledger.importers.outlines import as_dict, as_list, as_text
 from agents_ledger.importers.reader import Look, Project, Select, Table, Trace
 from agents_ledger.importers.sieves import told, value_of
 from agents_ledger.model.records import RowRecord
 
-HEADERS = "composerHeaders"  # a table since 2026, before a row
 KEPT_ALIKE = (*OF_CHATS, "codeBlockDiff")  # `<kind>:<chat>:...`
 OF_AGENT = ("checkpoint", "bubbleCheckpoint")  # `agentKv:<kind>:<chat>...`
 MD5 = re.compile(r"[0-9a-fA-F]{32}")

@@ -25,6 +25,7 @@ TASK = "task-"
 META = "meta.json"  # says where the agent of the store beside it worked
 TABS = "workbench.panel.aichat.view.aichat.chatdata"
 LISTS = ("composer.composerData", "composer.composerHeaders")
+HEADERS = "composerHeaders"  # a table of chats, before 2026 a list in a row
 OF_CHATS = ("bubbleId", "checkpointId", "composerData", "messageRequestContext")
 ID = re.compile(rb"[0-9A-Za-z_-]{1,100}")
 PLAIN = re.compile(r"[0-9A-Za-z_-]{1,100}")
@@ -136,6 +137,9 @@ class _Finder:
                 continue
             elif row.table == "cursorDiskKV":
                 self._row(row, row.key, is_new)
+            elif row.table == HEADERS:
+                self.chats.add(row.key)
+                self.wanted.update({row.key} if is_new else ())
             elif row.key in LISTS or row.key == TABS:
                 self._listed(file, row, is_new)
 

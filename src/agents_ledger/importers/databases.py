@@ -54,6 +54,7 @@ class Mark(Struct):
 
     rowid: int = 0
     keys: dict[int, str] = field(default_factory=dict)
+    said: dict[str, str] = field(default_factory=dict)  # of small tables, by row
 
 
 class Cursor(Struct):
@@ -276,7 +277,13 @@ class _Rows:
                 latest.rowid = max(latest.rowid, rowid)
                 latest.keys[rowid] = row.identity.hex()
                 latest.keys.pop(min(latest.keys) if len(latest.keys) > MARKS else -1, None)
-            yield row, goes_on
+            if not table.is_small:
+                yield row, goes_on
+                continue
+            name, said = row.identity.hex(), digest(frame(row)).hex()
+            latest.said[name] = said
+            if mark.said.get(name) != said:
+                yield row, bool(mark.said)
         self.marks[table.name] = latest
         if scan.damages:
             del self.marks[table.name]  # should it be mended, all is compared

@@ -74,6 +74,7 @@ class Table(NamedTuple):
     keys: tuple[str, ...] = ()  # of the first key column; none named: all rows
     prefixes: tuple[str, ...] = ()
     grows: bool = False  # a row that changes gets a larger rowid: it is written anew
+    is_small: bool = False  # what its rows said is remembered beside, to compare them with
 
 
 class Row(NamedTuple):
