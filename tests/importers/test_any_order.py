@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -31,7 +32,14 @@ def a_world(chance: random.Random, folder: Path) -> list[Path]:
         for _ in range(chance.randrange(1, 6)):
             _an_exchange(chance, log, names, folder)
         logs.append(log)
-    return [log.save() for log in logs] + sorted(folder.rglob("agent-*.jsonl"))
+    named = [uuid for log in logs for uuid in log.uuids if uuid is not None]
+    logs.append(Log(folder, "99999999-0000-4000-8000-000000000000"))
+    for number in range(chance.randrange(0, 5)):
+        log = chance.choice(logs)
+        leaf = {"summary": f"title {number}", "leafUuid": chance.choice(named)}
+        at = chance.choice((0, len(log.lines)))
+        log.lines.insert(at, json.dumps({"type": "summary", **leaf}))
+    return [log.save() for log in logs if log.lines] + sorted(folder.rglob("agent-*.jsonl"))
 
 
 def _an_exchange(chance: random.Random, log: Log, names: Iterator[str], folder: Path) -> None:

@@ -28,7 +28,14 @@ from agents_ledger.importers.outlines import (
     project_name,
 )
 from agents_ledger.importers.reader import RECORD_MAX, Line, Material, fingerprint
-from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Fault, SourceFile
+from agents_ledger.model.sources import (
+    Derivation,
+    DerivedSession,
+    DerivedTurn,
+    Fault,
+    SourceFile,
+    SourceTitle,
+)
 
 NAME = "claude-code"
 TITLES = {"ai-title": ("ai_title", 1), "custom-title": ("custom_title", 2)}
@@ -102,7 +109,7 @@ class Outline:
         self.nodes: dict[str, _Node] = {}
         self.sessions: dict[str, _Session] = {}
         self.passing: dict[str, str | None] = {}  # records of no turn, and what they hang on
-        self.leaf_titles: dict[str, str] = {}
+        self.leaf_titles: dict[str, SourceTitle] = {}
         self.leafs: list[str] = []  # of which each summary tells
         self.tasks: dict[str, list[str]] = {}  # prompt of a subagent -> the calls that gave it
         self.callers: dict[str, str] = {}  # call of a subagent -> its record
@@ -122,6 +129,7 @@ class Outline:
         for session_id, (file, said) in self.about.items():
             self._tell(session_id, file, said)
         self._count_spills()
+        self.titles = self._called_elsewhere()
         for leaf in self.leafs:
             self.material.count("summary", "derived" if leaf in self.nodes else "unmapped")
         self.parents = {uuid: self._hangs_on(uuid, node) for uuid, node in self.nodes.items()}
@@ -302,8 +310,7 @@ class Outline:
             if getattr(record, name) and rank >= session.title_rank:
                 session.title, session.title_rank = str(getattr(record, name)), rank
         elif kind == "summary" and record.leaf_uuid:
-            self.leaf_titles[record.leaf_uuid] = str(record.summary or "")
-            self.leafs.append(record.leaf_uuid)
+            self._call(record.leaf_uuid, line, str(record.summary or ""))
             return  # counted when it is known whether that record is here
         elif kind == "queue-operation" and record.operation == "enqueue" and record.content:
             self._enqueue(line, record, session)
@@ -312,6 +319,27 @@ class Outline:
         else:
             mapped = False
         self.material.count(kind, "derived" if mapped else "unmapped")
+
+    def _call(self, leaf: str, line: Line, title: str) -> None:
+        """What a session is called, by a record of it, perhaps in another file."""
+        file = line.file
+        self.leafs.append(leaf)
+        said = SourceTitle(leaf, file.id, file.path, file.generation, line.offset, title)
+        if said.rank() >= self.leaf_titles.get(leaf, said).rank():
+            self.leaf_titles[leaf] = said
+
+    def _called_elsewhere(self) -> tuple[SourceTitle, ...]:
+        """Add what other files call the sessions here; what is said here of others."""
+        own = {file.id for file in self.material.files}
+        for said in self.material.titles([uuid for uuid in self.nodes if UUID.fullmatch(uuid)]):
+            known = self.leaf_titles.get(said.record_id, said)
+            if said.file_id not in own and said.rank() >= known.rank():
+                self.leaf_titles[said.record_id] = said
+        return tuple(
+            said
+            for leaf, said in self.leaf_titles.items()
+            if leaf not in self.nodes and UUID.fullmatch(leaf) and said.title
+        )
 
     def _enqueue(self, line: Line, record: Record, session: _Session) -> None:
         queued = _Queued(
@@ -433,6 +461,7 @@ class Outline:
             sessions=tuple(self._sessions(tree)),
             faults=tuple(self.material.faults),
             counts=self.material.counts,
+            titles=self.titles,
         )
 
     def _answered(self, members: dict[str, list[str]]) -> set[str]:
@@ -525,7 +554,7 @@ class Outline:
                     )
 
     def _session(self, session: _Session, tree: _Tree) -> DerivedSession:
-        titles = [self.leaf_titles[uuid] for uuid in session.chain if uuid in self.leaf_titles]
+        titles = [self.leaf_titles[u].title for u in session.chain if u in self.leaf_titles]
         metadata = dict(session.metadata)
         if "cwd" in metadata:
             metadata["project"] = project_name(metadata["cwd"])

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from agents_ledger.importers import titles
 from agents_ledger.importers.discovery import Found, Unknown, found_at
 from agents_ledger.importers.keeping import Keeper
 from agents_ledger.importers.reader import Material, Reader
@@ -90,6 +91,7 @@ class Importer:
         self._projector = Projector(ledger._core)
         self._told: dict[str, _Told] = {}  # by family
         self._outcomes: dict[str, Outcome] = {}  # by label
+        self._titled: dict[str, str] = {}  # records, and where their sessions were called something
 
     def run(
         self, found: Sequence[Found], progress: Callable[[float], None] = lambda _: None
@@ -136,12 +138,22 @@ class Importer:
             told(family)
         for tangle in tangled:
             self._derive_one(tangle.reader, sorted(tangle.families))
+        self._flush()
+
+    def _flush(self) -> None:
+        """Commit what waits; then those whose sessions others have called something are derived
+        again, in whatever order they came."""
         self._projector.flush()
+        titled, self._titled = self._titled, {}
+        if titled:
+            for family, source in sorted(titles.families(self.sources, titled).items()):
+                self._derive_one(READERS[source], [family])
+            self._projector.flush()
 
     def derive_safely(self, reader: Reader, family: str) -> None:
         """derive(), with a failure of the reader reported instead of raised."""
         self._derive_one(reader, [family])
-        self._projector.flush()
+        self._flush()
 
     def _derive_one(
         self, reader: Reader, families: Sequence[str], tangled: list[_Tangle] | None = None
@@ -165,7 +177,7 @@ class Importer:
         """Derive families and all that share turns with them; the families that were. `again`: also
         states of files that later ones say all of."""
         together = self._derive(reader, families, _raise, again=again)
-        self._projector.flush()
+        self._flush()
         return together
 
     def _derive(
@@ -183,7 +195,9 @@ class Importer:
         while len(kept) > before:  # until no further file shares a turn
             before = len(kept)
             files = sorted(kept.values(), key=lambda f: (f.path, f.generation))
-            derivation = reader.derive(Material(self.sources, files, reader.version * (not again)))
+            version = reader.version * (not again)
+            material = Material(self.sources, files, version, self.sources.titles_of)
+            derivation = reader.derive(material)
             names = names_of(derivation)
             shared = self._files_shared(derivation, names)
             others = {self.sources.file_by_id(file_id).family for file_id in shared - set(kept)}
@@ -199,6 +213,8 @@ class Importer:
                 failed(written)
                 return
             self.report.written_turns += written.turns
+            titled = (each for each in derivation.titles if each.record_id in written.titled)
+            self._titled |= {each.record_id: each.path for each in titled}
             for label, outcome in written.outcomes.items():
                 self._note(label, outcome)
             if derivation.part is not None:

@@ -20,7 +20,14 @@ from agents_ledger.model.records import (
     records,
     unframe,
 )
-from agents_ledger.model.sources import Derivation, Fate, Fault, SourceFile, SourceKind
+from agents_ledger.model.sources import (
+    Derivation,
+    Fate,
+    Fault,
+    SourceFile,
+    SourceKind,
+    SourceTitle,
+)
 
 SHOWN = 80  # letters of a value in a fault
 RECORD_MAX = 64 << 20  # a longer record is kept and reported, but not parsed
@@ -132,11 +139,22 @@ class Bytes(Protocol):
         """Some bytes of a file."""
 
 
+Titles = Callable[[Sequence[str]], Iterable[SourceTitle]]
+
+
 class Material:
     """The kept files of a family, for a reader to derive from."""
 
-    def __init__(self, sources: Bytes, files: Sequence[SourceFile], version: int = 0) -> None:
-        """`version` of the reader, unless everything is to be read again."""
+    def __init__(
+        self,
+        sources: Bytes,
+        files: Sequence[SourceFile],
+        version: int = 0,
+        titles: Titles = lambda _: (),
+    ) -> None:
+        """`version` of the reader, unless everything is to be read again. `titles` gives what other
+        files call the sessions of records."""
+        self.titles = titles
         self._sources = sources
         self._version = version
         self.files = tuple(files)

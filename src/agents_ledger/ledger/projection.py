@@ -33,6 +33,7 @@ from agents_ledger.model.sources import (
     DerivedSession,
     DerivedTurn,
     SourceFile,
+    SourceTitle,
 )
 from agents_ledger.model.turns import Turn, to_json
 from agents_ledger.store.database import Row, Transaction, Work
@@ -49,6 +50,7 @@ class Written(NamedTuple):
 
     outcomes: dict[str, Outcome]  # by label
     turns: int  # new or rewritten
+    titled: set[str]  # records of other files whose sessions are called something new
 
 
 class _Asked(NamedTuple):
@@ -94,6 +96,7 @@ class Projector:
         owners = _owners(derivation)
         written, stale = 0, set[str]()
         outcomes: dict[str, Outcome] = {}  # known when it is committed: another may be quicker
+        titled: set[str] = set()
         batch: list[Change] = []
         works: list[Work[Sequence[Turn]]] = [
             partial(_ensure_sessions, source=source, derived=derivation.sessions)
@@ -118,7 +121,9 @@ class Projector:
                 owners=owners,
             )
         )
-        self._asked.append(_Asked(works, Written(outcomes, written), done))
+        if derivation.titles:
+            works.append(partial(_note_titles, titles=derivation.titles, titled=titled))
+        self._asked.append(_Asked(works, Written(outcomes, written, titled), done))
         self._note(derivation, batch)
         self._turns += len(batch)
         self._bytes += sum(file.kept_bytes for file in files)
@@ -423,6 +428,21 @@ def _note_faults(tx: Transaction, files: Sequence[SourceFile], derivation: Deriv
                 line=fault.line,
                 what=fault.what,
             )
+
+
+def _note_titles(tx: Transaction, titles: Sequence[SourceTitle], titled: set[str]) -> tuple[()]:
+    for each in titles:
+        titled |= {
+            row[0]
+            for row in tx.run(
+                "upsert_source_title",
+                file_id=each.file_id,
+                record_id=each.record_id,
+                position=each.position,
+                title=each.title,
+            )
+        }
+    return ()
 
 
 def _note_sources(tx: Transaction, files: Sequence[SourceFile], derivation: Derivation) -> None:

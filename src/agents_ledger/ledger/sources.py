@@ -21,10 +21,11 @@ from msgspec import structs
 from agents_ledger.ledger.core import Core
 from agents_ledger.model.errors import Conflict, NotFound
 from agents_ledger.model.ids import new_id, now_ms
-from agents_ledger.model.sources import ImportCounts, SourceFile, SourceKind
+from agents_ledger.model.sources import ImportCounts, SourceFile, SourceKind, SourceTitle
 from agents_ledger.model.turns import to_json
 from agents_ledger.store.database import Row, Transaction, Work
 from agents_ledger.store.locks import is_open_here
+from agents_ledger.store.text import ids_of, in_batches
 
 T = TypeVar("T")
 
@@ -189,6 +190,25 @@ class Sources:
     def files_of_session(self, label: str) -> tuple[SourceFile, ...]:
         """The files a session was derived from."""
         return self._files("source_files_of_session", label=label)
+
+    def titles_of(self, record_ids: Sequence[str]) -> list[SourceTitle]:
+        """What files call the sessions of these records."""
+        if not self._core.db.read(lambda tx: tx.run("has_source_titles")):
+            return []
+        found: list[SourceTitle] = []
+        for ids in in_batches(record_ids):
+            rows = self._core.db.read(partial(_run, "source_titles", ids))
+            found += [SourceTitle(*row) for row in rows]
+        return found
+
+    def files_of_records(self, record_ids: Sequence[str]) -> dict[str, SourceFile]:
+        """A file that gave rows to each of these records that is a message of its own."""
+        found: dict[str, SourceFile] = {}
+        for record_id in record_ids:
+            ids = ids_of([record_id])
+            for row in self._core.db.read(partial(_run, "source_files_of_messages", ids)):
+                found[record_id] = self.file_by_id(row[0])
+        return found
 
     def labels_of_paths(self, paths: Sequence[str]) -> tuple[str, ...]:
         """The sessions that were derived from any of these files."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -97,6 +97,21 @@ class Part(Struct, frozen=True):
     is_rest: Callable[[str], bool]  # whether a turn comes from what was not read
 
 
+class SourceTitle(NamedTuple):
+    """What a file calls the session of a record that stands in another."""
+
+    record_id: str
+    file_id: int
+    path: str
+    generation: int
+    position: int
+    title: str
+
+    def rank(self) -> tuple[str, int, int]:
+        """Which of several counts, whatever was read first: the largest."""
+        return self.path, self.generation, self.position
+
+
 class Derivation(Struct, frozen=True, kw_only=True):
     """All that a set of files says. Turns stand after their parents."""
 
@@ -107,6 +122,7 @@ class Derivation(Struct, frozen=True, kw_only=True):
     counts: Mapping[tuple[str, Fate], int] = Counter()
     superseded: frozenset[int] = frozenset()  # files that later states of them say all of
     part: Part | None = None  # None: these are all turns of the files
+    titles: tuple[SourceTitle, ...] = ()  # of sessions of other files
 
 
 class ImportCounts(Struct):

@@ -32,6 +32,7 @@ TABLES = {
     "session_import_chunk_parts": "source, upload_id, chunk_index",
     "import_runs": "id",
     "source_faults": "file_id, position, what",
+    "source_titles": "file_id, record_id",
     "access_tokens": "id",
     "bus_tasks": "id",
     "bus_messages": "position",

@@ -446,6 +446,16 @@ CREATE TABLE source_faults (
     PRIMARY KEY (file_id, position, what)
 );
 
+-- What files call sessions of other files, by a record of them.
+CREATE TABLE source_titles (
+    file_id BIGINT NOT NULL REFERENCES source_files (id) DEFERRABLE INITIALLY IMMEDIATE,
+    record_id TEXT NOT NULL,
+    position BIGINT NOT NULL,
+    title TEXT NOT NULL,
+    PRIMARY KEY (file_id, record_id)
+);
+CREATE INDEX idx_source_titles_record ON source_titles (record_id);
+
 -- Who may ask a server what. The secret is stored nowhere.
 CREATE TABLE access_tokens (
     id TEXT PRIMARY KEY,

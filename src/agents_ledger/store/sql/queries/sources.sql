@@ -116,6 +116,23 @@ INSERT INTO source_faults (file_id, position, line, what)
 VALUES (:file_id, :position, :line, :what)
 ON CONFLICT DO NOTHING;
 
+-- has_source_titles --
+SELECT 1 FROM source_titles LIMIT 1;
+
+-- source_titles --
+-- What files call the sessions of these records.
+SELECT t.record_id, t.file_id, f.path, f.generation, t.position, t.title
+FROM source_titles t JOIN source_files f ON f.id = t.file_id
+WHERE t.record_id IN <ids>;
+
+-- upsert_source_title --
+-- Nothing comes back where the same was known.
+INSERT INTO source_titles (file_id, record_id, position, title)
+VALUES (:file_id, :record_id, :position, :title)
+ON CONFLICT (file_id, record_id) DO UPDATE SET position = excluded.position, title = excluded.title
+WHERE source_titles.title <> excluded.title OR source_titles.position <> excluded.position
+RETURNING record_id;
+
 -- faults --
 SELECT f.path, x.what, x.position, x.line
 FROM source_faults x JOIN source_files f ON f.id = x.file_id
