@@ -461,3 +461,24 @@ def test_where_there_are_only_events_a_prompt_after_an_answer_opens_a_turn(
 
     said = [[m.content for m in turn.messages] for turn in ledger.thread(LABEL).turns]
     assert said == [["Go on.", "One."], ["Go on.", "Two."]]
+
+
+def test_a_file_with_nothing_but_a_compaction_is_no_open_turn(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Rollout(tmp_path, thread_id(1))
+    log.add("compacted", message="So far.", replacement_history=[])
+    import_paths(ledger, log.save())
+
+    (turn,) = ledger.thread(f"codex:{thread_id(1)}").turns
+    assert (turn.status, turn.messages[0].content) == ("completed", "So far.")
+
+    log.start(5)
+    log.ask("And now?")
+    log.say("Now this.")
+    import_paths(ledger, log.save())
+
+    with Ledger.open(str(tmp_path / "whole.db")) as whole:
+        import_paths(whole, log.path)
+        assert result(ledger) == result(whole)
+    assert ledger.query("SELECT count(*) FROM turns WHERE status = 'pending'")[1] == [(0,)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
@@ -83,16 +83,21 @@ SAID = (
 )
 
 
+class _Call(NamedTuple):
+    id: str
+    row: Row
+
+
 class _Message(Struct):
     id: str
     role: MessageRole
     sequence: int
     row: Row
     details: list[Row] = field(default_factory=list)
-    calls: list[Row] = field(default_factory=list)
+    calls: list[_Call] = field(default_factory=list)
 
     def rows(self) -> list[Row]:
-        return [self.row, *self.details, *self.calls]
+        return [self.row, *self.details, *(call.row for call in self.calls)]
 
 
 class _Session(Struct):
@@ -219,10 +224,14 @@ class _Outline:
             values = self.material.values_of(row)
             message = self.messages.get(str(values.get("message_id")))
             self.material.count(row.table, "unmapped" if message is None else "derived")
-            if message is not None:
-                (message.calls if row.table == "tool_calls" else message.details).append(row)
+            if message is None:
+                continue
+            if row.table == "tool_calls":
+                message.calls.append(_Call(str(values.get("id")), row))
+            else:
+                message.details.append(row)
         for message in self.messages.values():
-            message.calls.sort(key=lambda row: str(self.material.values_of(row).get("id")))
+            message.calls.sort(key=lambda call: call.id)
             message.details.sort(key=lambda row: (row.table, row.print))
         for session in self.sessions.values():
             session.messages.sort(key=lambda message: (message.sequence, message.id))
@@ -282,8 +291,7 @@ class _Outline:
 
     def _spawned(self, group: Sequence[_Message]) -> dict[str, str]:
         """The sessions that calls of these messages started."""
-        rows = (row for message in group for row in message.calls)
-        calls = (str(self.material.values_of(row).get("id")) for row in rows)
+        calls = (call.id for message in group for call in message.calls)
         return {call: self._label(self.children[call]) for call in calls if call in self.children}
 
     def _is_subagent(self, session: _Session) -> bool:
@@ -369,7 +377,7 @@ def _build_turn(
             lints=tuple(_lints(details["message_lints"])),
             codeblocks=tuple(_codeblocks(details["message_codeblocks"])),
         )
-        for row in message.calls:
+        for _, row in message.calls:
             _call(builder, material.values_of(row), f"{NAME}:{message.id}", at, spawned)
     return builder.build()
 

@@ -455,7 +455,8 @@ class Outline:
         spawned = self._spawned()
         order = list(parents_first(parents))
         tree = _Tree(turn_of, parents, members, self._answered(members))
-        turns = tuple(self._derived(top, members[top], spawned, tree) for top in order)
+        kept = self._kept(tree)
+        turns = tuple(self._derived(top, spawned, tree, kept.get(top)) for top in order)
         return Derivation(
             turns=turns,
             sessions=tuple(self._sessions(tree)),
@@ -471,25 +472,37 @@ class Outline:
             if any(self.nodes[u].kind in ("assistant", *COMPACTING) for u in uuids)
         }
 
-    def _kept(self, uuids: list[str], tree: _Tree) -> Kept | None:
-        """Of what a compaction left in the context, the turns that it left whole."""
-        first = next((self.preserved[u] for u in uuids if u in self.preserved), None)
-        if first not in tree.turn_of:
-            return None
-        wanted, after = tree.turn_of[first], None
-        above = tree.parents[tree.turn_of[uuids[0]]]
-        while above is not None and above != wanted:
-            above, after = tree.parents[above], above
-        if above is None:
-            return None
-        kept = above if first == tree.members[above][0] else after
-        through = tree.parents[kept] if kept is not None else None
-        return Kept(kept, through) if kept is not None and through is not None else None
+    def _kept(self, tree: _Tree) -> dict[str, Kept]:
+        """Of what compactions left in the context, the turns that each left whole. The tree is gone
+        through once, whatever they name: a path leads from its root to where one is."""
+        firsts: dict[str, str] = {}
+        for uuid, first in self.preserved.items():
+            firsts.setdefault(tree.turn_of[uuid], first)
+        below = tree.below if firsts else {}
+        found: dict[str, Kept] = {}
+        path: list[str] = []
+        places: dict[str, int] = {}  # of the turns on the path
+        waiting = [(root, 0) for root in below.get(None, ())]
+        while waiting:
+            turn, depth = waiting.pop()
+            for left in path[depth:]:
+                del places[left]
+            del path[depth:]
+            named = firsts.get(turn)
+            at = places.get(tree.turn_of.get(named or "", ""), depth)
+            if named is not None and at < depth:
+                at += named != tree.members[path[at]][0]
+                if 0 < at < depth:
+                    found[turn] = Kept(path[at], path[at - 1])
+            places[turn] = depth
+            path.append(turn)
+            waiting += [(child, depth + 1) for child in below.get(turn, ())]
+        return found
 
     def _derived(
-        self, top: str, uuids: list[str], spawned: dict[str, dict[str, str]], tree: _Tree
+        self, top: str, spawned: dict[str, dict[str, str]], tree: _Tree, kept: Kept | None
     ) -> DerivedTurn:
-        parent, kept = tree.parents.get(top), self._kept(uuids, tree)
+        parent, uuids = tree.parents.get(top), tree.members[top]
         children = {call: child for u in uuids for call, child in spawned.get(u, {}).items()}
         nodes = [self.nodes[uuid] for uuid in uuids]
         lines = [(uuid, node.kind, node.line) for uuid, node in zip(uuids, nodes, strict=True)]
@@ -583,6 +596,14 @@ class _Tree(NamedTuple):
     parents: dict[str, str | None]
     members: dict[str, list[str]]
     answered: set[str]
+
+    @property
+    def below(self) -> dict[str | None, list[str]]:
+        """The children of each turn; of None, the roots."""
+        found: dict[str | None, list[str]] = {}
+        for turn, parent in self.parents.items():
+            found.setdefault(parent, []).append(turn)
+        return found
 
     def head(self, uuid: str) -> str | None:
         """The nearest answered turn at or above a record: a pending prompt is never a head."""

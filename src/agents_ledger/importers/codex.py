@@ -147,7 +147,9 @@ def _sessions(
 
     def answered(turn_id: str) -> bool:
         part = best[turn_id]
-        return part.answered and not (part.is_compaction and parents[turn_id] is None)
+        if part.is_compaction and parents[turn_id] is None:
+            return False
+        return part.answered or part.is_summary
 
     def head(turn_id: str | None) -> str | None:
         return answered_above(turn_id, parents, answered)

@@ -401,7 +401,9 @@ class Rollout:
     def _compacted(self, line: Line, at: int) -> bool:
         """A compaction cuts a turn in two: what follows stands on it."""
         if not self.path:  # nothing is known that it could have summarised
-            self._add(self._turn(b"compacted"), "item", line, at)
+            part = self._turn(b"compacted")
+            part.summarises = True
+            self._add(part, "item", line, at)
             return True
         above = self._task or self.path[-1]
         number = self._numbers[above, True] + 1

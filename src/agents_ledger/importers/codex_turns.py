@@ -30,7 +30,7 @@ from agents_ledger.model.turns import (
     to_json,
 )
 
-VERSION = 3
+VERSION = 4
 NAME = "codex"
 AGENT_ITEMS = {"reasoning", "agent_message"}
 CARRIED_EVENTS = {
@@ -96,9 +96,15 @@ class Part(Struct):
     has_words: bool = False
     prompts: set[int] = field(default_factory=set)  # hashes of their texts
     answered: bool = False
+    summarises: bool = False  # what came before it stands in no file
     tokens: dict[str, int] = field(default_factory=dict)
     first_at: int = 0
     last_at: int = 0
+
+    @property
+    def is_summary(self) -> bool:
+        """Whether nothing but a summary of what stands in no file is known of it."""
+        return self.summarises and not (self.answered or self.prompts)
 
     def fingerprint(self, sealed: bool) -> bytes:
         """Of all that its content comes from."""
@@ -158,6 +164,8 @@ class _Turn:
         status: TurnStatus | None = None
         if not (self.builder.answered or self.builder.compaction):
             status = self.end or ("failed" if sealed else None)
+            if self.part.is_summary:
+                status = "completed"
             if status == "failed":
                 self.builder.error = self.builder.error or "no answer recorded"
         return self.builder.build(status=status)

@@ -37,7 +37,7 @@ SETTINGS = {
 }
 FIRST_ROWID, LAST_ROWID = -(1 << 63), (1 << 63) - 1
 STRETCH = 16  # so many whole rows behind a damaged one, and all are read at once again
-DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG)
 UNTOLD = "sessions do not say their project, and are kept though folders are excluded"
 LOGGED = 18  # where a database says with 2 that its changes go to a log first
 

@@ -81,11 +81,23 @@ def merge(tx: Transaction, first: str, second: str, *, reason: AliasReason) -> S
         key=lambda label: (*_history(tx, label), label),
         reverse=True,
     )
+    lead(tx, goes, stays, reason=reason)
+    return sessions.get(tx, stays, exact=True)
+
+
+def lead(tx: Transaction, goes: str, stays: str, *, reason: AliasReason) -> None:
+    """Archive a session as it is; all its keys lead to another."""
     tx.run("repoint_names", from_label=goes, to_label=stays)
     tx.run("repoint_label", from_label=goes, to_label=stays, reason=reason)
     tx.run("repoint_queue", from_label=goes, to_label=stays)
     tx.run("set_session_status", label=goes, status="archived")
-    return sessions.get(tx, stays, exact=True)
+
+
+def come_back(tx: Transaction, label: str) -> None:
+    """A session that an import archived, because its files knew it under another name, is told of
+    again: it answers to its label itself. One that somebody archived stays so."""
+    if tx.run("take_label_back", label=label, reason="import_reconciliation"):
+        tx.run("set_session_status", label=label, status="active")
 
 
 def _history(tx: Transaction, label: str) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from msgspec import structs
 
 from agents_ledger.ledger import names, sessions, threads, waiting
 from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.projected_sessions import lead_on, note_titles
 from agents_ledger.ledger.projected_turns import (
     Change,
     Known,
@@ -33,7 +34,6 @@ from agents_ledger.model.sources import (
     DerivedSession,
     DerivedTurn,
     SourceFile,
-    SourceTitle,
 )
 from agents_ledger.model.turns import Turn, to_json
 from agents_ledger.store.database import Row, Transaction, Work
@@ -122,7 +122,7 @@ class Projector:
             )
         )
         if derivation.titles:
-            works.append(partial(_note_titles, titles=derivation.titles, titled=titled))
+            works.append(partial(note_titles, titles=derivation.titles, titled=titled))
         self._asked.append(_Asked(works, Written(outcomes, written, titled), done))
         self._note(derivation, batch)
         self._turns += len(batch)
@@ -315,7 +315,10 @@ def _ensure_sessions(tx: Transaction, source: str, derived: Sequence[DerivedSess
     """Make the sessions, still empty, so that calls can name them."""
     tx.run("lock_projection")
     for session in derived:
-        if sessions.find(tx, session.label, exact=True) is None:
+        known = sessions.find(tx, session.label, exact=True)
+        if known is not None and known.status == "archived":
+            names.come_back(tx, session.label)
+        elif known is None:
             made = Session(
                 session.label,
                 persona_id=session.persona_id,
@@ -388,6 +391,9 @@ def _finish(
         if stale:
             tx.run("mark_source_has_more", label=session.label)
     _hang_subagents(tx, derivation, owners)
+    new = [each for each in derivation.sessions if outcomes[each.label] == "imported"]
+    if new and derivation.part is None:
+        lead_on(tx, files, derivation, new)
     _note_sources(tx, files, derivation)
     for file in files:
         tx.run(
@@ -428,21 +434,6 @@ def _note_faults(tx: Transaction, files: Sequence[SourceFile], derivation: Deriv
                 line=fault.line,
                 what=fault.what,
             )
-
-
-def _note_titles(tx: Transaction, titles: Sequence[SourceTitle], titled: set[str]) -> tuple[()]:
-    for each in titles:
-        titled |= {
-            row[0]
-            for row in tx.run(
-                "upsert_source_title",
-                file_id=each.file_id,
-                record_id=each.record_id,
-                position=each.position,
-                title=each.title,
-            )
-        }
-    return ()
 
 
 def _note_sources(tx: Transaction, files: Sequence[SourceFile], derivation: Derivation) -> None:

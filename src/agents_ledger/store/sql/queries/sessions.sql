@@ -147,6 +147,11 @@ WHERE session_label = :from_label AND name <> :from_label;
 -- repoint_label --
 UPDATE names SET session_label = :to_label, reason = :reason WHERE name = :from_label;
 
+-- take_label_back --
+UPDATE names SET session_label = :label, reason = NULL
+WHERE name = :label AND session_label <> :label AND reason = :reason
+RETURNING name;
+
 -- set_session_status --
 UPDATE sessions SET status = :status WHERE label = :label;
 

@@ -47,6 +47,17 @@ SELECT <source_file_columns> FROM source_files f
 JOIN session_sources s ON s.file_id = f.id
 WHERE s.session_label = :label ORDER BY f.path, f.generation;
 
+-- sessions_of_file --
+-- The sessions in use that were derived from a file, where the import put them and where they are.
+SELECT s.session_label, i.head_turn_id, x.thread_id
+FROM session_sources s
+JOIN sessions x ON x.label = s.session_label
+JOIN session_imports i ON i.session_label = s.session_label
+WHERE s.file_id = :file_id AND x.status = 'active';
+
+-- files_of_label --
+SELECT file_id FROM session_sources WHERE session_label = :label;
+
 -- labels_of_paths --
 -- The sessions that were derived from any of these files.
 SELECT DISTINCT s.session_label

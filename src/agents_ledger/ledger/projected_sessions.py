@@ -1,0 +1,47 @@
+"""Sessions that files know under another name, or call something from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agents_ledger.ledger import names
+from agents_ledger.model.sources import Derivation, DerivedSession, SourceFile, SourceTitle
+from agents_ledger.store.database import Transaction
+
+
+def lead_on(
+    tx: Transaction,
+    files: Sequence[SourceFile],
+    derivation: Derivation,
+    new: Sequence[DerivedSession],
+) -> None:
+    """A session that its files now know under another name is archived, and leads to that one:
+    unless somebody went on in it, or there are several it could be."""
+    told = {session.label for session in derivation.sessions}
+    own = {file.id for file in files}
+    heirs: dict[str, set[str]] = {}
+    for session in new:
+        for file_id in session.file_ids:
+            for label, put_by_us, thread_id in tx.run("sessions_of_file", file_id=file_id):
+                if label not in told and put_by_us == thread_id:
+                    heirs.setdefault(label, set()).add(session.label)
+    for label, found in sorted(heirs.items()):
+        known = {row[0] for row in tx.run("files_of_label", label=label)}
+        if len(found) == 1 and known <= own:
+            names.lead(tx, label, found.pop(), reason="import_reconciliation")
+
+
+def note_titles(tx: Transaction, titles: Sequence[SourceTitle], titled: set[str]) -> tuple[()]:
+    """Remember what files call sessions of others; `titled` is told which records that concerns."""
+    for each in titles:
+        titled |= {
+            row[0]
+            for row in tx.run(
+                "upsert_source_title",
+                file_id=each.file_id,
+                record_id=each.record_id,
+                position=each.position,
+                title=each.title,
+            )
+        }
+    return ()

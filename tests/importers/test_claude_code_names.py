@@ -1,0 +1,81 @@
+"""Sessions of Claude Code that turn out to be others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agents_ledger import Ledger
+from agents_ledger.importers.claude_code_outline import Outline, _Tree
+from agents_ledger.importers.claude_code_turns import Kept
+from agents_ledger.importers.importing import rederive
+from agents_ledger.importers.reader import Material
+from agents_ledger.ledger.sources import Sources
+from tests.importers.claude_log import SESSION, Log, text
+from tests.importers.helping import import_paths, result
+
+
+def test_a_session_that_its_file_knows_by_another_id_leads_to_that_one(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    other = "22222222-2222-4222-8222-222222222222"
+    log = Log(tmp_path)
+    log.path = tmp_path / "copy.jsonl"
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    import_paths(ledger, log.save())
+    log.session = other
+    log.user("b1", "Go on.")
+    log.assistant("b2", text("Gone on."))
+
+    import_paths(ledger, log.save())
+
+    assert ledger.session(f"claude-code:{SESSION}").label == f"claude-code:{other}"
+    assert [each.label for each in ledger.sessions()] == [f"claude-code:{other}"]
+    before = result(ledger)
+    rederive(ledger)
+    assert result(ledger) == before
+
+    own = Log(tmp_path)  # here it is itself again
+    own.user("c1", "Elsewhere.")
+    own.assistant("c2", text("Here."))
+    import_paths(ledger, own.save())
+
+    assert ledger.session(f"claude-code:{SESSION}").label == f"claude-code:{SESSION}"
+    assert len(ledger.sessions()) == 2
+
+
+def test_a_session_somebody_went_on_in_keeps_its_name(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.path = tmp_path / "copy.jsonl"
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    import_paths(ledger, log.save())
+    ledger.record(f"claude-code:{SESSION}", "And mine?", "Here.")
+    log.session = "22222222-2222-4222-8222-222222222222"
+    log.user("b1", "Go on.")
+
+    import_paths(ledger, log.save())
+
+    assert ledger.session(f"claude-code:{SESSION}").label == f"claude-code:{SESSION}"
+
+
+def test_what_compactions_left_is_found_without_going_up_from_each(ledger: Ledger) -> None:
+    steps = 0
+
+    class Counted(dict[str, str | None]):
+        def __getitem__(self, key: str) -> str | None:
+            nonlocal steps
+            steps += 1
+            return super().__getitem__(key)
+
+    number = 2000
+    turns = [f"t{at}" for at in range(number)]
+    parents = Counted(zip(turns, [None, *turns], strict=False))
+    tree = _Tree({turn: turn for turn in turns}, parents, {turn: [turn] for turn in turns}, set())
+    outline = Outline(Material(Sources(ledger._core), []), 1)
+    outline.preserved = dict.fromkeys(turns[2:], "t1")
+
+    kept = outline._kept(tree)
+
+    assert kept == dict.fromkeys(turns[2:], Kept("t1", "t0"))
+    assert steps <= 10 * number
