@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from agents_ledger import Ledger
-from agents_ledger.importers.claude_code_outline import Outline, _Tree
+from agents_ledger.importers.claude_code_tree import Tree
 from agents_ledger.importers.claude_code_turns import Kept
 from agents_ledger.importers.importing import rederive
-from agents_ledger.importers.reader import Material
-from agents_ledger.ledger.sources import Sources
 from tests.importers.claude_log import SESSION, Log, text
 from tests.importers.helping import import_paths, result
 
@@ -59,7 +57,7 @@ def test_a_session_somebody_went_on_in_keeps_its_name(ledger: Ledger, tmp_path: 
     assert ledger.session(f"claude-code:{SESSION}").label == f"claude-code:{SESSION}"
 
 
-def test_what_compactions_left_is_found_without_going_up_from_each(ledger: Ledger) -> None:
+def test_what_compactions_left_is_found_without_going_up_from_each() -> None:
     steps = 0
 
     class Counted(dict[str, str | None]):
@@ -71,11 +69,9 @@ def test_what_compactions_left_is_found_without_going_up_from_each(ledger: Ledge
     number = 2000
     turns = [f"t{at}" for at in range(number)]
     parents = Counted(zip(turns, [None, *turns], strict=False))
-    tree = _Tree({turn: turn for turn in turns}, parents, {turn: [turn] for turn in turns}, set())
-    outline = Outline(Material(Sources(ledger._core), []), 1)
-    outline.preserved = dict.fromkeys(turns[2:], "t1")
+    tree = Tree({turn: turn for turn in turns}, parents, {turn: [turn] for turn in turns}, set())
 
-    kept = outline._kept(tree)
+    kept = tree.kept(dict.fromkeys(turns[2:], "t1"))
 
     assert kept == dict.fromkeys(turns[2:], Kept("t1", "t0"))
     assert steps <= 10 * number

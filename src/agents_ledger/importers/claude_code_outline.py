@@ -14,11 +14,11 @@ from msgspec import Struct, field
 from agents_ledger.importers import claude_code_records as records
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.claude_code_records import CHAIN, NOTICES, Record
+from agents_ledger.importers.claude_code_tree import Tree
 from agents_ledger.importers.claude_code_turns import Beside, Kept, build_turn
 from agents_ledger.importers.outlines import (
     BROKEN,
     UUID,
-    answered_above,
     as_text,
     in_turns,
     malformed,
@@ -454,8 +454,8 @@ class Outline:
             members.setdefault(turn_of[uuid], []).append(uuid)
         spawned = self._spawned()
         order = list(parents_first(parents))
-        tree = _Tree(turn_of, parents, members, self._answered(members))
-        kept = self._kept(tree)
+        tree = Tree(turn_of, parents, members, self._answered(members))
+        kept = tree.kept(self.preserved)
         turns = tuple(self._derived(top, spawned, tree, kept.get(top)) for top in order)
         return Derivation(
             turns=turns,
@@ -472,35 +472,8 @@ class Outline:
             if any(self.nodes[u].kind in ("assistant", *COMPACTING) for u in uuids)
         }
 
-    def _kept(self, tree: _Tree) -> dict[str, Kept]:
-        """Of what compactions left in the context, the turns that each left whole. The tree is gone
-        through once, whatever they name: a path leads from its root to where one is."""
-        firsts: dict[str, str] = {}
-        for uuid, first in self.preserved.items():
-            firsts.setdefault(tree.turn_of[uuid], first)
-        below = tree.below if firsts else {}
-        found: dict[str, Kept] = {}
-        path: list[str] = []
-        places: dict[str, int] = {}  # of the turns on the path
-        waiting = [(root, 0) for root in below.get(None, ())]
-        while waiting:
-            turn, depth = waiting.pop()
-            for left in path[depth:]:
-                del places[left]
-            del path[depth:]
-            named = firsts.get(turn)
-            at = places.get(tree.turn_of.get(named or "", ""), depth)
-            if named is not None and at < depth:
-                at += named != tree.members[path[at]][0]
-                if 0 < at < depth:
-                    found[turn] = Kept(path[at], path[at - 1])
-            places[turn] = depth
-            path.append(turn)
-            waiting += [(child, depth + 1) for child in below.get(turn, ())]
-        return found
-
     def _derived(
-        self, top: str, spawned: dict[str, dict[str, str]], tree: _Tree, kept: Kept | None
+        self, top: str, spawned: dict[str, dict[str, str]], tree: Tree, kept: Kept | None
     ) -> DerivedTurn:
         parent, uuids = tree.parents.get(top), tree.members[top]
         children = {call: child for u in uuids for call, child in spawned.get(u, {}).items()}
@@ -548,7 +521,7 @@ class Outline:
                     found.setdefault(self.callers[giver], {})[giver] = label
         return found
 
-    def _sessions(self, tree: _Tree) -> Iterator[DerivedSession]:
+    def _sessions(self, tree: Tree) -> Iterator[DerivedSession]:
         for session in self.sessions.values():
             if session.chain:
                 yield self._session(session, tree)
@@ -566,7 +539,7 @@ class Outline:
                         metadata=session.metadata,
                     )
 
-    def _session(self, session: _Session, tree: _Tree) -> DerivedSession:
+    def _session(self, session: _Session, tree: Tree) -> DerivedSession:
         titles = [self.leaf_titles[u].title for u in session.chain if u in self.leaf_titles]
         metadata = dict(session.metadata)
         if "cwd" in metadata:
@@ -587,24 +560,3 @@ class Outline:
             routing_key=metadata.get("cwd"),
             metadata=metadata,
         )
-
-
-class _Tree(NamedTuple):
-    """The turns of an outline."""
-
-    turn_of: dict[str, str]
-    parents: dict[str, str | None]
-    members: dict[str, list[str]]
-    answered: set[str]
-
-    @property
-    def below(self) -> dict[str | None, list[str]]:
-        """The children of each turn; of None, the roots."""
-        found: dict[str | None, list[str]] = {}
-        for turn, parent in self.parents.items():
-            found.setdefault(parent, []).append(turn)
-        return found
-
-    def head(self, uuid: str) -> str | None:
-        """The nearest answered turn at or above a record: a pending prompt is never a head."""
-        return answered_above(self.turn_of[uuid], self.parents, self.answered.__contains__)

@@ -1,0 +1,57 @@
+"""Claude Code: the turns of a family as a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from agents_ledger.importers.claude_code_turns import Kept
+from agents_ledger.importers.outlines import answered_above
+
+
+class Tree(NamedTuple):
+    """The turns of an outline."""
+
+    turn_of: dict[str, str]
+    parents: dict[str, str | None]
+    members: dict[str, list[str]]
+    answered: set[str]
+
+    @property
+    def below(self) -> dict[str | None, list[str]]:
+        """The children of each turn; of None, the roots."""
+        found: dict[str | None, list[str]] = {}
+        for turn, parent in self.parents.items():
+            found.setdefault(parent, []).append(turn)
+        return found
+
+    def head(self, uuid: str) -> str | None:
+        """The nearest answered turn at or above a record: a pending prompt is never a head."""
+        return answered_above(self.turn_of[uuid], self.parents, self.answered.__contains__)
+
+    def kept(self, preserved: Mapping[str, str]) -> dict[str, Kept]:
+        """Of what compactions left in the context, the turns that each left whole. The tree is gone
+        through once, whatever they name: a path leads from its root to where one is."""
+        firsts: dict[str, str] = {}
+        for uuid, first in preserved.items():
+            firsts.setdefault(self.turn_of[uuid], first)
+        below = self.below if firsts else {}
+        found: dict[str, Kept] = {}
+        path: list[str] = []
+        places: dict[str, int] = {}  # of the turns on the path
+        waiting = [(root, 0) for root in below.get(None, ())]
+        while waiting:
+            turn, depth = waiting.pop()
+            for left in path[depth:]:
+                del places[left]
+            del path[depth:]
+            named = firsts.get(turn)
+            at = places.get(self.turn_of.get(named or "", ""), depth)
+            if named is not None and at < depth:
+                at += named != self.members[path[at]][0]
+                if 0 < at < depth:
+                    found[turn] = Kept(path[at], path[at - 1])
+            places[turn] = depth
+            path.append(turn)
+            waiting += [(child, depth + 1) for child in below.get(turn, ())]
+        return found
