@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from agents_ledger import Ledger
 from agents_ledger.importers.claude_code_tree import Tree
 from agents_ledger.importers.claude_code_turns import Kept
 from agents_ledger.importers.importing import rederive
-from tests.importers.claude_log import SESSION, Log, text
+from tests.importers.claude_log import SESSION, Log, text, tool, uid
 from tests.importers.helping import import_paths, result
 
 
@@ -75,3 +76,28 @@ def test_what_compactions_left_is_found_without_going_up_from_each() -> None:
 
     assert kept == dict.fromkeys(turns[2:], Kept("t1", "t0"))
     assert steps <= 10 * number
+
+
+def test_a_fork_within_a_turn_hangs_on_the_whole_and_says_where_it_left(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", tool("t1", "Bash", command="ls"))
+    log.result("a3", "t1", "a.py")
+    fork = Log(tmp_path, "22222222-2222-4222-8222-222222222222")
+    fork.lines, fork.last, fork.clock = list(log.lines), log.last, log.clock
+    log.assistant("a4", text("One file."))
+    fork.user("b1", "Stop. What else?")
+    fork.assistant("b2", text("Nothing."))
+    for path in (fork.save(), log.save()):
+        import_paths(ledger, path)
+
+    forked, first = (ledger.session(f"claude-code:{each.session}") for each in (fork, log))
+    assert json.loads(str(forked.metadata_json))["forked_within"] == {uid("a1"): uid("a3")}
+    assert "forked_within" not in str(first.metadata_json)
+    assert [turn.id for turn in ledger.thread(forked.label).turns] == [uid("a1"), uid("b1")]
+    assert ledger.query("SELECT count(*) FROM messages")[1] == [(5,)]
+    with Ledger.open(str(tmp_path / "other.db")) as other:
+        import_paths(other, log.path, fork.path)
+        assert result(other) == result(ledger)

@@ -482,3 +482,23 @@ def test_a_file_with_nothing_but_a_compaction_is_no_open_turn(
         import_paths(whole, log.path)
         assert result(ledger) == result(whole)
     assert ledger.query("SELECT count(*) FROM turns WHERE status = 'pending'")[1] == [(0,)]
+
+
+def test_a_child_forked_within_a_turn_says_where_it_left_it(ledger: Ledger, tmp_path: Path) -> None:
+    log = Rollout(tmp_path, thread_id(1))
+    log.start(4)
+    log.ask("Look.")
+    log.call("c1", output="Exit code: 0", cmd="ls")
+    child = log.fork(tmp_path, thread_id(7), len(log.lines))
+    log.say("One file.")
+    child.start(10)
+    child.ask("And there?")
+    child.say("Nothing.")
+    for path in (child.save(), log.save()):
+        import_paths(ledger, path)
+
+    said = json.loads(str(ledger.session(f"codex:{thread_id(7)}").metadata_json))
+    shared = ledger.thread(f"codex:{thread_id(7)}").turns[0]
+    assert said["forked_within"] == {shared.id: f"{shared.id}:2"}  # prompt, call, output
+    assert [m.content for m in shared.messages][-1] == "One file."
+    assert "forked_within" not in str(ledger.session(f"codex:{thread_id(1)}").metadata_json)

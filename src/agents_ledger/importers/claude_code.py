@@ -22,7 +22,7 @@ class ClaudeCode:
     """Reader of Claude Code's sessions, with what stands beside them in files of their own."""
 
     name = NAME
-    version = 6
+    version = 7
     kind: SourceKind = "lines"
 
     def roots(self, home: Home) -> Sequence[Path]:

@@ -118,6 +118,7 @@ class Outline:
         self.delivered: list[_Queued] = []
         self.spills: dict[str, Spill] = {}
         self.about: dict[str, tuple[SourceFile, dict[str, Any]]] = {}  # session -> what is said
+        self.half_way: dict[str, str] = {}  # prompt -> the record it hangs on
         self.preserved: dict[str, str] = {}  # compaction -> the first record that it left
         for file in material.files:
             if file.kind == "document":
@@ -456,6 +457,7 @@ class Outline:
         order = list(parents_first(parents))
         tree = Tree(turn_of, parents, members, self._answered(members))
         kept = tree.kept(self.preserved)
+        self.half_way = self._find_half_way(tree)
         turns = tuple(self._derived(top, spawned, tree, kept.get(top)) for top in order)
         return Derivation(
             turns=turns,
@@ -539,16 +541,45 @@ class Outline:
                         metadata=session.metadata,
                     )
 
+    def _forked_within(self, head: str | None, tree: Tree) -> dict[str, str]:
+        """The turns on a thread that it left half way, each with the last record it has of it: the
+        agent went on from there in another session, or before this one was taken back."""
+        left: dict[str, str] = {}
+        while head is not None and self.half_way:
+            if head in self.half_way and (parent := tree.parents[head]) is not None:
+                left[parent] = self.half_way[head]
+            head = tree.parents[head]
+        return left
+
+    def _find_half_way(self, tree: Tree) -> dict[str, str]:
+        """The prompts that hang on a record from which the agent went on, and that record."""
+        prompts = {
+            top: above
+            for top in tree.parents
+            if self.nodes[top].kind == "prompt" and (above := self.parents[top]) is not None
+        }
+        went_on = {
+            above
+            for uuid, node in self.nodes.items()
+            if node.kind in ("assistant", "result")
+            and (above := self.parents[uuid]) is not None
+            and tree.turn_of[above] == tree.turn_of[uuid]
+        }
+        return {top: above for top, above in prompts.items() if above in went_on}
+
     def _session(self, session: _Session, tree: Tree) -> DerivedSession:
         titles = [self.leaf_titles[u].title for u in session.chain if u in self.leaf_titles]
         metadata = dict(session.metadata)
         if "cwd" in metadata:
             metadata["project"] = project_name(metadata["cwd"])
+        head = tree.head(session.chain[-1])
+        within = self._forked_within(head, tree)
+        metadata |= {"forked_within": within} if within else {}
         beside = {self.spills[key].file.id for u in session.chain for key in self.nodes[u].spills}
         return DerivedSession(
             session_id=session.session_id,
             label=f"{NAME}:{session.session_id}",
-            head=tree.head(session.chain[-1]),
+            head=head,
             file_ids=frozenset(session.file_ids | beside),
             title=session.title or (titles[-1] if titles else None),
             agent_id=session.agent_id,

@@ -159,7 +159,13 @@ def _sessions(
         own.setdefault(rollout.thread, []).append(rollout)
     for thread, files in own.items():
         files.sort(key=lambda r: (r.last_at, len(r.parts), r.first_line))
-        yield _own_session(thread, files, head(files[-1].path[-1] if files[-1].path else None))
+        latest = files[-1]
+        within = {
+            part.id: f"{part.id}:{part.items - 1}"
+            for part in latest.parts.values()
+            if part.replayed and part.items > 0 and part.weight < best[part.id].weight
+        }
+        yield _own_session(thread, files, head(latest.path[-1] if latest.path else None), within)
     for thread, copies in _told(rollouts).items():
         if thread in own:
             continue
@@ -200,11 +206,15 @@ def _before(task: str, thread: Any) -> bool:
     )
 
 
-def _own_session(thread: str, files: list[Rollout], head: str | None) -> DerivedSession:
+def _own_session(
+    thread: str, files: list[Rollout], head: str | None, within: dict[str, str]
+) -> DerivedSession:
+    """`within`: the turns it left half way, each with the last record it has of it."""
     last = files[-1]
     titles = [rollout.title for rollout in files if rollout.title]
     meta = last.metas[0] if last.metas else Payload()
-    extra = {"cwd": last.cwd} if last.cwd and not as_text(meta.cwd) else {}
+    extra: dict[str, Any] = {"cwd": last.cwd} if last.cwd and not as_text(meta.cwd) else {}
+    extra |= {"forked_within": within} if within else {}
     return _session(
         thread,
         meta,

@@ -30,7 +30,7 @@ from agents_ledger.model.turns import (
     to_json,
 )
 
-VERSION = 4
+VERSION = 5
 NAME = "codex"
 AGENT_ITEMS = {"reasoning", "agent_message"}
 CARRIED_EVENTS = {
