@@ -9,6 +9,7 @@ import os
 import pty
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from contextlib import suppress
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import files, importing
+from agents_ledger.importers import ahead, families, files
 from agents_ledger.importers.reader import Material
 from agents_ledger.ledger import projection
 from agents_ledger.model import settings
@@ -369,7 +370,7 @@ def test_an_import_that_was_killed_goes_on_where_it_was(
 
     with monkeypatch.context() as patched:
         patched.setattr(projection, "BATCH", 5)  # derivations a commit
-        patched.setattr(importing, "Material", Interrupted)
+        patched.setattr(families, "Material", Interrupted)
         run("import")
     for path in projects.iterdir():
         path.unlink()  # what was kept is derived all the same
@@ -380,6 +381,32 @@ def test_an_import_that_was_killed_goes_on_where_it_was(
     with Ledger.open(file, read_only=True) as ledger:
         assert len(ledger.sessions(limit=100)) == 12
         assert ledger.audit() == ()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is not used")
+@pytest.mark.parametrize("command", [("import",), ("up", "--no-serve")])
+def test_a_first_import_is_derived_in_another_process_and_later_ones_start_none(
+    run: Run, projects: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    for number in range(12):
+        a_log(projects, f"{number:08}-0000-4000-8000-000000000000")
+    started: list[str] = []
+
+    class Counted(ahead.Ahead):
+        def __init__(self, address: str) -> None:
+            started.append(address)
+            super().__init__(address)
+
+    monkeypatch.setattr(ahead, "Ahead", Counted)
+    monkeypatch.setattr(ahead, "WORTH_BYTES", 1)
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+
+    first, again = run(*command), run(*command)
+
+    assert "imported 12 " in first.out + first.err
+    assert "skipped 12 " in again.out + again.err
+    assert len(started) == 1
 
 
 def test_two_imports_at_once_end_as_one_would(run: Run, projects: Path, file: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
+from agents_ledger.importers.copies import Heads
 from agents_ledger.importers.reader import Line, Material
 from agents_ledger.ledger import projection
 from agents_ledger.ledger.core import Core
@@ -99,9 +100,12 @@ def test_a_session_is_counted_once_however_often_it_is_derived(
     assert third.counts.upserted + third.counts.skipped == 4
 
 
-def test_a_file_with_many_forks_is_read_twice_not_once_for_every_fork(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("known", "times"), [(True, 1), (False, 2)])
+def test_a_file_with_many_forks_is_read_once_or_twice_not_once_for_every_fork(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool, times: int
 ) -> None:
+    if not known:  # as copies, from their first records
+        monkeypatch.setattr(Heads, "shares_ids", lambda *_: False)
     origin = sessions(tmp_path / "logs", 1)[0]
     for number in range(10, 22):
         copy = Log(tmp_path / "logs", f"{number:08}-0000-4000-8000-000000000000")
@@ -120,7 +124,7 @@ def test_a_file_with_many_forks_is_read_twice_not_once_for_every_fork(
     report = import_paths(ledger, tmp_path / "logs")
 
     assert report.counts.imported == 13
-    assert (len(read), max(read.values())) == (13, 2)
+    assert (len(read), max(read.values())) == (13, times)
     assert sum(report.records.values()) == 2 + 12 * 4  # each told once
     assert len(ledger.query("SELECT id FROM turns")[1]) == 13
     assert ledger.audit() == ()

@@ -7,7 +7,9 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.ids import now_ms
 
 if TYPE_CHECKING:
+    from agents_ledger.importers.ahead import Ahead
     from agents_ledger.importers.discovery import Found, Wanted
     from agents_ledger.importers.importing import Report
     from agents_ledger.ledger.ledger import Ledger
@@ -53,15 +56,16 @@ def import_(
     """
     if request is not None:
         return _import_request(run, Path(request))
+    gc.set_threshold(GARBAGE)
+    from agents_ledger.importers.ahead import beside
     from agents_ledger.importers.importing import Importer, Report
 
     report = Report()
     found = _chosen(what, _wanted(since, exclude), report)
     if dry_run:
         return _dry_run(run, found, report)
-    gc.set_threshold(GARBAGE)
-    with run.writing(create=True) as ledger:
-        importer = Importer(ledger, report)
+    with beside(run.address, found) as ahead, run.writing(create=True) as ledger:
+        importer = Importer(ledger, report, ahead)
         with _Progress(run, found) as tick:
             importer.run(found, tick)
         ledger.summarise()
@@ -69,14 +73,26 @@ def import_(
     return 1 if report.counts.failed else 0
 
 
-def import_all(run: Invocation, ledger: Ledger) -> Report:
-    """Import whatever is found on this machine, and say so where somebody looks."""
-    from agents_ledger.importers.importing import Importer, Report
+@contextmanager
+def importing_all(run: Invocation) -> Iterator[Callable[[Ledger], Report]]:
+    """A way to import whatever is found on this machine, and to say so where somebody looks. To be
+    entered before the ledger is opened."""
+    from agents_ledger.importers.ahead import beside
+    from agents_ledger.importers.importing import Report
 
     report = Report()
     found = _chosen((), _wanted(None, ()), report)
+    with beside(run.address, found) as ahead:
+        yield partial(_import_all, run, found, report, ahead)
+
+
+def _import_all(
+    run: Invocation, found: Sequence[Found], report: Report, ahead: Ahead | None, ledger: Ledger
+) -> Report:
+    from agents_ledger.importers.importing import Importer
+
     with _Progress(run, found) as tick:
-        Importer(ledger, report).run(found, tick)
+        Importer(ledger, report, ahead).run(found, tick)
     ledger.summarise()
     if found and not run.as_json:
         names = sorted({each.reader.name for each in found})

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from agents_ledger.cli.command import Invocation, command
-from agents_ledger.cli.imports import import_all
+from agents_ledger.cli.imports import importing_all
 from agents_ledger.cli.serve import start
 from agents_ledger.cli.terminal import note
 from agents_ledger.cli.tree import Draw
@@ -46,8 +46,9 @@ def up(
     If there is none, an empty ledger gets a small demonstration: a conversation with tool calls,
     a subagent, a fork and a compaction. What agents write meanwhile is imported as they write it.
     """
-    with run.writing(create=True) as ledger:
-        report = None if no_import else import_all(run, ledger)
+    importing = nullcontext(None) if no_import else importing_all(run)
+    with importing as import_all, run.writing(create=True) as ledger:
+        report = import_all(ledger) if import_all else None
         roots = ledger.latest_roots(limit=1, subagents=True)
         is_empty = not roots and not ledger.sessions(status=None, limit=1)
         recorded = is_empty and not no_demo

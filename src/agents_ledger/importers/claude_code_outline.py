@@ -44,7 +44,7 @@ COMPACTING = {"summary", "boundary"}
 BESIDE = {"notice", "other"}  # between a compaction and the work that goes on after it
 
 
-class _Node(Struct):
+class _Node(Struct, gc=False):
     """A record in the tree, and where to read it again."""
 
     line: Line

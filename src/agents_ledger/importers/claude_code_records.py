@@ -50,12 +50,12 @@ _SPILL = re.compile(rb"([^/\\\"]+)(?:/|\\+)tool-results(?:/|\\+)([\w.-]+)")
 _NULL = Raw(b"null")
 
 
-class _Message(Struct):
+class _Message(Struct, gc=False):
     id: str | None = None
     content: Raw = _NULL
 
 
-class Record(Struct, rename="camel"):
+class Record(Struct, rename="camel", gc=False):
     """A record, as far as the outline needs it. Anything may be missing."""
 
     type: str | None = None
@@ -87,7 +87,7 @@ class Record(Struct, rename="camel"):
     call_id: str | None = field(default=None, name="parentToolUseID")
 
 
-class _Block(Struct):
+class _Block(Struct, gc=False):
     type: str | None = None
     id: str | None = None
     name: str | None = None

@@ -49,7 +49,7 @@ TOKENS = {
 NOTHING = Raw(b"null")
 
 
-class Payload(Struct):
+class Payload(Struct, gc=False):
     """What the outline needs of a record. Anything may be missing, or be something else."""
 
     type: Any = None
@@ -82,7 +82,7 @@ class Payload(Struct):
     item: Raw = NOTHING
 
 
-class Envelope(Struct):
+class Envelope(Struct, gc=False):
     """What stands around a payload."""
 
     type: Any = None
@@ -160,7 +160,7 @@ class Rollout:
         at = self.material.moment(record.timestamp, line)
         self.first_at = self.first_at or at
         self.last_at = max(self.last_at, at)
-        self._take(line, kind, payload, bytes(inner), at)
+        self._take(line, kind, payload, inner, at)
 
     def _unusable(self, line: Line, data: bytes) -> None:
         """JSON, but not of this shape."""
@@ -312,7 +312,7 @@ class Rollout:
                 return True
         elif kind.endswith(("_output", "_result")):
             part = self._calls.get(as_text(payload.call_id) or "") or self._turn(inner)
-            part.weight -= NEWLY_SPAWNED in bytes(payload.output)[:200]
+            part.weight -= NEWLY_SPAWNED in bytes(memoryview(payload.output)[:200])
         elif kind in AGENT_ITEMS or kind.endswith("_call"):
             part = self._turn(inner)
             part.answered = part.answered or kind != "agent_message"

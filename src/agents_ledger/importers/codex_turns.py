@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -64,7 +64,7 @@ IMAGE_FIELDS = ("image_url", "result", "data")
 DENIED = ("declined", "denied", "rejected")
 
 
-class Piece(NamedTuple):
+class Piece(Struct, frozen=True, gc=False):
     """A record of a turn: what it is to the turn, and which of its kind."""
 
     kind: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 
 HEAD_BYTES = 64 << 10
@@ -10,6 +11,7 @@ TRIED = 8
 TRIED_LEAST = 3
 SAMPLE = 48  # bytes from the middle of a record: its content, not its new ids and times
 RECORD_MIN = 4 * SAMPLE
+_ID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 class Heads:
@@ -30,6 +32,11 @@ class Heads:
         found = [(sum(sample in head for sample in samples), path) for path, head in self._heads]
         most, path = max(found, key=lambda each: each[0], default=(0, ""))
         return path if most > len(samples) // 2 else None
+
+    def shares_ids(self, path: str, data: bytes) -> bool:
+        """Whether a file has ids of another's: without them the same words are other records."""
+        ids = {each for known, head in self._heads if known == path for each in _ID.findall(head)}
+        return not ids.isdisjoint(_ID.findall(data[:HEAD_BYTES]))
 
 
 def _samples(head: bytes) -> list[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -11,12 +11,23 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from agents_ledger.importers import titles
+from agents_ledger.importers.ahead import Ahead
 from agents_ledger.importers.discovery import Found, Unknown, found_at
+from agents_ledger.importers.families import (
+    Apart,
+    check_shared,
+    files_of,
+    first,
+    groups,
+    in_order,
+    material,
+)
 from agents_ledger.importers.keeping import Keeper
-from agents_ledger.importers.reader import Material, Reader
+from agents_ledger.importers.reader import Reader
 from agents_ledger.importers.readers import READERS
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.projection import (
+    Names,
     Outcome,
     Projector,
     Written,
@@ -27,14 +38,7 @@ from agents_ledger.ledger.projection import (
 from agents_ledger.ledger.sources import Sources
 from agents_ledger.model.errors import StoreUnavailable
 from agents_ledger.model.ids import now_ms
-from agents_ledger.model.sources import (
-    SUPERSEDED,
-    Derivation,
-    Fate,
-    Fault,
-    ImportCounts,
-    SourceFile,
-)
+from agents_ledger.model.sources import Derivation, Fate, Fault, ImportCounts, SourceFile
 
 
 class Report(Struct):
@@ -84,8 +88,11 @@ class _Tangle(NamedTuple):
 class Importer:
     """Imports files into one ledger."""
 
-    def __init__(self, ledger: Ledger, report: Report | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger, report: Report | None = None, ahead: Ahead | None = None
+    ) -> None:
         self._core = ledger._core
+        self._ahead = ahead
         self.sources = Sources(ledger._core)
         self.report = report or Report()
         self._projector = Projector(ledger._core)
@@ -106,9 +113,16 @@ class Importer:
         sizes: Counter[str] = Counter()
         for each in found:
             sizes[each.reader.family(each.path)] += each.size
-        families |= self._kept(found, progress)
-        progress(sum(n for family, n in sizes.items() if family not in families) * DERIVING)
-        self._derive_all(families, lambda family: progress(sizes[family] * DERIVING))
+        try:
+            keeper = self._kept(found, sizes, progress)
+            families |= keeper.families
+            progress(sum(n for family, n in sizes.items() if family not in families) * DERIVING)
+            self._derive_all(
+                families, keeper.copies, lambda family: progress(sizes[family] * DERIVING)
+            )
+        finally:
+            if self._ahead is not None:
+                self._ahead.close()
         self.sources.note_run(
             self.report.counts,
             started_at,
@@ -116,8 +130,13 @@ class Importer:
         )
         return self.report
 
-    def _kept(self, found: Iterable[Found], progress: Callable[[float], None]) -> dict[str, Reader]:
-        with Keeper(self.sources) as keeper:
+    def _kept(
+        self,
+        found: Iterable[Found],
+        sizes: Mapping[str, int],
+        progress: Callable[[float], None],
+    ) -> Keeper:
+        with Keeper(self.sources, partial(self._plan, sizes)) as keeper:
             for each in found:
                 keeper.add(each)
                 progress(each.size * (1 - DERIVING))
@@ -125,17 +144,36 @@ class Importer:
         self.report.faults += keeper.faults
         self.report.counts.failed += keeper.failed
         self.report.read_bytes += keeper.read_bytes
-        return keeper.families
+        return keeper
+
+    def _plan(self, sizes: Mapping[str, int], keeper: Keeper) -> None:
+        """Let what is kept be derived ahead, but for groups that will have more families."""
+        if self._ahead is None:
+            return
+        wait = {
+            first(each, keeper.copies) for each in keeper.copies.keys() - keeper.families.keys()
+        }
+        for name, group in groups(keeper.families, keeper.copies).items():
+            if name not in wait:
+                size = sum(sizes[family] for family in group)
+                self._ahead.plan(group, keeper.families[group[0]], size)
 
     # -- deriving -----------------------------------------------------------------------------
 
-    def _derive_all(self, families: dict[str, Reader], told: Callable[[str], None]) -> None:
-        """Each family for itself; those that share turns with others afterwards, together: a family
-        with many forks is read twice, not once more for every fork."""
+    def _derive_all(
+        self,
+        families: Mapping[str, Reader],
+        copies: Mapping[str, str],
+        told: Callable[[str], None],
+    ) -> None:
+        """Each family for itself, or with its copies; those that turn out to share turns with
+        others afterwards, together: a family with many forks is read twice, not once more for
+        every fork."""
         tangled: list[_Tangle] = []
-        for family, reader in families.items():
-            self._derive_one(reader, [family], tangled)
-            told(family)
+        for group in groups(families, copies).values():
+            self._derive_one(families[group[0]], group, tangled)
+            for family in group:
+                told(family)
         for tangle in tangled:
             self._derive_one(tangle.reader, sorted(tangle.families))
         self._flush()
@@ -164,7 +202,11 @@ class Importer:
         except StoreUnavailable:
             raise
         except Exception as error:
-            failed(error)
+            if tangled is None or len(families) == 1:
+                failed(error)
+                return
+            for family in families:  # they need not be together, or one takes the others with it
+                self._derive_one(reader, [family], tangled)
 
     def _failed(self, reader: Reader, family: str, error: Exception) -> None:
         """A reader must not fail on any input. If one does, its file is kept and reported, and the
@@ -190,22 +232,22 @@ class Importer:
         tangled: list[_Tangle] | None = None,
     ) -> set[str]:
         """`tangled`: where to note families that share turns with others, to be derived later."""
-        kept = {file.id: file for family in families for file in self._files(reader, family, again)}
+        kept = self._files(reader, families, again)
         before = 0
         while len(kept) > before:  # until no further file shares a turn
             before = len(kept)
-            files = sorted(kept.values(), key=lambda f: (f.path, f.generation))
-            version = reader.version * (not again)
-            material = Material(self.sources, files, version, self.sources.titles_of)
-            derivation = reader.derive(material)
+            version = 0 if again else reader.version
+            derivation = self._derivation(reader, version, families, in_order(kept.values()))
+            if tangled is not None:
+                check_shared(families, derivation.turns, kept)
             names = names_of(derivation)
-            shared = self._files_shared(derivation, names)
+            shared = self._files_shared(names)
             others = {self.sources.file_by_id(file_id).family for file_id in shared - set(kept)}
-            mine = _Tangle(reader, {*families, *others}, names)
-            if tangled is not None and _is_tangled(mine, tangled):
+            mine = _Tangle(reader, {*families, *others}, names.of_trees())
+            if _is_tangled(mine, others, tangled):
                 return set()
-            for family in others:  # a shared file may be a state that is not read again
-                kept |= {file.id: file for file in self._files(reader, family, again)}
+            # A shared file may be a state that is not read again.
+            kept |= self._files(reader, others, again)
         together = {file.family for file in kept.values()}
 
         def done(written: Written | Exception) -> None:
@@ -221,24 +263,33 @@ class Importer:
                 self._skip([file.path for file in kept.values()])
             self._tell(reader, together, derivation)
 
-        self._projector.add(reader.name, reader.version, tuple(kept.values()), derivation, done)
+        files = tuple(kept.values())
+        self._projector.add(reader.name, reader.version, files, derivation, names=names, done=done)
         return together
 
-    def _files_shared(self, derivation: Derivation, names: set[str]) -> set[int]:
-        """The files that gave turns, or kin, that a derivation tells of."""
+    def _files(self, reader: Reader, families: Iterable[str], again: bool) -> dict[int, SourceFile]:
+        each = (files_of(self.sources, reader, family, again=again) for family in families)
+        return {file.id: file for files in each for file in files}
+
+    def _files_shared(self, names: Names) -> set[int]:
+        """The files that gave turns, or kin, that have these names."""
         if self._projector.concerns(names):
             self._projector.flush()
-        shared = files_sharing(self._core, derivation.turns)
-        if derivation.with_kin:
-            shared |= files_of_kin(self._core, derivation.sessions)
+        shared = files_sharing(self._core, names)
+        if names.with_kin:
+            shared |= files_of_kin(self._core, names)
         return shared
 
-    def _files(self, reader: Reader, family: str, again: bool) -> list[SourceFile]:
-        files = self.sources.files_of_family(family)
-        known = {file.derived_version for file in files} <= {reader.version, SUPERSEDED, 0}
-        if again or not known:
-            return list(files)
-        return [file for file in files if file.derived_version != SUPERSEDED]
+    def _derivation(
+        self, reader: Reader, version: int, families: Sequence[str], files: Sequence[SourceFile]
+    ) -> Derivation:
+        """What files mean, as it was found ahead, or else is found here."""
+        found = self._ahead.derived(families) if self._ahead is not None else None
+        if isinstance(found, Apart):
+            raise found
+        if found is not None and found.files == files:
+            return found.derivation
+        return reader.derive(material(self.sources, files, version))
 
     def _skip(self, paths: Sequence[str]) -> None:
         """Count the sessions of files as skipped, but for those of which more is told."""
@@ -271,10 +322,12 @@ class Importer:
         self.report.faults += told.faults
 
 
-def _is_tangled(mine: _Tangle, tangled: list[_Tangle]) -> bool:
+def _is_tangled(mine: _Tangle, others: set[str], tangled: list[_Tangle] | None) -> bool:
     """Whether there are others to be derived with these families; if so, all of them are noted."""
+    if tangled is None:
+        return False
     known = [each for each in tangled if each.meets(mine)]
-    if len(mine.families) == 1 and not known:
+    if not others and not known:
         return False
     for each in known:
         mine.families.update(each.families)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -27,7 +27,7 @@ from agents_ledger.model.sources import Fault, SourceFile, SourceKind
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-BATCH_BYTES = 32 << 20  # before they are packed
+BATCH_BYTES = 8 << 20  # before they are packed
 BATCH_FILES = 200
 PACKERS = 2  # threads: packing is a sixth of an import
 
@@ -36,8 +36,11 @@ class Keeper:
     """Keeps files; which families have something new is known when all is kept. Packing lets other
     threads run, so it is done beside the reading of the next files."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: Sources, flushed: Callable[[Keeper], None]) -> None:
+        """`flushed` is told whenever more is kept."""
         self.families: dict[str, Reader] = {}  # that have something to derive
+        self.copies: dict[str, str] = {}  # families, and those that they go on from
+        self._flushed = flushed
         self.faults: list[Fault] = []
         self.failed = 0
         self.unchanged: list[str] = []  # the paths of files with nothing new
@@ -89,6 +92,7 @@ class Keeper:
             self.read_bytes -= lost.file.kept_bytes - lost.kept_before
             self.add(found)  # another import was quicker: go on from what it kept
         self.flush()
+        self._flushed(self)
 
     def _add(self, found: Found) -> None:
         path, reader = found.path, found.reader
@@ -261,12 +265,16 @@ class Keeper:
                 if known.source == file.source and known.kind == "lines":
                     heads.remember(known.path, self._sources.read(known.id, 0, HEAD_BYTES))
         path = heads.original(data)
+        shares_ids = path is not None and heads.shares_ids(path, data)
         heads.remember(file.path, data)
         if path is None:
             return None
         if any(files.logical_path(found.path) == path for found, _ in self._waiting):
             self.flush()
-        return self._sources.file(path)
+        original = self._sources.file(path)
+        if shares_ids and original is not None and original.family != file.family:
+            self.copies[file.family] = original.family
+        return original
 
 
 def _looks_as(known: SourceFile, now: tuple[int, int]) -> bool:

@@ -10,6 +10,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+from msgspec import Struct, structs
+
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.model.records import (
     Framed,
@@ -59,7 +61,7 @@ class Home(NamedTuple):
         return self.chosen("XDG_DATA_HOME", self.home / ".local" / "share") / name
 
 
-class Line(NamedTuple):
+class Line(Struct, frozen=True, gc=False):
     """One record of a file of lines."""
 
     file: SourceFile
@@ -195,7 +197,7 @@ class Material:
 
     def held(self, line: Line) -> Line:
         """The line to keep for later: of large families only where it stands."""
-        return line if self._holds else line._replace(data=None)
+        return line if self._holds else structs.replace(line, data=None)
 
     def bytes_of(self, line: Line) -> bytes:
         """The bytes of a held line."""

@@ -86,10 +86,12 @@ class Projector:
         version: int,
         files: Sequence[SourceFile],
         derivation: Derivation,
+        *,
+        names: Names,
         done: Callable[[Written | Exception], None],
     ) -> None:
-        """Write what `derivation` says of `files`, now or with the next. `done` is told what came
-        of it."""
+        """Write what `derivation` says of `files`, now or with the next. `names` are those it is
+        known by; `done` is told what came of it."""
         self._core.recover_once()
         derivation = _with_ids(derivation)
         known = _known(self._core, [turn.id for turn in derivation.turns])
@@ -124,24 +126,23 @@ class Projector:
         if derivation.titles:
             works.append(partial(note_titles, titles=derivation.titles, titled=titled))
         self._asked.append(_Asked(works, Written(outcomes, written, titled), done))
-        self._note(derivation, batch)
+        self._note(names, batch)
         self._turns += len(batch)
         self._bytes += sum(file.kept_bytes for file in files)
         if self._turns >= BATCH_TURNS or self._bytes > BATCH_BYTES or len(self._asked) >= BATCH:
             self.flush()
 
-    def _note(self, derivation: Derivation, batch: Sequence[Change]) -> None:
-        self._names |= names_of(derivation)
-        self._names.update(_parents(derivation.sessions))
+    def _note(self, names: Names, batch: Sequence[Change]) -> None:
+        self._names.update(names.records, names.sessions, names.parents)
         for change in batch:
             self._names.update(message.id for message in change.turn.messages)
             for call in change.turn.tool_calls:
                 self._names.add(call.spawned_session_label or "")
 
-    def concerns(self, names: set[str]) -> bool:
+    def concerns(self, names: Names) -> bool:
         """Whether what waits may be of the trees that have these names, or of their kin: it has to
         be committed before anybody can tell."""
-        return not self._names.isdisjoint(names)
+        return not self._names.isdisjoint(names.of_trees())
 
     def flush(self) -> None:
         """Commit what waits: all of it together, or, if that fails, each for itself."""
@@ -177,22 +178,28 @@ class Projector:
         self._core.index()
 
 
-def names_of(derivation: Derivation) -> set[str]:
-    """What others would name to be of the same trees: records, sessions, and parents of kin."""
-    names = {*_records(derivation.turns), *_own_names(derivation.sessions)}
-    return names.union(_parents(derivation.sessions)) if derivation.with_kin else names
+class Names(NamedTuple):
+    """What others would name to be of the same trees as a derivation."""
+
+    records: list[str]
+    sessions: list[str]
+    parents: list[str]
+    with_kin: bool
+
+    def of_trees(self) -> set[str]:
+        """Records, sessions, and parents of kin."""
+        return {*self.records, *self.sessions, *(self.parents if self.with_kin else ())}
 
 
-def _records(turns: Iterable[DerivedTurn]) -> Iterator[str]:
-    return (as_id(each) for turn in turns for each in turn.record_ids)
-
-
-def _own_names(derived: Iterable[DerivedSession]) -> list[str]:
-    return [name for session in derived for name in (session.label, *session.aliases)]
-
-
-def _parents(derived: Iterable[DerivedSession]) -> list[str]:
-    return [session.parent_label for session in derived if session.parent_label is not None]
+def names_of(derivation: Derivation) -> Names:
+    """All that a derivation is known by."""
+    derived = derivation.sessions
+    return Names(
+        [as_id(each) for turn in derivation.turns for each in turn.record_ids],
+        [name for session in derived for name in (session.label, *session.aliases)],
+        [session.parent_label for session in derived if session.parent_label is not None],
+        derivation.with_kin,
+    )
 
 
 def _with_ids(derivation: Derivation) -> Derivation:
@@ -236,22 +243,21 @@ def _known(core: Core, turn_ids: Sequence[str]) -> dict[str, Known]:
     return core.db.read(lambda tx: known_now(tx, turn_ids))
 
 
-def files_sharing(core: Core, turns: Iterable[DerivedTurn]) -> set[int]:
+def files_sharing(core: Core, names: Names) -> set[int]:
     """The files that already gave rows with any of these records: they are of the same trees."""
     found: set[int] = set()
-    for ids in in_batches(list(_records(turns))):
+    for ids in in_batches(names.records):
         found |= {row[0] for row in core.db.read(partial(_run, "source_files_of_messages", ids))}
     return found
 
 
-def files_of_kin(core: Core, derived: Sequence[DerivedSession]) -> set[int]:
+def files_of_kin(core: Core, names: Names) -> set[int]:
     """The files of the parents and children of these sessions."""
-    own = _own_names(derived)
     found: set[int] = set()
     for statement, labels in (
-        ("files_of_children", own),
-        ("files_of_spawners", own),
-        ("files_of_parents", _parents(derived)),
+        ("files_of_children", names.sessions),
+        ("files_of_spawners", names.sessions),
+        ("files_of_parents", names.parents),
     ):
         for ids in in_batches(labels):
             found |= {row[0] for row in core.db.read(partial(_run, statement, ids))}

@@ -1,0 +1,219 @@
+"""Derives new families in a process of its own, ahead of the one that writes them.
+
+The other process is a fork made before the ledger was opened; it reads the kept records on a
+connection of its own and never writes. Whatever it cannot do, or does not live to do, its parent
+does itself.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import NamedTuple, NoReturn
+
+from msgspec import structs
+
+from agents_ledger.importers.discovery import Found
+from agents_ledger.importers.families import Apart, check_shared, files_of, in_order, material
+from agents_ledger.importers.reader import Reader
+from agents_ledger.importers.readers import READERS
+from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.ledger.sources import Sources
+from agents_ledger.model.sources import Derivation, SourceFile
+from agents_ledger.model.turns import Turn
+
+WORTH_BYTES = 4 << 20  # of files; a fork for less gains nothing
+MOSTLY_NEW = 4  # times as many bytes were found as the ledger has: most of them are new to it
+FAMILY_MAX = 6 << 20  # a larger one is built turn by turn where it is written, to spare memory
+ASKED_BYTES = 16 << 20  # of files that are asked for at once
+PIPE_BYTES = 4096  # that any pipe holds
+BROKEN = (OSError, EOFError, pickle.PickleError)
+
+
+class Derived(NamedTuple):
+    """What some files mean, with the content of every turn."""
+
+    files: list[SourceFile]
+    derivation: Derivation
+
+
+class _Job(NamedTuple):
+    families: tuple[str, ...]
+    size: int
+    asked: bytes  # as it is sent
+
+
+class Ahead:
+    """The other process, as its parent sees it."""
+
+    def __init__(self, address: str) -> None:
+        jobs, ours = os.pipe()
+        results, theirs = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(ours)
+            os.close(results)
+            _serve(address, jobs, theirs)
+        os.close(jobs)
+        os.close(theirs)
+        self._jobs = os.fdopen(ours, "wb", buffering=0)
+        self._results = os.fdopen(results, "rb")
+        self._known: set[tuple[str, ...]] = set()
+        self._planned: deque[_Job] = deque()
+        self._asked: deque[_Job] = deque()  # in the order of the answers
+
+    def plan(self, families: Sequence[str], reader: Reader, size: int) -> None:
+        """Say that families of so many bytes will be wanted together, after those planned before;
+        of each as often as one likes."""
+        group = tuple(families)
+        if group not in self._known:
+            self._known.add(group)
+            self._planned.append(_Job(group, size, pickle.dumps((group, reader.name))))
+            self._ask()
+
+    def _ask(self) -> None:
+        """Ask for no more than a pipe is sure to hold, or both sides could come to wait, and for no
+        more than memory should hold."""
+        while self._planned and self._has_room(self._planned[0]):
+            job = self._planned.popleft()
+            try:
+                self._jobs.write(job.asked)
+            except OSError:  # it died
+                self._give_up()
+                return
+            self._asked.append(job)
+
+    def _has_room(self, job: _Job) -> bool:
+        asked = [*self._asked, job]
+        return len(asked) == 1 or (
+            sum(len(each.asked) for each in asked) <= PIPE_BYTES
+            and sum(each.size for each in asked) <= ASKED_BYTES
+        )
+
+    def _give_up(self) -> None:
+        self._planned.clear()
+        self._asked.clear()
+
+    def derived(self, families: Sequence[str]) -> Derived | Apart | None:
+        """What was asked for, once it is there. None: derive it here."""
+        found: Derived | Apart | None = None
+        group = tuple(families)
+        if all(job.families != group for job in self._asked):
+            return None
+        try:
+            while True:
+                found = pickle.load(self._results)  # noqa: S301 - ours wrote it
+                if self._asked.popleft().families == group:
+                    break
+        except BROKEN:
+            self._give_up()
+            return None
+        self._ask()
+        return found
+
+    def close(self) -> None:
+        """End it, and wait until it has let go of the ledger."""
+        if self.pid and self._asked:  # what it is at is not wanted any more
+            os.kill(self.pid, signal.SIGKILL)
+        self._give_up()
+        self._jobs.close()
+        self._results.close()
+        if self.pid:
+            os.waitpid(self.pid, 0)
+            self.pid = 0
+
+
+@contextmanager
+def beside(address: str, found: Iterable[Found]) -> Iterator[Ahead | None]:
+    """Another process for these files, where that is worth it. To be entered before the ledger is
+    opened: a fork would share its locks."""
+    other = Ahead(address) if _is_worth_it(address, sum(each.size for each in found)) else None
+    try:
+        yield other
+    finally:
+        if other is not None:
+            other.close()
+
+
+def _is_worth_it(address: str, size: int) -> bool:
+    """Whether there is much to derive, and a core that could do it."""
+    if sys.platform != "linux" or threading.active_count() > 1 or size < WORTH_BYTES:
+        return False
+    with suppress(OSError):  # there is no such file
+        if Path(address.removeprefix("sqlite:///")).stat().st_size * MOSTLY_NEW > size:
+            return False
+    return len(os.sched_getaffinity(0)) > 1
+
+
+# -- the other process ------------------------------------------------------------------------
+
+
+def _serve(address: str, jobs: int, results: int) -> NoReturn:
+    """Derive what is asked for until nobody asks any more."""
+    try:
+        gc.freeze()  # what the parent made stays shared
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told too, and ends this
+        ready: SimpleQueue[bytes | None] = SimpleQueue()
+        sender = threading.Thread(target=_send, args=(ready, results))
+        sender.start()
+        ledger: Ledger | None = None
+        with os.fdopen(jobs, "rb") as asked, suppress(EOFError):
+            while True:
+                families, name = pickle.load(asked)  # noqa: S301 - as does this
+                ledger = ledger or Ledger.open(address, create=False, read_only=True)
+                ready.put(_answer(Sources(ledger._core), READERS[name], families))
+        ready.put(None)
+        sender.join()
+        if ledger is not None:
+            ledger.close()
+    finally:
+        os._exit(0)  # nothing of the parent's is flushed or closed here
+
+
+def _send(ready: SimpleQueue[bytes | None], results: int) -> None:
+    try:
+        while (answer := ready.get()) is not None:
+            left = memoryview(answer)
+            while left:
+                left = left[os.write(results, left) :]
+    except OSError:  # nobody reads any more
+        os._exit(1)
+
+
+def _answer(sources: Sources, reader: Reader, families: Sequence[str]) -> bytes:
+    try:
+        return pickle.dumps(_derived(sources, reader, families), pickle.HIGHEST_PROTOCOL)
+    except Apart as apart:
+        return pickle.dumps(apart)
+    except Exception:  # the parent meets it too, and tells of it
+        return pickle.dumps(None)
+
+
+def _derived(sources: Sources, reader: Reader, families: Sequence[str]) -> Derived | None:
+    each = (files_of(sources, reader, family, again=False) for family in families)
+    files = in_order(file for files in each for file in files)
+    known = any(file.derived_bytes >= 0 for file in files)  # hardly any turn would be new
+    if known or sum(file.kept_bytes for file in files) > FAMILY_MAX:
+        return None
+    derivation = reader.derive(material(sources, files, reader.version))
+    check_shared(families, derivation.turns, {file.id: file for file in files})
+    turns = [structs.replace(turn, build=_built(turn.build)) for turn in derivation.turns]
+    return Derived(files, structs.replace(derivation, turns=tuple(turns)))
+
+
+def _built(build: Callable[[], Turn]) -> Callable[[], Turn]:
+    return partial(_given, build())
+
+
+def _given(turn: Turn) -> Turn:
+    return turn

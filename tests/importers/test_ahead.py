@@ -1,0 +1,351 @@
+"""Another process derives ahead of the one that writes; nothing depends on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from agents_ledger import Ledger
+from agents_ledger.importers import ahead, keeping
+from agents_ledger.importers.ahead import Ahead, Derived
+from agents_ledger.importers.discovery import Found, Unknown, found_at
+from agents_ledger.importers.importing import Importer, Report, rederive
+from agents_ledger.importers.reader import Line, Material, Reader
+from agents_ledger.importers.readers import READERS
+from agents_ledger.ledger.sources import Sources
+from agents_ledger.model.sources import Derivation, SourceFile
+from tests.importers.claude_log import Log, text, tool
+from tests.importers.helping import import_paths, result
+from tests.importers.test_any_order import a_world
+from tests.importers.test_room import session
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+
+Meddle = Callable[[Ahead], None]
+
+
+def some_sessions(folder: Path, number: int = 12) -> Path:
+    for each in range(number):
+        log = Log(folder, f"{each:08}-0000-4000-8000-000000000000")
+        log.user(f"{each}a", f"question {each} \ud800")
+        log.assistant(f"{each}b", tool(f"call-{each}", "Read", file_path=f"/f{each}"))
+        log.result(f"{each}c", f"call-{each}", "seen " * each)
+        log.assistant(f"{each}d", text("answer"))
+        log.save()
+    return folder
+
+
+def files(folder: Path) -> list[Found]:
+    return list(found_at(folder, Unknown([], [])))
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def imported(address: str, folder: Path, meddle: Meddle = lambda _: None) -> Report:
+    """Import with another process beside."""
+    other = Ahead(address)
+    pid = other.pid
+    with Ledger.open(address) as ledger:
+        meddle(other)
+        report = Importer(ledger, ahead=other).run(files(folder))
+    assert is_gone(pid)
+    return report
+
+
+def check_same(address: str, folder: Path, at: Path, meddle: Meddle = lambda _: None) -> None:
+    report = imported(address, folder, meddle)
+    with Ledger.open(str(at / "alone.db")) as ledger:
+        expected, rows = import_paths(ledger, folder), result(ledger)
+    with Ledger.open(address) as ledger:
+        assert result(ledger) == rows
+        assert ledger.audit() == ()
+        assert rederive(ledger).written_turns == 0
+    assert report.counts == expected.counts
+    assert report.records == expected.records
+    assert sorted(map(str, report.faults)) == sorted(map(str, expected.faults))
+    assert report.written_turns == expected.written_turns
+
+
+def count_lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that this process parses, as often as it does."""
+    parsed: list[str] = []
+    lines = Material.lines
+
+    def counted(self: Material, file: SourceFile) -> Iterator[Line]:
+        parsed.append(Path(file.path).name[:8])
+        return lines(self, file)
+
+    monkeypatch.setattr(Material, "lines", counted)
+    return parsed
+
+
+def test_what_is_derived_ahead_is_not_parsed_again(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = some_sessions(tmp_path / "logs")
+    parsed: list[list[str]] = []
+
+    imported(address, folder, lambda _: parsed.append(count_lines(monkeypatch)))
+
+    assert parsed == [[]]
+    with Ledger.open(address) as ledger:
+        assert ledger.query("SELECT count(*) FROM turns")[1] == [(12,)]
+
+
+def test_copies_are_derived_ahead_with_their_original(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "logs"
+    for number in range(4):
+        log = session(folder, number)
+        log.user(f"{number}more", f"{number} more")
+        log.assistant(f"{number}said", text("said"))
+        log.save()
+    parsed: list[list[str]] = []
+
+    check_same(address, folder, tmp_path, lambda _: parsed.append(count_lines(monkeypatch)))
+
+    in_parent = parsed[0][: parsed[0].index("00000000")] if parsed[0] else []
+    assert in_parent == []
+
+
+def test_it_ends_in_the_same_ledger(address: str, tmp_path: Path) -> None:
+    folder = some_sessions(tmp_path / "logs")
+    for seed in range(3):  # forks, of which some are derived together by the parent
+        a_world(random.Random(seed), folder / f"world-{seed}")
+    for name, turn in (("00", "5d"), ("zz", "7d")):  # titles of sessions in other files
+        leaf = f"00000000-0000-4000-8000-{turn:0>12}"
+        said = {"type": "summary", "summary": f"Called by {name}", "leafUuid": leaf}
+        (folder / f"{name}.jsonl").write_text(json.dumps(said) + "\n")
+    (folder / "broken.jsonl").write_text('{"type": "user", "uuid": "x"}\n{"type": "us\n')
+    check_same(address, folder, tmp_path)
+    with Ledger.open(address) as ledger:
+        _, rows = ledger.query(
+            "SELECT source_title FROM sessions WHERE source_title LIKE 'Called%'"
+        )
+    assert set(rows) == {("Called by 00",), ("Called by zz",)}
+
+
+def test_it_begins_while_files_are_still_kept(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = some_sessions(tmp_path / "logs")
+    monkeypatch.setattr(keeping, "BATCH_FILES", 3)
+    planned: list[int] = []
+    kept = Sources.keep
+
+    def keep(self: Sources, growths: Sequence[object]) -> object:
+        planned.append(len(other[0]._known))
+        return kept(self, growths)  # type: ignore[arg-type]
+
+    other: list[Ahead] = []
+    monkeypatch.setattr(Sources, "keep", keep)
+    imported(address, folder, other.append)
+    assert planned[0] == 0
+    assert 0 < planned[-1] < 12
+
+
+def test_its_death_costs_time_only(address: str, tmp_path: Path) -> None:
+    folder = some_sessions(tmp_path / "logs")
+    check_same(address, folder, tmp_path, lambda other: os.kill(other.pid, signal.SIGKILL))
+
+
+def test_its_death_half_way_costs_time_only(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = some_sessions(tmp_path / "logs")
+    answer = ahead._answer
+
+    def short_lived(sources: Sources, reader: Reader, families: Sequence[str]) -> bytes:
+        if "00000008" in families[0]:
+            os._exit(9)
+        return answer(sources, reader, families)
+
+    monkeypatch.setattr(ahead, "_answer", short_lived)
+    check_same(address, folder, tmp_path)
+
+
+def test_half_an_answer_is_none(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = some_sessions(tmp_path / "logs")
+
+    def send(ready: SimpleQueue[bytes | None], results: int) -> None:
+        for number in count():
+            answer = ready.get() or b""
+            os.write(results, answer[: len(answer) // 2] if number == 5 else answer)
+            if number == 5:
+                os._exit(9)
+
+    monkeypatch.setattr(ahead, "_send", send)
+    check_same(address, folder, tmp_path)
+
+
+def test_what_it_cannot_derive_is_derived_by_the_parent(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = some_sessions(tmp_path / "logs")
+    parent, derived = os.getpid(), ahead._derived
+
+    def broken(sources: Sources, reader: Reader, families: Sequence[str]) -> Derived | None:
+        if os.getpid() != parent and "7" in Path(families[0]).name[:8]:
+            raise ZeroDivisionError
+        return derived(sources, reader, families)
+
+    monkeypatch.setattr(ahead, "_derived", broken)
+    check_same(address, folder, tmp_path)
+
+
+def test_what_is_large_is_derived_where_it_is_written(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = some_sessions(tmp_path / "logs")
+    monkeypatch.setattr(ahead, "FAMILY_MAX", 1100)
+    check_same(address, folder, tmp_path)
+
+
+def test_a_file_that_grew_since_is_derived_anew(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = some_sessions(tmp_path / "logs")
+
+    def outdated(sources: Sources, reader: Reader, families: Sequence[str]) -> Derived:
+        return Derived([], Derivation(turns=(), sessions=()))
+
+    monkeypatch.setattr(ahead, "_derived", outdated)
+    check_same(address, folder, tmp_path)
+
+
+def test_no_more_is_asked_for_than_memory_should_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ahead, "ASKED_BYTES", 100)
+    reader = READERS["claude-code"]
+    other = Ahead(str(tmp_path / "none.db"))
+    for number in range(9):
+        other.plan([f"family {number}"], reader, 30)
+        other.plan([f"family {number}"], reader, 30)
+    assert (len(other._asked), len(other._planned)) == (3, 6)
+    assert other.derived(["family 7"]) is None  # not asked for yet: its parent does not wait
+    other.close()
+    assert other.pid == 0
+
+
+def test_it_ends_when_nobody_wants_its_answers(address: str, tmp_path: Path) -> None:
+    folder = some_sessions(tmp_path / "logs")
+    with Ledger.open(address) as ledger:
+        import_paths(ledger, folder)
+    other = Ahead(address)
+    pid = other.pid
+    for each in files(folder):
+        other.plan([each.reader.family(each.path)], each.reader, each.size)
+    other.close()
+    other.close()
+    assert is_gone(pid)
+
+
+def test_an_interrupted_import_leaves_no_process(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = some_sessions(tmp_path / "logs")
+    monkeypatch.setattr(ahead, "WORTH_BYTES", 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    pids: list[int] = []
+
+    def run() -> None:
+        with ahead.beside(address, files(folder)) as other, Ledger.open(address) as ledger:
+            pids.append(other.pid if other else 0)
+            Importer(ledger, ahead=other).run(files(folder), interrupt)
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert is_gone(*pids)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from agents_ledger import Ledger
+from agents_ledger.importers.ahead import Ahead
+from agents_ledger.importers.discovery import Unknown, found_at
+from agents_ledger.importers.importing import Importer
+
+other = Ahead(sys.argv[1])
+print(other.pid, flush=True)
+with Ledger.open(sys.argv[1]) as ledger:
+    derived = other.derived
+
+    def killed(families):
+        found = derived(families)
+        if "00000005" in families[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    other.derived = killed
+    Importer(ledger, ahead=other).run(found_at(Path(sys.argv[2]), Unknown([], [])))
+"""
+
+
+def test_a_killed_import_leaves_no_process_and_the_next_one_goes_on(
+    address: str, tmp_path: Path
+) -> None:
+    folder = some_sessions(tmp_path / "logs")
+    ran = subprocess.run(
+        [sys.executable, "-c", KILLED, address, str(folder)], capture_output=True, check=False
+    )
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    until = time.monotonic() + 10
+    while not is_gone(int(ran.stdout)) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert is_gone(int(ran.stdout))
+
+    imported(address, folder)
+    with Ledger.open(str(tmp_path / "alone.db")) as ledger:
+        import_paths(ledger, folder)
+        rows = result(ledger)
+    with Ledger.open(address) as ledger:
+        assert result(ledger) == rows
+        assert ledger.audit() == ()
+
+
+def test_a_process_is_started_only_where_much_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    folder = some_sessions(tmp_path / "logs", 2)
+    address = str(tmp_path / "l.db")
+
+    def is_started() -> bool:
+        with ahead.beside(address, files(folder)) as other:
+            return other is not None
+
+    assert not is_started()  # few files are not worth it
+    monkeypatch.setattr(ahead, "WORTH_BYTES", 1)
+    assert is_started()
+    with Ledger.open(address) as ledger:
+        import_paths(ledger, folder)
+    assert not is_started()  # they are all in that ledger
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    Path(address).unlink()
+    assert not is_started()  # there is one core
