@@ -164,7 +164,11 @@ def test_a_chat_that_says_no_project_is_kept_and_told(ledger: Ledger, tmp_path: 
     report = import_without(ledger, home)
 
     assert len(ledger.thread("cursor:c").turns) == 1
-    assert [fault.what for fault in report.faults if "1 sessions do not say" in fault.what]
+    assert [
+        fault.what
+        for fault in report.faults
+        if "1 session kept though folders are excluded" in fault.what
+    ]
 
 
 def test_cursors_agent_is_left_out_by_what_stands_beside_it_or_by_its_folders_name(
@@ -375,4 +379,4 @@ def test_a_file_that_says_no_project_is_imported_and_told(ledger: Ledger, tmp_pa
 
     assert report.counts.imported == 1
     (fault,) = report.faults
-    assert "1 file of claude-code do not say their project" in fault.what
+    assert "1 file of claude-code imported though folders are excluded" in fault.what

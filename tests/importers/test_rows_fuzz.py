@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from agents_ledger import Ledger
 from agents_ledger.importers.aix import TABLES as AIX
 from agents_ledger.importers.opencode import TABLES as OPENCODE
-from tests.importers.cursor_made import state_db
-from tests.importers.helping import import_paths
+from tests.importers.cursor_made import headers, state_db
+from tests.importers.helping import import_paths, result
+from tests.importers.test_exclusion import import_without
 
+LEFT = "/w"
 IDS = st.sampled_from(["a", "b", "task-a", "c", ""])
 CURSOR_NAMES = (
     "type bubbleId id text rawText createdAt timingInfo toolFormerData tool name toolCallId status"
@@ -26,7 +28,8 @@ CURSOR_NAMES = (
     " bubbles allComposers composerId fullConversationHeadersOnly latestConversationSummary"
     " summary truncationLastBubbleIdInclusive subComposerIds subagentInfo parentComposerId"
     " thinking context codeBlocks content multiFileLinterErrors errors range checkpointId"
-    " workspaceIdentifier uri fsPath modelConfig modelName lastUpdatedAt role message"
+    " workspaceIdentifier uri fsPath folderSelections absolutePath projectLayouts rootPath"
+    " modelConfig modelName lastUpdatedAt role message"
 )
 OPENCODE_NAMES = (
     "id type role sessionID messageID parentID time created text tool callID state status input"
@@ -35,7 +38,8 @@ OPENCODE_NAMES = (
 COLUMNS = (
     "id session_id message_id parent_id role content sequence timestamp data revert status"
     " metadata_json raw_json child_session_id parent_session_id file_path idx kind phase"
-    " capability message start_line start_col line_number"
+    " capability message start_line start_col line_number directory worktree workspace_path"
+    " project_id"
 )
 PLAIN = st.one_of(
     st.none(),
@@ -44,6 +48,7 @@ PLAIN = st.one_of(
     st.floats(),
     IDS,
     st.just("task"),
+    st.just(LEFT),
     st.just(48),
     st.text(max_size=5),
 )
@@ -78,6 +83,7 @@ CURSOR_KEYS = st.one_of(
     st.builds("bubbleId:{}:{}".format, IDS, IDS),
     st.builds("checkpointId:{}:{}".format, IDS, IDS),
     st.builds("messageRequestContext:{}:{}".format, IDS, IDS),
+    st.builds("agentKv:blob:{}".format, IDS),
 )
 ITEM_KEYS = st.sampled_from(
     [
@@ -103,16 +109,33 @@ def imported(folder: Path, path: Path) -> None:
         assert ledger.audit() == ()
         again = import_paths(ledger, path)
         assert (again.read_bytes, again.written_turns) == (0, 0)
+        whole = result(ledger)
+    with Ledger.open(str(folder / "without.db")) as ledger:
+        report = import_without(ledger, path, LEFT)
+        assert report.counts.failed == 0, report.faults
+        assert ledger.audit() == ()
+        assert import_without(ledger, path, LEFT).read_bytes == 0
+        import_paths(ledger, path)  # what is no longer left out comes in
+        assert result(ledger) == whole
 
 
 @QUIET
 @given(
     st.dictionaries(CURSOR_KEYS, cell(CURSOR_NAMES), max_size=8),
     st.dictionaries(ITEM_KEYS, cell(CURSOR_NAMES), max_size=2),
+    st.dictionaries(IDS, st.tuples(PLAIN, cell(CURSOR_NAMES)), max_size=2),
 )
-def test_any_rows_of_cursor(disk: dict[str, Any], items: dict[str, Any]) -> None:
+def test_any_rows_of_cursor(
+    disk: dict[str, Any], items: dict[str, Any], heads: dict[str, tuple[Any, Any]]
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        imported(Path(folder), state_db(Path(folder) / "state.vscdb", disk, items))
+        path = state_db(Path(folder) / "state.vscdb", disk, items)
+        headers(path)
+        with closing(sqlite3.connect(path)) as made:
+            rows = [(name, place, 1, value) for name, (place, value) in heads.items()]
+            made.executemany("INSERT INTO composerHeaders VALUES (?, ?, ?, ?)", rows)
+            made.commit()
+        imported(Path(folder), path)
 
 
 @pytest.mark.parametrize("name", ["opencode.db", "aix.db"])
@@ -126,7 +149,9 @@ def test_any_rows_of_other_databases(name: str, data: st.DataObject) -> None:
         path = Path(folder) / name
         with closing(sqlite3.connect(path)) as made:
             for table in tables:
-                made.execute(f"CREATE TABLE `{table.name}` ({', '.join(columns)})")
-                made.executemany(f"INSERT INTO `{table.name}` VALUES ({places})", data.draw(drawn))
+                keyed = f", UNIQUE ({', '.join(table.key)})" if table.key else ""
+                made.execute(f"CREATE TABLE `{table.name}` ({', '.join(columns)}{keyed})")
+                insert = f"INSERT OR REPLACE INTO `{table.name}` VALUES ({places})"
+                made.executemany(insert, data.draw(drawn))
             made.commit()
         imported(Path(folder), path)

@@ -558,11 +558,12 @@ class Outline:
             for top in tree.parents
             if self.nodes[top].kind == "prompt" and (above := self.parents[top]) is not None
         }
+        asked_at = set(prompts.values())
         went_on = {
             above
-            for uuid, node in self.nodes.items()
-            if node.kind in ("assistant", "result")
-            and (above := self.parents[uuid]) is not None
+            for uuid, above in self.parents.items()
+            if above in asked_at
+            and self.nodes[uuid].kind in ("assistant", "result")
             and tree.turn_of[above] == tree.turn_of[uuid]
         }
         return {top: above for top, above in prompts.items() if above in went_on}

@@ -19,6 +19,7 @@ from msgspec import Struct, field, msgpack
 from agents_ledger.importers import files
 from agents_ledger.importers.reader import Select, Sieve, Table
 from agents_ledger.ledger.sources import Looks, Sources
+from agents_ledger.model import amounts
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.records import BAD_TEXT, RowRecord, digest, frame, records
 from agents_ledger.model.sources import SourceFile
@@ -38,7 +39,7 @@ SETTINGS = {
 FIRST_ROWID, LAST_ROWID = -(1 << 63), (1 << 63) - 1
 STRETCH = 16  # so many whole rows behind a damaged one, and all are read at once again
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG)
-UNTOLD = "sessions do not say their project, and are kept though folders are excluded"
+UNTOLD = "kept though folders are excluded: nothing says the project"
 LOGGED = 18  # where a database says with 2 that its changes go to a log first
 
 
@@ -238,7 +239,7 @@ class _Rows:
             if goes_on or self._kept().get(passed.identity) != digest(data):
                 yield data
         if sieve is not None and sieve.untold:
-            self.faults.append(f"{len(sieve.untold)} {UNTOLD}")
+            self.faults.append(f"{amounts.count(len(sieve.untold), 'session')} {UNTOLD}")
 
     def _sieve(self, connection: sqlite3.Connection) -> Sieve | None:
         """Where something was left out and is no longer, all rows are compared."""

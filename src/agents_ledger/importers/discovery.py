@@ -18,7 +18,7 @@ from agents_ledger.model import amounts
 from agents_ledger.model.errors import LedgerError
 from agents_ledger.model.sources import Fault
 
-UNTOLD = "do not say their project, and are imported though folders are excluded"
+UNTOLD = "imported though folders are excluded: nothing says the project, as of this one"
 LINKED = "it is a link to a folder: to import what is there, name the folder itself"
 
 
@@ -51,7 +51,7 @@ class Wanted(Struct, frozen=True):
                 taken.append(structs.replace(each, exclude=self.exclude))
         for some in untold.values():
             number = amounts.count(len(some), "file")
-            what = f"{number} of {some[0].reader.name} {UNTOLD}, as this one"
+            what = f"{number} of {some[0].reader.name} {UNTOLD}"
             noted = Fault(str(some[0].path), what)
             if faults is not None:
                 faults.append(noted)
