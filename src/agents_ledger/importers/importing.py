@@ -243,6 +243,7 @@ class Importer:
             names = names_of(derivation)
             shared = self._files_shared(names)
             others = {self.sources.file_by_id(file_id).family for file_id in shared - set(kept)}
+            others -= {file.family for file in kept.values()}  # states that are not read again
             mine = _Tangle(reader, {*families, *others}, names.of_trees())
             if _is_tangled(mine, others, tangled):
                 return set()
