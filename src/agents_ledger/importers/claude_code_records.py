@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
@@ -187,15 +188,20 @@ def localise(record: Record, session_id: str, offset: int) -> None:
     """Give a record an id that no other file has: ids of another form are unique in their file."""
     if record.type in CHAIN and not record.uuid:
         record.uuid = f"@{offset}"
-    if record.uuid and not UUID.fullmatch(record.uuid):
+    if record.uuid and not _is_uuid(record.uuid):
         record.uuid = f"{session_id}:{record.uuid}"
-    if record.parent_uuid and not UUID.fullmatch(record.parent_uuid):
+    if record.parent_uuid and not _is_uuid(record.parent_uuid):
         record.parent_uuid = f"{session_id}:{record.parent_uuid}"
-    if record.leaf_uuid and not UUID.fullmatch(record.leaf_uuid):
+    if record.leaf_uuid and not _is_uuid(record.leaf_uuid):
         record.leaf_uuid = f"{session_id}:{record.leaf_uuid}"
     above = record.logical_parent_uuid
-    if above and not UUID.fullmatch(above):
+    if above and not _is_uuid(above):
         record.logical_parent_uuid = f"{session_id}:{above}"
+
+
+@lru_cache(maxsize=256)
+def _is_uuid(name: str) -> bool:  # most records name the one before
+    return UUID.fullmatch(name) is not None
 
 
 def text_of(content: Any) -> str:

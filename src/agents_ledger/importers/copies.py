@@ -29,7 +29,7 @@ class Heads:
         samples = _samples(data[:HEAD_BYTES])
         if len(samples) < TRIED_LEAST:
             return None
-        found = [(sum(sample in head for sample in samples), path) for path, head in self._heads]
+        found = [(_number_in(head, samples), path) for path, head in self._heads]
         most, path = max(found, key=lambda each: each[0], default=(0, ""))
         return path if most > len(samples) // 2 else None
 
@@ -37,6 +37,16 @@ class Heads:
         """Whether a file has ids of another's: without them the same words are other records."""
         ids = {each for known, head in self._heads if known == path for each in _ID.findall(head)}
         return not ids.isdisjoint(_ID.findall(data[:HEAD_BYTES]))
+
+
+def _number_in(head: bytes, samples: list[bytes]) -> int:
+    """How many of them there are; none, once it is clear that most are not there."""
+    missing = 0
+    for sample in samples:
+        missing += sample not in head
+        if missing >= len(samples) - len(samples) // 2:
+            return 0
+    return len(samples) - missing
 
 
 def _samples(head: bytes) -> list[bytes]:

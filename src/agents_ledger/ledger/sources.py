@@ -309,12 +309,14 @@ class Sources:
 
     def stream(self, file_id: int) -> Iterator[bytes]:
         """A file's bytes, a block at a time."""
-        start = 0
-        while rows := self._core.db.read(partial(_blocks_from, file_id, start)):
+        start, more = 0, True
+        while more:
+            rows = self._core.db.read(partial(_blocks_from, file_id, start))
             for row in rows:
                 block = Block(file_id, *row)
                 start = block.start + block.length
                 yield self._unpacked(block)
+            more = len(rows) == BLOCKS_AT_ONCE
 
     def read(self, file_id: int, start: int, length: int) -> bytes:
         """Some bytes of a file."""
