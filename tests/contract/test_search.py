@@ -281,6 +281,18 @@ def test_newest_turns_come_first_page_by_page(ledger: Ledger, index: Index) -> N
             assert {*flat[6:8]} == {*turns[:2]}
 
 
+def test_turns_of_one_moment_come_before_none_of_the_next(ledger: Ledger, index: Index) -> None:
+    moments = [
+        {ledger.record("main", "word", "r", started_at=1_700_000_000_000 + ms).id for _ in range(4)}
+        for ms in range(4)
+    ]
+    index()
+
+    found = ids(ledger.search("word", order="newest"))
+
+    assert [{*found[at : at + 4]} for at in (12, 8, 4, 0)] == moments
+
+
 @pytest.mark.parametrize("limit", [1, 3])
 @pytest.mark.parametrize("order", ["newest", "relevance"])
 def test_no_turn_of_one_moment_is_passed_over_between_pages(

@@ -19,7 +19,10 @@ SELECT 1
 -- new_doc --
 -- A number that others are unlikely to take meanwhile. No row returned: it is taken.
 INSERT INTO search_docs (id, turn_id)
-SELECT CAST(:low AS BIGINT) + (hashtext(:turn_id) & (CAST(:high AS BIGINT) - :low - 1)), :turn_id
+SELECT
+    CAST(:low AS BIGINT)
+    + ((CAST(hashtext(:turn_id) AS BIGINT) + :tried) & (CAST(:high AS BIGINT) - :low - 1)),
+    :turn_id
 ON CONFLICT (id) DO NOTHING
 RETURNING id
 
