@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
+from agents_ledger.importers import files
 from agents_ledger.importers.discovery import Unknown, Wanted, found_at
 from agents_ledger.importers.importing import Importer, Report, rederive
 from agents_ledger.ledger.sources import Sources
 from tests.importers import test_aix, test_cline, test_gemini, test_opencode
-from tests.importers.claude_log import a_log
+from tests.importers.claude_log import Log, a_log
 from tests.importers.cursor_made import bubble, chat, state_db, tool
 from tests.importers.cursor_made import headers as made_by_row
 from tests.importers.helping import result
@@ -369,9 +370,125 @@ def test_the_map_of_openclaws_sessions_goes_with_them(
     assert SECRET not in everything(ledger, address)
 
 
+def test_a_claude_code_folder_says_the_project_where_no_record_does(
+    ledger: Ledger, address: str, tmp_path: Path
+) -> None:
+    projects = tmp_path / ".claude" / "projects"
+    a_log(projects / "-home-dev-shop")
+    titles = Log(projects / "-home-dev-secret", "22222222-2222-4222-8222-222222222222")
+    titles.add("summary", summary=SECRET, leafUuid="gone")
+    titles.save()
+    gone = projects / "-home-dev-secret-in" / titles.session
+    for place, name in (("tool-results", "t.txt"), ("subagents", "agent-a.meta.json")):
+        (gone / place).mkdir(parents=True)
+        (gone / place / name).write_text(json.dumps({"agentType": SECRET}))
+    agent = Log(gone / "subagents", "agent-a")
+    agent.user("a1", SECRET)
+    agent.lines = [line.replace('"cwd"', '"was"') for line in agent.lines]
+    agent.save()
+
+    report = import_without(ledger, projects)
+
+    assert SECRET not in everything(ledger, address)
+    assert (report.counts.imported, report.faults) == (1, [])
+
+
+def test_a_project_is_told_however_long_the_records_before_are(
+    ledger: Ledger, address: str, tmp_path: Path
+) -> None:
+    log = Log(tmp_path / "p")
+    log.add("summary", summary=SECRET, leafUuid="x")
+    log.add("file-history-snapshot", snapshot="x" * (1 << 20))
+    log.user("u1", SECRET, cwd=LEFT)
+    log.assistant("a1", {"type": "text", "text": "Yes"}, cwd=LEFT)
+    log.save()
+
+    import_without(ledger, tmp_path)
+
+    assert SECRET not in everything(ledger, address)
+
+
+def test_a_folder_that_a_tool_was_given_is_not_the_sessions(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path / "p")
+    log.user("u1", "Run it")
+    given = {"type": "tool_use", "id": "toolu_1", "name": "run", "input": {"cwd": LEFT}}
+    log.assistant("a1", given)
+    log.save()
+
+    report = import_without(ledger, log.path)
+
+    assert (report.counts.imported, report.faults) == (1, [])
+
+
+def test_a_session_is_of_the_folder_it_began_in(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path / "p")
+    log.user("u1", "Hello")
+    log.assistant("a1", {"type": "text", "text": "Hi"})
+    log.save()
+    import_without(ledger, tmp_path)
+    log.user("u2", "Now there", cwd=LEFT)
+    log.assistant("a2", {"type": "text", "text": "Yes"}, cwd=LEFT)
+    log.save()
+
+    import_without(ledger, tmp_path)
+
+    assert ledger.query("SELECT count(*) FROM turns")[1] == [(2,)]
+
+
+def test_files_of_titles_alone_are_looked_at_once_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(40):
+        log = Log(tmp_path / "p", f"{n:08}-3333-4333-8333-333333333333")
+        log.add("summary", summary="Title", leafUuid="x")
+        log.save()
+    unknown = Unknown([], [])
+    found = found_at(tmp_path, unknown)
+    read: list[Path] = []
+    head = files.head
+
+    def counted(path: Path, *size: int) -> bytes:
+        read.append(path)
+        return head(path, *size)
+
+    monkeypatch.setattr(files, "head", counted)
+
+    Wanted(0, (LEFT,)).of(found)
+
+    assert len(read) == 40
+
+
+@pytest.mark.parametrize("told_by", ["events", "old events", "workspace.yaml"])
+def test_copilots_old_document_goes_with_its_session(
+    ledger: Ledger, address: str, tmp_path: Path, told_by: str
+) -> None:
+    home = tmp_path / ".copilot"
+    session = home / "session-state" / "11111111-1111-4111-8111-111111111111"
+    session.mkdir(parents=True)
+    begun = {"sessionId": session.name, "context": {"cwd": LEFT}}
+    start = {"type": "session.start", "id": "e0", "timestamp": "2026-01-01T00:00:00Z"}
+    events = json.dumps({**start, "data": begun}) + "\n"
+    if told_by == "events":
+        (session / "events.jsonl").write_text(events)
+    elif told_by == "old events":
+        session.with_name(f"{session.name}.jsonl").write_text(events)
+    else:
+        (session / "workspace.yaml").write_text(f"id: {session.name}\ncwd: {LEFT}\n")
+    document = home / "history-session-state" / f"session_{session.name}_1.json"
+    document.parent.mkdir()
+    said = {"type": "user", "id": "1", "text": SECRET, "timestamp": "2025-10-01T00:00:00Z"}
+    about = {"sessionId": session.name, "startTime": "2025-10-01T00:00:00Z", "timeline": [said]}
+    document.write_text(json.dumps(about))
+
+    report = import_without(ledger, home)
+
+    assert SECRET not in everything(ledger, address)
+    assert report.faults == []
+
+
 def test_a_file_that_says_no_project_is_imported_and_told(ledger: Ledger, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    log = a_log(home / "projects" / "-p")
+    log = a_log(home / "projects" / "p")
     log.lines = [line.replace('"cwd"', '"was"') for line in log.lines]
     log.save()
 

@@ -6,16 +6,18 @@ shares turns. docs/sources/claude-code.md tells where each rule was learned.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from agents_ledger.importers import claude_code_records as records
 from agents_ledger.importers.claude_code_outline import NAME, Outline
 from agents_ledger.importers.outlines import BROKEN
-from agents_ledger.importers.reader import Home, Look, Material, Project
+from agents_ledger.importers.reader import Home, Look, Material, Project, Trace
 from agents_ledger.model.sources import Derivation, SourceKind
 
 SUBAGENTS = "subagents"
+FOLDER = re.compile("-|[A-Za-z]--")  # begins the name of a project's: a path, with dashes
 
 
 class ClaudeCode:
@@ -71,15 +73,14 @@ class ClaudeCode:
         return f"{self.name}:{path}"
 
     def projects(self, path: Path, look: Look) -> Collection[Project] | None:
-        """As a session says, or its subagents do; else as the others of its folder: there are files
-        with nothing but their titles."""
+        """As the session says, else this file, else the others of its folder: there are files with
+        nothing but their titles. Else by the name of that folder."""
         session = Path(self.family(path).partition(":")[2])
-        found = look.projects(path) | look.projects(session)
-        if not found:
-            names = (each for each in look.names(session.parent) if each.endswith(".jsonl"))
-            beside = (look.projects(session.parent / each) for each in names)
-            found = next((each for each in beside if each), found)
-        return found or None
+        said = look.folder(session) or look.folder(path) or look.folder_beside(session.parent)
+        if said:
+            return [said]
+        name = session.parent.name
+        return [Trace("dashes", name)] if FOLDER.match(name) else None
 
     def derive(self, material: Material) -> Derivation:
         """What the records say."""

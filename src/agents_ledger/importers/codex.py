@@ -8,7 +8,7 @@ docs/sources/codex.md tells where each rule was learned.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ from agents_ledger.importers.outlines import (
     project_name,
     uuid7_ms,
 )
-from agents_ledger.importers.reader import Home, Material
+from agents_ledger.importers.reader import Home, Look, Material, Project
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, SourceKind
 
 ROLLOUT = re.compile(r"rollout-.*?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:_[0-9a-f-]+)?$")
@@ -88,6 +88,11 @@ class Codex:
         name = path.name.removesuffix(".zst").removesuffix(".jsonl")
         found = ROLLOUT.match(name)
         return f"{NAME}:{found[1] if found else path}"
+
+    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
+        """As its first record says."""
+        said = look.folder(path)
+        return [said] if said else None
 
     def derive(self, material: Material) -> Derivation:
         """What the records say."""

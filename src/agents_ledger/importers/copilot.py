@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from agents_ledger.importers.outlines import (
     project_name,
     strictly,
 )
-from agents_ledger.importers.reader import RECORD_MAX, Home, Line, Material
+from agents_ledger.importers.reader import RECORD_MAX, Home, Line, Look, Material, Project
 from agents_ledger.model.records import digest
 from agents_ledger.model.sources import (
     Derivation,
@@ -45,6 +45,7 @@ from agents_ledger.model.sources import (
     SourceKind,
 )
 
+CWD_BESIDE = re.compile(rb"^cwd:[ \t]*(\S.*?)[ \t\r]*$", re.M)
 ANSWERS = {"assistant.message", "assistant.reasoning", "tool.execution_start"}
 CARRIED = ANSWERS | {
     "abort",
@@ -164,6 +165,18 @@ class Copilot:
         if named and path.parent.name in ("session-state", HISTORY):
             return f"{NAME}:{path.parent.parent / 'session-state' / named[0]}"
         return f"{NAME}:{path}"
+
+    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
+        """As the first event of its session says, or what stands beside it, or the document."""
+        session = Path(self.family(path).partition(":")[2])
+        events = (session / "events.jsonl", session.with_name(f"{session.name}.jsonl"), path)
+        said = next((found for each in events if (found := look.folder(each))), None)
+        beside = CWD_BESIDE.search(look.head(session / "workspace.yaml"))
+        if said is None and beside:
+            said = as_text(parsed(beside[1])) or beside[1].decode(errors="replace").strip("'\"")
+        if said is None and path.suffix == ".json":
+            said = as_text(as_dict(parsed(look.head(path, RECORD_MAX))).get("cwd"))
+        return [said] if said else None
 
     def derive(self, material: Material) -> Derivation:
         """What the records say."""

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agents_ledger.importers import databases, files
+from agents_ledger.importers.outlines import as_dict, as_text, parsed
 from agents_ledger.importers.reader import (
+    RECORD_MAX,
     Project,
     Reader,
     ReaderOfManyProjects,
-    ReaderOfProjects,
     Select,
     Sieve,
     Table,
@@ -25,10 +25,7 @@ from agents_ledger.importers.reader import (
 )
 from agents_ledger.model.errors import LedgerError
 
-PROJECT_BYTES = 1 << 20  # of a file, in which it must say its project
-PROJECT = re.compile(rb'"cwd"\s*:\s*("(?:[^"\\]|\\.)*+")', re.DOTALL)
-BESIDE = "workspace.yaml"  # in the folder of a session
-PROJECT_BESIDE = re.compile(rb"^cwd:[ \t]*(\S.*?)[ \t\r]*$", re.M)
+HEADS = (files.HEAD_BYTES, 1 << 20, RECORD_MAX)  # of a file, in which it may say its project
 NO_LETTERS = re.compile(r"[^0-9A-Za-z]+")
 SEPARATORS = ("/", "\\")
 
@@ -50,7 +47,7 @@ class Excluded(NamedTuple):
 
     def leaves(self, reader: Reader, path: Path) -> bool | None:
         """Whether a file is left out; None: nothing tells, and it is not."""
-        told = _projects_of(reader, path)
+        told = reader.projects(path, LOOK)
         if told is None:
             return None
         if any(self.holds(each) for each in told):
@@ -96,14 +93,6 @@ def _is_dashed_in(name: str, folder: str) -> bool:
     return leads(folder) or not leads(os.path.dirname(folder))
 
 
-def _projects_of(reader: Reader, path: Path) -> Collection[Project] | None:
-    if isinstance(reader, ReaderOfProjects):
-        return reader.projects(path, LOOK)
-    # What stands beside a session, as its outputs do, is of the same project.
-    session = Path(reader.family(path).partition(":")[2])
-    return LOOK.projects(path) | LOOK.projects(session) or None
-
-
 class Looking:
     """Looks at files, most of them once until they change."""
 
@@ -128,34 +117,48 @@ class Looking:
         except (LedgerError, OSError, sqlite3.Error):
             return ()
 
-    def projects(self, path: Path) -> frozenset[str]:
-        """The folders that the first records of a file name; of a session's folder, the file there
-        that names one."""
-        path = path / BESIDE if path.is_dir() else path
+    def folder(self, path: Path) -> str | None:
+        """The folder that the first record of a file to name its own worked in."""
         try:
             status = files.on_disk(path).stat()
-            return _projects(path, (status.st_ino, status.st_size, status.st_mtime_ns))
+            return _folder(path, (status.st_ino, status.st_size, status.st_mtime_ns))
         except (LedgerError, OSError):
-            return frozenset()
+            return None
+
+    def folder_beside(self, place: Path) -> str | None:
+        """That of the first file of lines in a folder that says one."""
+        try:
+            return _folder_beside(place, place.stat().st_mtime_ns)
+        except OSError:
+            return None
 
 
 LOOK = Looking()
 
 
 @lru_cache(maxsize=4096)
-def _projects(path: Path, _: tuple[int, ...]) -> frozenset[str]:
-    pattern = PROJECT_BESIDE if path.name == BESIDE else PROJECT
-    found = pattern.findall(files.head(path))
-    found = found or pattern.findall(files.head(path, PROJECT_BYTES))
-    return frozenset(_text(each) for each in set(found))
+def _folder(path: Path, _: tuple[int, ...]) -> str | None:
+    for size in HEADS:
+        data = files.head(path, size)
+        found = (_own(line) for line in data.split(b"\n") if b'"cwd"' in line)
+        said = next((each for each in found if each), None)
+        if said or len(data) < size:
+            return said
+    return None
 
 
-def _text(written: bytes) -> str:
-    """A text in quotes, or without."""
-    try:
-        return str(json.loads(written, strict=False))
-    except ValueError:
-        return written.decode(errors="replace").strip("'\"")
+def _own(line: bytes) -> str | None:
+    """The folder of a record itself: one that stands deeper is what a tool was given."""
+    record = as_dict(parsed(line))
+    context = as_dict(as_dict(record.get("data")).get("context"))
+    found = (each.get("cwd") for each in (record, as_dict(record.get("payload")), context))
+    return next((said for each in found if (said := as_text(each))), None)
+
+
+@lru_cache(maxsize=256)
+def _folder_beside(place: Path, _: int) -> str | None:
+    names = (each for each in LOOK.names(place) if each.endswith(".jsonl"))
+    return next((said for each in names if (said := LOOK.folder(place / each))), None)
 
 
 @lru_cache(maxsize=256)

@@ -81,6 +81,11 @@ class Pi:
         """Each file by itself; forks are found by the entries they share."""
         return f"{self.name}:{path}"
 
+    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
+        """As its header says."""
+        said = look.folder(path)
+        return [said] if said else None
+
     def derive(self, material: Material) -> Derivation:
         """What the records say."""
         return Outline(material, self.name, self.version).derivation()
@@ -123,11 +128,11 @@ class OpenClaw:
 
     def projects(self, path: Path, look: Look) -> Collection[Project] | None:
         """As a transcript says; the map of sessions is of all that stand beside it."""
-        found = look.projects(path)
+        names = [path.name]
         if path.name == "sessions.json":
-            names = (name for name in look.names(path.parent) if ".jsonl" in name)
-            found = frozenset().union(*(look.projects(path.parent / name) for name in names))
-        return found or None
+            names = [name for name in look.names(path.parent) if ".jsonl" in name]
+        found = (look.folder(path.parent / name) for name in names)
+        return [said for said in found if said] or None
 
     def derive(self, material: Material) -> Derivation:
         """What the records say."""

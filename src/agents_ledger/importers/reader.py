@@ -304,44 +304,6 @@ class Material:
         self.counts[kind, fate] += number
 
 
-class Reader(Protocol):
-    """One source. Readers never write, and never see a database of ours."""
-
-    name: str  # the origin of its sessions
-    version: int  # raised when the same records come to be understood differently
-    kind: SourceKind
-
-    def roots(self, home: Home) -> Sequence[Path]:
-        """The folders or files where this source keeps its history."""
-
-    def wants(self, path: Path) -> bool:
-        """Whether a file found below a root is one of history."""
-
-    def recognises(self, path: Path, head: bytes) -> bool:
-        """Whether a file is of this source, by its first bytes, whatever it is called."""
-
-    def family(self, path: Path) -> str:
-        """The key of the files that must be derived together with this one."""
-
-    def derive(self, material: Material) -> Derivation:
-        """What the records say."""
-
-
-@runtime_checkable
-class ReaderOfKinds(Reader, Protocol):
-    """A source whose files are not all of one kind."""
-
-    def kind_of(self, path: Path, head: bytes) -> SourceKind:
-        """How this file is written; its first bytes count before its name."""
-
-
-@runtime_checkable
-class ReaderOfRows(ReaderOfKinds, Protocol):
-    """A source that keeps its history in databases, and perhaps in files beside them."""
-
-    tables: Sequence[Table]  # no other is ever read
-
-
 class Trace(NamedTuple):
     """What a source made of the folder of a project; the folder itself cannot be had from it."""
 
@@ -362,20 +324,56 @@ class Look(Protocol):
     def names(self, folder: Path) -> Sequence[str]:
         """What stands in a folder, in order."""
 
-    def projects(self, path: Path) -> frozenset[str]:
-        """The folders that the first records of a file say they worked in."""
+    def folder(self, path: Path) -> str | None:
+        """The folder that the first record of a file to name its own worked in."""
+
+    def folder_beside(self, place: Path) -> str | None:
+        """That of the first file of lines in a folder that says one."""
 
     def rows(self, path: Path, table: Table, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
         """Rows of another database."""
 
 
-@runtime_checkable
-class ReaderOfProjects(Reader, Protocol):
-    """A source that says elsewhere than in a session's first records which project it is of."""
+class Reader(Protocol):
+    """One source. Readers never write, and never see a database of ours."""
+
+    name: str  # the origin of its sessions
+    version: int  # raised when the same records come to be understood differently
+    kind: SourceKind
+
+    def roots(self, home: Home) -> Sequence[Path]:
+        """The folders or files where this source keeps its history."""
+
+    def wants(self, path: Path) -> bool:
+        """Whether a file found below a root is one of history."""
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        """Whether a file is of this source, by its first bytes, whatever it is called."""
+
+    def family(self, path: Path) -> str:
+        """The key of the files that must be derived together with this one."""
 
     def projects(self, path: Path, look: Look) -> Collection[Project] | None:
         """The projects of a file. None: nothing tells; an empty one: it has none, or its rows
         tell."""
+
+    def derive(self, material: Material) -> Derivation:
+        """What the records say."""
+
+
+@runtime_checkable
+class ReaderOfKinds(Reader, Protocol):
+    """A source whose files are not all of one kind."""
+
+    def kind_of(self, path: Path, head: bytes) -> SourceKind:
+        """How this file is written; its first bytes count before its name."""
+
+
+@runtime_checkable
+class ReaderOfRows(ReaderOfKinds, Protocol):
+    """A source that keeps its history in databases, and perhaps in files beside them."""
+
+    tables: Sequence[Table]  # no other is ever read
 
 
 class Sieve(Protocol):
