@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.importing import rederive
+from agents_ledger.ledger import sources
+from agents_ledger.store.database import Row, Transaction
+from agents_ledger.store.text import IDS_AT_ONCE
 from tests.importers.claude_log import SESSION, Log, text, uid
 from tests.importers.helping import import_paths, result
 
@@ -40,21 +44,22 @@ def elsewhere(folder: Path, *leafs: str) -> Path:
 
 @pytest.mark.parametrize("order", ["title first", "title last", "together"])
 @pytest.mark.parametrize("leaf", ["a2", "a3"])  # a message, and a piece of one
+@pytest.mark.parametrize("folder", ["", "other"])
 def test_a_title_in_another_file_goes_to_the_session_it_names(
-    ledger: Ledger, tmp_path: Path, leaf: str, order: str
+    ledger: Ledger, tmp_path: Path, leaf: str, order: str, folder: str
 ) -> None:
     log = Log(tmp_path)
     log.user("a1", "Begin.")
     log.assistant("a2", text("Begun."), api="m")
     log.assistant("a3", text("And done."), api="m")
-    paths = [log.save(), elsewhere(tmp_path, uid(leaf), uid("99"))]
+    paths = [log.save(), elsewhere(tmp_path / folder, uid(leaf), uid("99"))]
     if order == "together":
         import_paths(ledger, *paths)
     else:
         for path in paths if order == "title last" else reversed(paths):
             import_paths(ledger, path)
 
-    assert ledger.session(f"claude-code:{SESSION}").title == "Title 0"
+    assert ledger.session(f"claude-code:{SESSION}").title == (None if folder else "Title 0")
     assert ledger.session("claude-code:22222222-2222-4222-8222-222222222222").title is None
     before = result(ledger)
     again = import_paths(ledger, *paths)
@@ -81,6 +86,105 @@ def test_the_last_record_with_a_title_tells_it_wherever_that_stands(
     log.add("custom-title", customTitle="Mine", sessionId=SESSION)
     import_paths(ledger, log.save())
     assert ledger.session(f"claude-code:{SESSION}").title == "Mine"
+
+
+def titles_alone(folder: Path, name: str, *said: tuple[str, str]) -> Path:
+    log = Log(folder, name)
+    for title, leaf in said:
+        log.add("summary", summary=title, leafUuid=leaf)
+    return log.save()
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (1, 2, 0), (2, 1, 0)])
+def test_of_several_files_with_a_title_the_last_by_name_tells_it(
+    ledger: Ledger, tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."), api="m")
+    log.assistant("a3", text("And done."), api="m")
+    log.add("summary", summary="By itself", leafUuid=uid("a3"))
+    paths = [
+        log.save(),
+        titles_alone(tmp_path, "00000000-0000-4000-8000-000000000000", ("Before", uid("a3"))),
+        titles_alone(tmp_path, "33333333-0000-4000-8000-000000000000", ("After", uid("a3"))),
+    ]
+    for number in order:
+        import_paths(ledger, paths[number])
+
+    assert ledger.session(f"claude-code:{SESSION}").title == "After"
+    before = result(ledger)
+    rederive(ledger)
+    assert result(ledger) == before
+
+
+def test_one_record_is_called_something_in_two_folders(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path / "b")
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."), api="m")
+    log.assistant("a3", text("And done."), api="m")
+    import_paths(ledger, log.save())
+    name = "22222222-2222-4222-8222-222222222222"
+    for folder in ("b", "c"):
+        titles_alone(tmp_path / folder, name, (f"In {folder}", uid("a3")))
+
+    import_paths(ledger, tmp_path)
+
+    assert ledger.session(f"claude-code:{SESSION}").title == "In b"
+
+
+def test_a_piece_whose_id_two_blocks_share_is_found(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."), api="m")
+    log.assistant("a3", text("And done."), api="m")
+    path = log.save()
+    monkeypatch.setattr(sources, "BLOCK_BYTES", path.read_bytes().index(uid("a3").encode()) + 20)
+    import_paths(ledger, path)
+
+    import_paths(ledger, elsewhere(tmp_path, uid("a3")))
+
+    assert ledger.session(f"claude-code:{SESSION}").title == "Title 0"
+
+
+class Watched(bytes):
+    """Bytes that count how often something was looked for in them."""
+
+    looked = 0
+
+    def __radd__(self, before: bytes) -> Watched:
+        return Watched(bytes(before) + bytes(self))
+
+    def __contains__(self, key: object) -> bool:
+        Watched.looked += 1
+        return bytes(key) in bytes(self) if isinstance(key, bytes) else False
+
+
+@pytest.mark.parametrize("number", [30, 3000])
+def test_many_titles_of_nothing_are_looked_for_as_one(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    leafs = [(f"Title {each}", uid(f"{each:x}")) for each in range(number)]
+    path = titles_alone(tmp_path, "22222222-2222-4222-8222-222222222222", *leafs)
+    stream, run = sources.Sources.stream, sources._run
+    asked: list[str] = []
+
+    def watched(self: sources.Sources, file_id: int) -> Iterator[bytes]:
+        return map(Watched, stream(self, file_id))
+
+    def counted(statement: str, ids: str, tx: Transaction) -> list[Row]:
+        asked.append(statement)
+        return run(statement, ids, tx)
+
+    monkeypatch.setattr(Watched, "looked", 0)
+    monkeypatch.setattr(sources.Sources, "stream", watched)
+    monkeypatch.setattr(sources, "_run", counted)
+    import_paths(ledger, path)
+
+    assert Watched.looked <= 10
+    assert asked.count("source_file_of_messages") <= 1 + number // IDS_AT_ONCE
 
 
 def test_a_title_for_what_comes_later_derives_nothing_else(ledger: Ledger, tmp_path: Path) -> None:

@@ -330,11 +330,14 @@ class Outline:
             self.leaf_titles[leaf] = said
 
     def _called_elsewhere(self) -> tuple[SourceTitle, ...]:
-        """Add what other files call the sessions here; what is said here of others."""
-        own = {file.id for file in self.material.files}
+        """Add what other files call the sessions here, or in a folder below theirs; what is said
+        here of others."""
+        own = {file.id: file.path for file in self.material.files}
         for said in self.material.titles([uuid for uuid in self.nodes if UUID.fullmatch(uuid)]):
             known = self.leaf_titles.get(said.record_id, said)
-            if said.file_id not in own and said.rank() >= known.rank():
+            paths = (own[file_id] for file_id in self.nodes[said.record_id].file_ids)
+            is_there = any(path.startswith(said.folder) for path in paths)
+            if is_there and said.file_id not in own and said.rank() >= known.rank():
                 self.leaf_titles[said.record_id] = said
         return tuple(
             said

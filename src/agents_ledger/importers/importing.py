@@ -38,7 +38,14 @@ from agents_ledger.ledger.projection import (
 from agents_ledger.ledger.sources import Sources
 from agents_ledger.model.errors import StoreUnavailable
 from agents_ledger.model.ids import now_ms
-from agents_ledger.model.sources import Derivation, Fate, Fault, ImportCounts, SourceFile
+from agents_ledger.model.sources import (
+    Derivation,
+    Fate,
+    Fault,
+    ImportCounts,
+    SourceFile,
+    SourceTitle,
+)
 
 
 class Report(Struct):
@@ -98,7 +105,7 @@ class Importer:
         self._projector = Projector(ledger._core)
         self._told: dict[str, _Told] = {}  # by family
         self._outcomes: dict[str, Outcome] = {}  # by label
-        self._titled: dict[str, str] = {}  # records, and where their sessions were called something
+        self._titled: list[SourceTitle] = []  # what sessions of other files are called now
 
     def run(
         self, found: Sequence[Found], progress: Callable[[float], None] = lambda _: None
@@ -182,7 +189,7 @@ class Importer:
         """Commit what waits; then those whose sessions others have called something are derived
         again, in whatever order they came."""
         self._projector.flush()
-        titled, self._titled = self._titled, {}
+        titled, self._titled = self._titled, []
         if titled:
             for family, source in sorted(titles.families(self.sources, titled).items()):
                 self._derive_one(READERS[source], [family])
@@ -256,8 +263,7 @@ class Importer:
                 failed(written)
                 return
             self.report.written_turns += written.turns
-            titled = (each for each in derivation.titles if each.record_id in written.titled)
-            self._titled |= {each.record_id: each.path for each in titled}
+            self._titled += written.titled
             for label, outcome in written.outcomes.items():
                 self._note(label, outcome)
             if derivation.part is not None:

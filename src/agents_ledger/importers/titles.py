@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Set
 
 from agents_ledger.ledger.sources import Sources
-from agents_ledger.model.sources import SourceFile
+from agents_ledger.model.sources import SourceFile, SourceTitle
+
+OWN_ID = re.compile(rb'"uuid"\s{0,8}:\s{0,8}"([0-9A-Za-z-]{36})"')
+OWN_ID_MAX = 64  # bytes
 
 
-def families(sources: Sources, titled: Mapping[str, str]) -> dict[str, str]:
-    """The families that have these records, and their source. `titled`: the records, each with the
-    file that named it. One that is no message of its own, as a piece of one, is looked for in the
-    files beside that."""
-    known = sources.files_of_records(sorted(titled))
-    found = {file.family: file.source for file in known.values()}
-    beside: dict[str, set[bytes]] = {}  # by folder
-    for record_id in titled.keys() - known.keys():
-        folder = os.path.join(os.path.dirname(titled[record_id]), "")
-        beside.setdefault(folder, set()).add(record_id.encode(errors="replace"))
-    for folder, names in beside.items():
-        for file in sources.files_under(folder):
-            if file.kind == "lines" and file.family not in found and _has(sources, file, names):
+def families(sources: Sources, titled: Iterable[SourceTitle]) -> dict[str, str]:
+    """The families whose records are named, and their source. A record that is no message of its
+    own, as a piece of one, is looked for in the folder of the title: it counts for no other."""
+    found: dict[str, str] = {}
+    records: dict[str, set[str]] = {}  # by folder
+    for each in titled:
+        records.setdefault(each.folder, set()).add(each.record_id)
+    for folder, names in records.items():
+        known = sources.files_of_records(sorted(names))
+        found |= {file.family: file.source for file in known.values()}
+        pieces = {name.encode() for name in names - known.keys()}
+        for file in sources.files_under(folder) if pieces else ():
+            if file.kind == "lines" and file.family not in found and _has(sources, file, pieces):
                 found[file.family] = file.source
     return found
 
 
-def _has(sources: Sources, file: SourceFile, names: set[bytes]) -> bool:
-    """Whether one of them stands in a file, as an id of its own."""
-    marks = [b'"uuid":"%s"' % name for name in names] + [b'"uuid": "%s"' % name for name in names]
-    longest = max(map(len, marks))
+def _has(sources: Sources, file: SourceFile, names: Set[bytes]) -> bool:
+    """Whether one of them stands in a file, as an id of its own; however many they are, the file is
+    passed over once."""
     before = b""
     for block in sources.stream(file.id):
         data = before + block
-        if any(mark in data for mark in marks):
+        if not names.isdisjoint(OWN_ID.findall(data)):
             return True
-        before = data[-longest:]
+        before = data[-OWN_ID_MAX:]
     return False

@@ -31,17 +31,19 @@ def lead_on(
             names.lead(tx, label, found.pop(), reason="import_reconciliation")
 
 
-def note_titles(tx: Transaction, titles: Sequence[SourceTitle], titled: set[str]) -> tuple[()]:
-    """Remember what files call sessions of others; `titled` is told which records that concerns."""
-    for each in titles:
-        titled |= {
-            row[0]
-            for row in tx.run(
-                "upsert_source_title",
-                file_id=each.file_id,
-                record_id=each.record_id,
-                position=each.position,
-                title=each.title,
-            )
-        }
+def note_titles(
+    tx: Transaction, titles: Sequence[SourceTitle], titled: list[SourceTitle]
+) -> tuple[()]:
+    """Remember what files call sessions of others; those that are new are added to `titled`."""
+    titled += [
+        each
+        for each in titles
+        if tx.run(
+            "upsert_source_title",
+            file_id=each.file_id,
+            record_id=each.record_id,
+            position=each.position,
+            title=each.title,
+        )
+    ]
     return ()

@@ -34,6 +34,7 @@ from agents_ledger.model.sources import (
     DerivedSession,
     DerivedTurn,
     SourceFile,
+    SourceTitle,
 )
 from agents_ledger.model.turns import Turn, to_json
 from agents_ledger.store.database import Row, Transaction, Work
@@ -50,7 +51,7 @@ class Written(NamedTuple):
 
     outcomes: dict[str, Outcome]  # by label
     turns: int  # new or rewritten
-    titled: set[str]  # records of other files whose sessions are called something new
+    titled: list[SourceTitle]  # what sessions of other files are called, and were not before
 
 
 class _Asked(NamedTuple):
@@ -98,7 +99,7 @@ class Projector:
         owners = _owners(derivation)
         written, stale = 0, set[str]()
         outcomes: dict[str, Outcome] = {}  # known when it is committed: another may be quicker
-        titled: set[str] = set()
+        titled: list[SourceTitle] = []
         batch: list[Change] = []
         works: list[Work[Sequence[Turn]]] = [
             partial(_ensure_sessions, source=source, derived=derivation.sessions)

@@ -25,7 +25,7 @@ from agents_ledger.model.sources import ImportCounts, SourceFile, SourceKind, So
 from agents_ledger.model.turns import to_json
 from agents_ledger.store.database import Row, Transaction, Work
 from agents_ledger.store.locks import is_open_here
-from agents_ledger.store.text import ids_of, in_batches
+from agents_ledger.store.text import in_batches
 
 T = TypeVar("T")
 
@@ -203,12 +203,11 @@ class Sources:
 
     def files_of_records(self, record_ids: Sequence[str]) -> dict[str, SourceFile]:
         """A file that gave rows to each of these records that is a message of its own."""
-        found: dict[str, SourceFile] = {}
-        for record_id in record_ids:
-            ids = ids_of([record_id])
-            for row in self._core.db.read(partial(_run, "source_files_of_messages", ids)):
-                found[record_id] = self.file_by_id(row[0])
-        return found
+        found: dict[str, int] = {}
+        for ids in in_batches(record_ids):
+            found |= dict(self._core.db.read(partial(_run, "source_file_of_messages", ids)))
+        files = {file_id: self.file_by_id(file_id) for file_id in set(found.values())}
+        return {record_id: files[file_id] for record_id, file_id in found.items()}
 
     def labels_of_paths(self, paths: Sequence[str]) -> tuple[str, ...]:
         """The sessions that were derived from any of these files."""

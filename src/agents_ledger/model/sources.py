@@ -111,6 +111,11 @@ class SourceTitle(NamedTuple):
         """Which of several counts, whatever was read first: the largest."""
         return self.path, self.generation, self.position
 
+    @property
+    def folder(self) -> str:
+        """Where it stands: what a file there calls something is there, or below."""
+        return self.path[: max(self.path.rfind("/"), self.path.rfind("\\")) + 1]
+
 
 class Derivation(Struct, frozen=True, kw_only=True):
     """All that a set of files says. Turns stand after their parents."""

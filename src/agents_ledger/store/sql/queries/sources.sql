@@ -14,6 +14,13 @@ SELECT DISTINCT s.file_id
 FROM messages m JOIN turn_sources s ON s.turn_id = m.turn_id
 WHERE m.id IN <ids>;
 
+-- source_file_of_messages --
+-- One of them, for each of these messages.
+SELECT m.id, MIN(s.file_id)
+FROM messages m JOIN turn_sources s ON s.turn_id = m.turn_id
+WHERE m.id IN <ids>
+GROUP BY m.id;
+
 -- files_of_children --
 SELECT DISTINCT s.file_id
 FROM source_links l JOIN session_sources s ON s.session_label = l.child_label
