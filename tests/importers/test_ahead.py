@@ -15,12 +15,15 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
+import zstandard
 
 from agents_ledger import Ledger
 from agents_ledger.importers import ahead, keeping
 from agents_ledger.importers.ahead import Ahead, Derived
 from agents_ledger.importers.discovery import Found, Unknown, found_at
+from agents_ledger.importers.families import Apart
 from agents_ledger.importers.importing import Importer, Report, rederive
+from agents_ledger.importers.keeping import Keeper
 from agents_ledger.importers.reader import Line, Material, Reader
 from agents_ledger.importers.readers import READERS
 from agents_ledger.ledger.sources import Sources
@@ -143,23 +146,40 @@ def test_it_ends_in_the_same_ledger(address: str, tmp_path: Path) -> None:
     assert set(rows) == {("Called by 00",), ("Called by zz",)}
 
 
-def test_it_begins_while_files_are_still_kept(
+def test_all_that_is_planned_is_used(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = some_sessions(tmp_path / "logs")
-    monkeypatch.setattr(keeping, "BATCH_FILES", 3)
-    planned: list[int] = []
-    kept = Sources.keep
+    for number in range(5):  # each goes on from the one before
+        log = session(folder, number)
+        for more in range(number):
+            log.user(f"{number}{more}more", f"{number} {more} more")
+            log.assistant(f"{number}{more}said", text("said"))
+        log.save()
+    monkeypatch.setattr(keeping, "BATCH_FILES", 2)
+    monkeypatch.setattr(ahead, "ASKED_BYTES", 3000)
+    planned: list[tuple[str, ...]] = []
+    used: list[tuple[str, ...]] = []
 
-    def keep(self: Sources, growths: Sequence[object]) -> object:
-        planned.append(len(other[0]._known))
-        return kept(self, growths)  # type: ignore[arg-type]
+    def meddle(other: Ahead) -> None:
+        plan, derived = other.plan, other.derived
 
-    other: list[Ahead] = []
-    monkeypatch.setattr(Sources, "keep", keep)
-    imported(address, folder, other.append)
-    assert planned[0] == 0
-    assert 0 < planned[-1] < 12
+        def planning(families: Sequence[str], reader: Reader, size: int) -> None:
+            planned.append(tuple(families))
+            plan(families, reader, size)
+
+        def deriving(families: Sequence[str]) -> Derived | Apart | None:
+            found = derived(families)
+            if isinstance(found, Derived):
+                used.append(tuple(families))
+            return found
+
+        monkeypatch.setattr(other, "plan", planning)
+        monkeypatch.setattr(other, "derived", deriving)
+
+    imported(address, folder, meddle)
+    assert used == planned
+    assert len(planned) < 17  # copies are derived with their original
 
 
 def test_its_death_costs_time_only(address: str, tmp_path: Path) -> None:
@@ -217,8 +237,91 @@ def test_what_is_large_is_derived_where_it_is_written(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = some_sessions(tmp_path / "logs")
-    monkeypatch.setattr(ahead, "FAMILY_MAX", 1100)
-    check_same(address, folder, tmp_path)
+    large = folder / "rollout-2026-01-01T00-00-00-019d7e40-7150-7df3-b034-a8421746ef80.jsonl.zst"
+    meta = {"type": "session_meta", "payload": {"id": "019d7e40-7150-7df3-b034-a8421746ef80"}}
+    said = {"type": "event_msg", "payload": {"type": "user_message", "message": "word " * 2000}}
+    plain = "".join(json.dumps({"timestamp": "", **each}) + "\n" for each in (meta, said))
+    large.write_bytes(zstandard.compress(plain.encode()))
+    monkeypatch.setattr(ahead, "FAMILY_MAX", 5000)
+    assert large.stat().st_size < 1000  # what counts is how much it holds
+    parsed: list[list[str]] = []
+
+    imported(address, folder, lambda _: parsed.append(count_lines(monkeypatch)))
+
+    assert set(parsed[0]) == {"rollout-"}
+
+
+def test_what_was_derived_before_is_derived_where_it_is_written(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = some_sessions(tmp_path / "logs", 2)
+    imported(address, folder)
+    for path in folder.glob("*.jsonl"):
+        with path.open("a") as file:
+            file.write(json.dumps({"type": "summary", "summary": "x", "leafUuid": "x"}) + "\n")
+    parsed: list[list[str]] = []
+
+    imported(address, folder, lambda _: parsed.append(count_lines(monkeypatch)))
+
+    assert {*parsed[0]} == {"00000000", "00000001"}
+
+
+def test_what_an_import_left_is_derived_ahead(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = some_sessions(tmp_path / "logs")
+    with Ledger.open(address) as ledger, Keeper(Sources(ledger._core)) as keeper:
+        for each in files(folder):
+            keeper.add(each)
+    parsed: list[list[str]] = []
+
+    imported(address, tmp_path / "nothing", lambda _: parsed.append(count_lines(monkeypatch)))
+
+    assert parsed == [[]]
+    with Ledger.open(address) as ledger:
+        assert ledger.query("SELECT count(*) FROM turns")[1] == [(12,)]
+
+
+def test_ctrl_c_is_for_the_parent(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = some_sessions(tmp_path / "logs")
+    parsed: list[list[str]] = []
+
+    def meddle(other: Ahead) -> None:
+        os.kill(other.pid, signal.SIGINT)
+        parsed.append(count_lines(monkeypatch))
+
+    imported(address, folder, meddle)
+    assert parsed == [[]]
+
+
+@pytest.mark.parametrize("call", ["fork", "pipe"])
+def test_where_no_process_can_be_made_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    folder = some_sessions(tmp_path / "logs", 2)
+    monkeypatch.setattr(ahead, "WORTH_BYTES", 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+
+    def fail() -> None:
+        raise BlockingIOError(11, "none is left")
+
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(os, call, fail)
+    with ahead.beside(str(tmp_path / "l.db"), files(folder)) as other:
+        assert other is None
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_it_may_be_that_nobody_waits_for_children(address: str, tmp_path: Path) -> None:
+    folder = some_sessions(tmp_path / "logs")
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        imported(address, folder)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_a_file_that_grew_since_is_derived_anew(
@@ -234,18 +337,28 @@ def test_a_file_that_grew_since_is_derived_anew(
 
 
 def test_no_more_is_asked_for_than_memory_should_hold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ahead, "ASKED_BYTES", 100)
     reader = READERS["claude-code"]
-    other = Ahead(str(tmp_path / "none.db"))
+    Ledger.open(address).close()
+    other = Ahead(address)
     for number in range(9):
-        other.plan([f"family {number}"], reader, 30)
         other.plan([f"family {number}"], reader, 30)
     assert (len(other._asked), len(other._planned)) == (3, 6)
     assert other.derived(["family 7"]) is None  # not asked for yet: its parent does not wait
     other.close()
     assert other.pid == 0
+
+
+def test_no_more_is_asked_for_than_a_pipe_holds(address: str) -> None:
+    Ledger.open(address).close()
+    other = Ahead(address)
+    for number in range(40):
+        other.plan([f"family {number}" * 50], READERS["claude-code"], 1)
+    assert 1 < len(other._asked) < 10
+    assert sum(len(job.asked) for job in other._asked) <= ahead.PIPE_BYTES
+    other.close()
 
 
 def test_it_ends_when_nobody_wants_its_answers(address: str, tmp_path: Path) -> None:

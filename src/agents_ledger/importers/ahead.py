@@ -57,27 +57,33 @@ class Ahead:
     """The other process, as its parent sees it."""
 
     def __init__(self, address: str) -> None:
-        jobs, ours = os.pipe()
-        results, theirs = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            os.close(ours)
-            os.close(results)
-            _serve(address, jobs, theirs)
+        ends: list[int] = []
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            ends += os.pipe()
+            ends += os.pipe()
+            self.pid = os.fork()
+            if self.pid == 0:  # Ctrl-C stays blocked: the parent is told too, and ends this
+                _serve(address, ends)
+        except OSError:
+            for end in ends:
+                os.close(end)
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        jobs, ours, results, theirs = ends
         os.close(jobs)
         os.close(theirs)
         self._jobs = os.fdopen(ours, "wb", buffering=0)
         self._results = os.fdopen(results, "rb")
-        self._known: set[tuple[str, ...]] = set()
         self._planned: deque[_Job] = deque()
         self._asked: deque[_Job] = deque()  # in the order of the answers
 
     def plan(self, families: Sequence[str], reader: Reader, size: int) -> None:
-        """Say that families of so many bytes will be wanted together, after those planned before;
-        of each as often as one likes."""
-        group = tuple(families)
-        if group not in self._known:
-            self._known.add(group)
+        """Say that families will be wanted together, after those planned before. `size`: how many
+        bytes of them are kept."""
+        if size <= FAMILY_MAX:
+            group = tuple(families)
             self._planned.append(_Job(group, size, pickle.dumps((group, reader.name))))
             self._ask()
 
@@ -123,21 +129,26 @@ class Ahead:
 
     def close(self) -> None:
         """End it, and wait until it has let go of the ledger."""
-        if self.pid and self._asked:  # what it is at is not wanted any more
-            os.kill(self.pid, signal.SIGKILL)
-        self._give_up()
-        self._jobs.close()
-        self._results.close()
-        if self.pid:
-            os.waitpid(self.pid, 0)
-            self.pid = 0
+        pid, self.pid = self.pid, 0
+        if not pid:
+            return
+        with suppress(ProcessLookupError, ChildProcessError):  # where nobody waits for children
+            if self._asked:  # what it is at is not wanted any more
+                os.kill(pid, signal.SIGKILL)
+            self._give_up()
+            self._jobs.close()
+            self._results.close()
+            os.waitpid(pid, 0)
 
 
 @contextmanager
 def beside(address: str, found: Iterable[Found]) -> Iterator[Ahead | None]:
     """Another process for these files, where that is worth it. To be entered before the ledger is
     opened: a fork would share its locks."""
-    other = Ahead(address) if _is_worth_it(address, sum(each.size for each in found)) else None
+    other = None
+    if _is_worth_it(address, sum(each.size for each in found)):
+        with suppress(OSError):  # no process is left for us
+            other = Ahead(address)
     try:
         yield other
     finally:
@@ -146,7 +157,8 @@ def beside(address: str, found: Iterable[Found]) -> Iterator[Ahead | None]:
 
 
 def _is_worth_it(address: str, size: int) -> bool:
-    """Whether there is much to derive, and a core that could do it."""
+    """Whether there seems to be much to derive, and is a core that could do it. How much a server
+    has already nobody knows yet."""
     if sys.platform != "linux" or threading.active_count() > 1 or size < WORTH_BYTES:
         return False
     with suppress(OSError):  # there is no such file
@@ -158,11 +170,13 @@ def _is_worth_it(address: str, size: int) -> bool:
 # -- the other process ------------------------------------------------------------------------
 
 
-def _serve(address: str, jobs: int, results: int) -> NoReturn:
+def _serve(address: str, ends: Sequence[int]) -> NoReturn:
     """Derive what is asked for until nobody asks any more."""
     try:
+        jobs, ours, theirs, results = ends
+        os.close(ours)
+        os.close(theirs)
         gc.freeze()  # what the parent made stays shared
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told too, and ends this
         ready: SimpleQueue[bytes | None] = SimpleQueue()
         sender = threading.Thread(target=_send, args=(ready, results))
         sender.start()
@@ -202,8 +216,7 @@ def _answer(sources: Sources, reader: Reader, families: Sequence[str]) -> bytes:
 def _derived(sources: Sources, reader: Reader, families: Sequence[str]) -> Derived | None:
     each = (files_of(sources, reader, family, again=False) for family in families)
     files = in_order(file for files in each for file in files)
-    known = any(file.derived_bytes >= 0 for file in files)  # hardly any turn would be new
-    if known or sum(file.kept_bytes for file in files) > FAMILY_MAX:
+    if any(file.derived_bytes >= 0 for file in files):  # hardly any turn would be new
         return None
     derivation = reader.derive(material(sources, files, reader.version))
     check_shared(families, derivation.turns, {file.id: file for file in files})
@@ -212,6 +225,7 @@ def _derived(sources: Sources, reader: Reader, families: Sequence[str]) -> Deriv
 
 
 def _built(build: Callable[[], Turn]) -> Callable[[], Turn]:
+    """The same, done already, in a form that can be pickled."""
     return partial(_given, build())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +17,6 @@ from agents_ledger.importers.families import (
     Apart,
     check_shared,
     files_of,
-    first,
     groups,
     in_order,
     material,
@@ -113,22 +112,19 @@ class Importer:
         """Keep what is new of every file, then derive the families it belongs to. `progress` is
         told how many more bytes are done."""
         started_at = now_ms()
-        families: dict[str, Reader] = {}
-        for file in self.sources.files_behind():  # what an import that was interrupted left
-            if file.source in READERS:
-                families[file.family] = READERS[file.source]
+        behind = [file for file in self.sources.files_behind() if file.source in READERS]
         sizes: Counter[str] = Counter()
         for each in found:
             sizes[each.reader.family(each.path)] += each.size
         try:
-            keeper = self._kept(found, sizes, progress)
-            families |= keeper.families
+            keeper = self._kept(found, progress)
+            for file in behind:  # what an import that was interrupted left
+                keeper.take(file, READERS[file.source])
+            families = keeper.families
             progress(sum(n for family, n in sizes.items() if family not in families) * DERIVING)
-            self._derive_all(
-                families, keeper.copies, lambda family: progress(sizes[family] * DERIVING)
-            )
+            self._derive_all(keeper, lambda family: progress(sizes[family] * DERIVING))
         finally:
-            if self._ahead is not None:
+            if self._ahead is not None:  # before the ledger is closed: who is last tidies up
                 self._ahead.close()
         self.sources.note_run(
             self.report.counts,
@@ -137,13 +133,8 @@ class Importer:
         )
         return self.report
 
-    def _kept(
-        self,
-        found: Iterable[Found],
-        sizes: Mapping[str, int],
-        progress: Callable[[float], None],
-    ) -> Keeper:
-        with Keeper(self.sources, partial(self._plan, sizes)) as keeper:
+    def _kept(self, found: Iterable[Found], progress: Callable[[float], None]) -> Keeper:
+        with Keeper(self.sources) as keeper:
             for each in found:
                 keeper.add(each)
                 progress(each.size * (1 - DERIVING))
@@ -153,32 +144,20 @@ class Importer:
         self.report.read_bytes += keeper.read_bytes
         return keeper
 
-    def _plan(self, sizes: Mapping[str, int], keeper: Keeper) -> None:
-        """Let what is kept be derived ahead, but for groups that will have more families."""
-        if self._ahead is None:
-            return
-        wait = {
-            first(each, keeper.copies) for each in keeper.copies.keys() - keeper.families.keys()
-        }
-        for name, group in groups(keeper.families, keeper.copies).items():
-            if name not in wait:
-                size = sum(sizes[family] for family in group)
-                self._ahead.plan(group, keeper.families[group[0]], size)
-
     # -- deriving -----------------------------------------------------------------------------
 
-    def _derive_all(
-        self,
-        families: Mapping[str, Reader],
-        copies: Mapping[str, str],
-        told: Callable[[str], None],
-    ) -> None:
+    def _derive_all(self, keeper: Keeper, told: Callable[[str], None]) -> None:
         """Each family for itself, or with its copies; those that turn out to share turns with
         others afterwards, together: a family with many forks is read twice, not once more for
         every fork."""
+        together = groups(keeper.families, keeper.copies).values()
+        if self._ahead is not None:
+            for group in together:
+                size = sum(keeper.sizes[family] for family in group)
+                self._ahead.plan(group, keeper.families[group[0]], size)
         tangled: list[_Tangle] = []
-        for group in groups(families, copies).values():
-            self._derive_one(families[group[0]], group, tangled)
+        for group in together:
+            self._derive_one(keeper.families[group[0]], group, tangled)
             for family in group:
                 told(family)
         for tangle in tangled:

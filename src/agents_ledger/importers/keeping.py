@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -36,11 +37,11 @@ class Keeper:
     """Keeps files; which families have something new is known when all is kept. Packing lets other
     threads run, so it is done beside the reading of the next files."""
 
-    def __init__(self, sources: Sources, flushed: Callable[[Keeper], None]) -> None:
-        """`flushed` is told whenever more is kept."""
+    def __init__(self, sources: Sources) -> None:
         self.families: dict[str, Reader] = {}  # that have something to derive
         self.copies: dict[str, str] = {}  # families, and those that they go on from
-        self._flushed = flushed
+        self.sizes: Counter[str] = Counter()  # bytes that are kept of each
+        self._taken: set[str] = set()  # their paths
         self.faults: list[Fault] = []
         self.failed = 0
         self.unchanged: list[str] = []  # the paths of files with nothing new
@@ -92,7 +93,6 @@ class Keeper:
             self.read_bytes -= lost.file.kept_bytes - lost.kept_before
             self.add(found)  # another import was quicker: go on from what it kept
         self.flush()
-        self._flushed(self)
 
     def _add(self, found: Found) -> None:
         path, reader = found.path, found.reader
@@ -137,11 +137,18 @@ class Keeper:
             )
             self._grow(file, found, opened, known)
 
+    def take(self, file: SourceFile, reader: Reader) -> None:
+        """A kept file is to be derived."""
+        if file.path not in self._taken:
+            self._taken.add(file.path)
+            self.families[file.family] = reader
+            self.sizes[file.family] += file.kept_bytes
+
     def _unless_derived(self, file: SourceFile, reader: Reader) -> None:
         if (file.derived_bytes, file.derived_version) == (file.kept_bytes, reader.version):
             self.unchanged.append(file.path)
         else:
-            self.families[file.family] = reader
+            self.take(file, reader)
 
     def _add_rows(self, found: Found, known: SourceFile | None, tables: Sequence[Table]) -> None:
         """Keep the rows of a database that are new or have changed."""
