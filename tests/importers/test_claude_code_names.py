@@ -43,6 +43,26 @@ def test_a_session_that_its_file_knows_by_another_id_leads_to_that_one(
     assert len(ledger.sessions()) == 2
 
 
+def test_a_file_that_goes_to_and_fro_between_two_ids_is_one_session(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    other = "22222222-2222-4222-8222-222222222222"
+    log = Log(tmp_path)
+    log.path = tmp_path / "copy.jsonl"
+    for number, name in enumerate((SESSION, other, SESSION, other)):
+        log.session = name
+        log.user(f"{number}1", "Go on.")
+        log.assistant(f"{number}2", text("Gone on."))
+        import_paths(ledger, log.save())
+
+        assert [each.label for each in ledger.sessions()] == [f"claude-code:{name}"]
+        for known in {SESSION, name}:
+            assert ledger.session(f"claude-code:{known}").label == f"claude-code:{name}"
+    before = result(ledger)
+    rederive(ledger)
+    assert result(ledger) == before
+
+
 def test_a_session_somebody_went_on_in_keeps_its_name(ledger: Ledger, tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.path = tmp_path / "copy.jsonl"

@@ -5,30 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agents_ledger.ledger import names
-from agents_ledger.model.sources import Derivation, DerivedSession, SourceFile, SourceTitle
+from agents_ledger.model.sources import Derivation, SourceFile, SourceTitle
 from agents_ledger.store.database import Transaction
 
 
-def lead_on(
-    tx: Transaction,
-    files: Sequence[SourceFile],
-    derivation: Derivation,
-    new: Sequence[DerivedSession],
-) -> None:
+def lead_on(tx: Transaction, files: Sequence[SourceFile], derivation: Derivation) -> None:
     """A session that its files now know under another name is archived, and leads to that one:
     unless somebody went on in it, or there are several it could be."""
     told = {session.label for session in derivation.sessions}
     own = {file.id for file in files}
-    heirs: dict[str, set[str]] = {}
-    for session in new:
-        for file_id in session.file_ids:
-            for label, put_by_us, thread_id in tx.run("sessions_of_file", file_id=file_id):
-                if label not in told and put_by_us == thread_id:
-                    heirs.setdefault(label, set()).add(session.label)
-    for label, found in sorted(heirs.items()):
+    lost: dict[str, set[int]] = {}  # with the files that told of each
+    for file_id in own:
+        for label, put_by_us, thread_id in tx.run("sessions_of_file", file_id=file_id):
+            if label not in told and put_by_us == thread_id:
+                lost.setdefault(label, set()).add(file_id)
+    for label, file_ids in sorted(lost.items()):
+        heirs = {each.label for each in derivation.sessions if each.file_ids & file_ids}
         known = {row[0] for row in tx.run("files_of_label", label=label)}
-        if len(found) == 1 and known <= own:
-            names.lead(tx, label, found.pop(), reason="import_reconciliation")
+        if len(heirs) == 1 and known <= own:
+            names.lead(tx, label, heirs.pop(), reason="import_reconciliation")
 
 
 def note_titles(

@@ -398,9 +398,8 @@ def _finish(
         if stale:
             tx.run("mark_source_has_more", label=session.label)
     _hang_subagents(tx, derivation, owners)
-    new = [each for each in derivation.sessions if outcomes[each.label] == "imported"]
-    if new and derivation.part is None:
-        lead_on(tx, files, derivation, new)
+    if derivation.part is None:
+        lead_on(tx, files, derivation)
     _note_sources(tx, files, derivation)
     for file in files:
         tx.run(
