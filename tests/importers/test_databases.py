@@ -15,10 +15,11 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers import databases
+from agents_ledger.importers.cursor import TABLES, Cursor
 from agents_ledger.importers.databases import _Scan, snapshot
 from agents_ledger.importers.reader import Table
 from agents_ledger.ledger.sources import Sources
-from tests.importers.cursor_made import bubble, chat, state_db
+from tests.importers.cursor_made import bubble, chat, headers, state_db
 from tests.importers.helping import import_paths
 
 GLOBAL = Path("Cursor/User/globalStorage/state.vscdb")
@@ -268,3 +269,23 @@ def test_a_row_too_large_for_sqlite_is_told_once_and_the_rest_is_read(
     assert len(ledger.thread("cursor:d").turns) == 1
     again = import_paths(ledger, path)
     assert (again.faults, again.read_bytes) == ([], 0)
+
+
+def test_what_a_later_version_reads_is_read_of_a_database_that_did_not_change(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = chat("c", bubble("b1", 1, "?"), bubble("b2", 2, "!"))
+    path = state_db(tmp_path / "state.vscdb", dict(reversed(rows.items())))
+    headers(path, {"composerId": "c", "name": "The till"})
+    items, disk, _, *rest = TABLES
+    fewer = disk._replace(prefixes=("composerData:",))
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Cursor, "tables", (items, fewer, *rest))
+        import_paths(ledger, path)
+        assert ledger.sessions() == ()
+
+    import_paths(ledger, path)
+
+    assert ledger.session("cursor:c").title == "The till"
+    assert ledger.get_turn("b1").messages[1].content == "!"
+    assert import_paths(ledger, path).read_bytes == 0

@@ -59,9 +59,10 @@ class Mark(Struct):
 
 
 class Cursor(Struct):
-    """How far a database was read, and what was left out of it, by hashes."""
+    """How far a database was read, which rows of it, and what was left out, by hashes."""
 
     marks: dict[str, Mark] = field(default_factory=dict)  # by table
+    wanted: str = ""
     excluding: str = ""
     left: list[str] = field(default_factory=list)
 
@@ -88,11 +89,15 @@ def state(path: Path) -> State:
     return State(sum(s.st_size for s in looks), max(s.st_mtime_ns for s in looks))
 
 
-def is_as_kept(file: SourceFile, path: Path, exclude: Sequence[str] = ()) -> bool:
-    """Whether a database looks as when it was read, and the same is left out of it."""
-    if (file.size, file.mtime_ns) != state(path):
+def is_as_kept(
+    file: SourceFile, path: Path, tables: Sequence[Table], exclude: Sequence[str] = ()
+) -> bool:
+    """Whether a database looks as when it was read, the same is read of it, and the same left
+    out."""
+    if file.kind != "rows" or (file.size, file.mtime_ns) != state(path):
         return False
-    return _cursor(file).excluding == _hash(*exclude)
+    before = _cursor(file)
+    return (before.wanted, before.excluding) == (_wanted(tables), _hash(*exclude))
 
 
 def keep(
@@ -123,7 +128,7 @@ def keep(
         raise Refused(f"cannot be read as a database: {error}") from error
     looks: Looks = {"size": -1, "mtime_ns": 0, "cursor": before}
     if rows.is_whole:
-        reached = Cursor(rows.marks, _hash(*exclude), sorted(rows.left))
+        reached = Cursor(rows.marks, _wanted(tables), _hash(*exclude), sorted(rows.left))
         cursor = msgspec.json.encode(reached).decode()
         looks = {"size": seen.size, "mtime_ns": seen.mtime_ns, "cursor": cursor}
     file = sources.append(file, b"".join(batch), **looks)
@@ -217,7 +222,7 @@ class _Rows:
         self, sources: Sources, file: SourceFile, tables: Sequence[Table], sieve: MakeSieve | None
     ) -> None:
         before = _cursor(file)
-        self.marks = before.marks
+        self.marks = before.marks if before.wanted == _wanted(tables) else {}
         self.left: set[str] = set()
         self.faults: list[str] = []
         self.is_whole = True
@@ -326,6 +331,11 @@ def _cursor(file: SourceFile) -> Cursor:
 def _hash(*names: str) -> str:
     """Nothing of what is left out is kept, its name neither."""
     return digest("\0".join(names).encode(errors="surrogatepass")).hex()[:16] if names else ""
+
+
+def _wanted(tables: Sequence[Table]) -> str:
+    """Which rows are read: a later version of a reader may want more of them."""
+    return _hash(*(repr((table.name, table.key, table.keys, table.prefixes)) for table in tables))
 
 
 def _stands(connection: sqlite3.Connection, table: Table, mark: Mark) -> bool:

@@ -97,7 +97,8 @@ class Keeper:
     def _add(self, found: Found) -> None:
         path, reader = found.path, found.reader
         known = self._sources.file(files.logical_path(path))
-        if known and known.kind == "rows" and databases.is_as_kept(known, path, found.exclude):
+        tables = reader.tables if isinstance(reader, ReaderOfRows) else ()
+        if known and databases.is_as_kept(known, path, tables, found.exclude):
             self._unless_derived(known, reader)
             return
         with files.open_regular(path) as opened:
@@ -109,8 +110,8 @@ class Keeper:
             kind = kind_of(reader, path, files.head(path))
             if kind != "rows":
                 self._add_file(found, known, opened, kind)
-        if kind == "rows" and isinstance(reader, ReaderOfRows):
-            self._add_rows(found, known, reader.tables)
+        if kind == "rows" and tables:
+            self._add_rows(found, known, tables)
 
     def _add_file(
         self, found: Found, known: SourceFile | None, opened: BinaryIO, kind: SourceKind
