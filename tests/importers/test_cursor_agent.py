@@ -3,13 +3,18 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agents_ledger import Ledger
+from agents_ledger.importers import cursor_agent
 from agents_ledger.importers.cursor import Cursor
 from agents_ledger.importers.importing import rederive
+from agents_ledger.importers.reader import fingerprint
 from tests.importers.cursor_made import bubble, chat, state_db
 from tests.importers.helping import import_paths, result
 
@@ -283,6 +288,42 @@ def test_a_plain_transcript_grows_and_gives_way_to_what_tells_more(
     (turn,) = ledger.thread(f"cursor:{SESSION}").turns
     assert turn.messages[-1].content == "One file."
     assert ledger.query("SELECT count(*) FROM sessions")[1] == [(1,)]
+
+
+@pytest.mark.parametrize("number", [3, 3000])
+def test_what_tells_a_plain_message_from_others_is_as_short_for_a_long_one(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    lines = "some line\n" * number
+    words = f"user:\nhello\n\nassistant:\n{lines}\nuser:\nnext\n"
+    path = spoken(tmp_path / PROJECT / f"{SESSION}.txt", words)
+    prints: list[bytes] = []
+
+    def noted(version: int, given: Iterable[bytes]) -> bytes:
+        _, *own = given
+        prints.extend(own)
+        return fingerprint(version, own)
+
+    monkeypatch.setattr(cursor_agent, "fingerprint", noted)
+    import_paths(ledger, path)
+
+    assert [len(each) for each in prints] == [16, 16, 16]
+    import_paths(ledger, spoken(path, f"{words}And more.\n"))
+    assert [before == now for before, now in zip(prints[:3], prints[3:], strict=True)] == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_what_a_call_was_given_may_be_very_long() -> None:
+    number = 300_000  # were each line joined to those before, this would take minutes
+    lines = b"  more of it\n" * number
+    said = cursor_agent.spoken(b"assistant:\n[Tool call] Shell\n  a: b\n" + lines)
+    bare = cursor_agent.spoken(b"assistant:\n[Tool call] Shell -x\n" + lines)
+
+    assert len(said["content"][-1]["input"]["a"].splitlines()) == number + 1
+    assert len(bare["content"][-1]["input"]["arguments"].splitlines()) == number + 1
 
 
 def test_a_note_that_begins_alike_is_no_transcript(tmp_path: Path) -> None:

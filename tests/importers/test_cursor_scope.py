@@ -376,3 +376,75 @@ def test_a_table_of_chats_says_their_names_and_folders(ledger: Ledger, tmp_path:
     headers(path, {**head, "name": "The till"})
     import_paths(ledger, user)
     assert ledger.session("cursor:c").title == "The till"
+
+
+def test_the_table_of_chats_prevails_over_the_list_whatever_else_changes(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    def listed(number: int) -> dict[str, Any]:
+        names = {"b": "Of the list", "c": f"Number {number}"}
+        heads = [{"composerId": chat, "name": name} for chat, name in names.items()]
+        return {"composer.composerHeaders": {"allComposers": heads}}
+
+    said = chat("b", bubble("b1", 1, "?"), bubble("b2", 2, "!"))
+    said |= chat("c", bubble("c1", 1, "?"), bubble("c2", 2, "!"))
+    path = state_db(tmp_path / "state.vscdb", said)
+    name = "Of the table"
+    for number in range(6):  # what tells the versions of a list apart may fall either way
+        state_db(path, {}, listed(number))
+        name = "Renamed" if number == 3 else name
+        headers(path, {"composerId": "b", "name": name})
+        import_paths(ledger, path)
+        told = [ledger.session(f"cursor:{each}").title for each in ("b", "c")]
+        assert told == [name, f"Number {number}"]
+        before = result(ledger)
+        rederive(ledger)
+        assert result(ledger) == before
+
+
+def test_of_two_lists_the_same_one_prevails_whatever_else_they_list(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    said = chat("b", bubble("b1", 1, "?"), bubble("b2", 2, "!"))
+    said |= chat("c", bubble("c1", 1, "?"), bubble("c2", 2, "!"))
+    path = state_db(tmp_path / "state.vscdb", said)
+    titles = set()
+    for number in range(8):
+        lists = {
+            f"composer.{kind}": {
+                "allComposers": [
+                    {"composerId": "b", "name": kind},
+                    {"composerId": "c", "name": f"Number {number}"},
+                ]
+            }
+            for kind in ("composerData", "composerHeaders")
+        }
+        state_db(path, {}, lists)
+        import_paths(ledger, path)
+        rederive(ledger)
+        titles.add(ledger.session("cursor:b").title)
+    assert len(titles) == 1
+
+
+def test_a_chain_of_many_chats_finds_its_folder(ledger: Ledger, tmp_path: Path) -> None:
+    number = 1500  # more than calls may stand within each other
+    rows: dict[str, Any] = {}
+    for at in range(number):  # the last of them comes first
+        rows |= chat(f"c{at:04}", subComposerIds=[f"c{at - 1:04}"] if at else [])
+    place = {"workspaceIdentifier": {"uri": {"fsPath": "/w/shop"}}}
+    rows[f"composerData:c{number - 1:04}"] |= place
+    rows |= {"bubbleId:c0000:b": bubble("b", 2, "!")}
+
+    report = import_paths(ledger, state_db(tmp_path / "state.vscdb", rows))
+
+    assert report.counts.failed == 0
+    assert ledger.session("cursor:c0000").routing_key == "/w/shop"
+
+
+def test_chats_that_started_each_other_have_no_folder(ledger: Ledger, tmp_path: Path) -> None:
+    rows = chat("a", bubble("a1", 1, "?"), bubble("a2", 2, "!"), subComposerIds=["b"])
+    rows |= chat("b", bubble("b1", 1, "?"), bubble("b2", 2, "!"), subComposerIds=["a"])
+
+    import_paths(ledger, state_db(tmp_path / "state.vscdb", rows))
+
+    assert [ledger.session(f"cursor:{each}").routing_key for each in "ab"] == [None, None]

@@ -6,6 +6,7 @@ is used where nothing better tells of the same session.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -115,18 +116,19 @@ def is_spoken(head: bytes) -> bool:
 def _spoken(material: Material, file: SourceFile, session_id: str, wanted: bool) -> Iterator[Entry]:
     """Each message is a stretch of lines, read again when it is shown."""
     begun: Line | None = None
-    role, end, print_ = "", 0, b""
+    role, end, said = "", 0, hashlib.blake2b(digest_size=16)
     for line in material.lines(file):
         found = SPEAKER.match((line.data or b"").removeprefix(BOM))
         if found is not None:
             if begun is not None and wanted:
-                yield _stretch(begun, end, role, session_id, print_)
-            begun, print_ = line, b""
+                yield _stretch(begun, end, role, session_id, said.digest())
+            begun, said = line, hashlib.blake2b(digest_size=16)
             role = "user" if found[1] == b"user" else "assistant"
-        end, print_ = line.offset + line.length, print_ + line.fingerprint()
+        end = line.offset + line.length
+        said.update(line.fingerprint())
         material.count(role or "(none)", "derived" if wanted and role else "unmapped")
     if begun is not None and wanted:
-        yield _stretch(begun, end, role, session_id, print_)
+        yield _stretch(begun, end, role, session_id, said.digest())
 
 
 def _stretch(first: Line, end: int, role: str, session_id: str, print_: bytes) -> Entry:
@@ -169,21 +171,17 @@ def _block(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _given(said: str, lines: Sequence[str]) -> dict[str, str]:
-    given: dict[str, str] = {}
     more = said.partition(" ")[2].strip()
-    if more:
-        given["arguments"] = more
-    name = None
+    given: dict[str, list[str]] = {"arguments": [more] if more else []}
+    name = "arguments"
     for text in lines:
         found = GIVEN.match(text)
         if found is not None:
             name = found[1]
-            given[name] = found[2]
-        elif name is not None:
-            given[name] += f"\n{text}"
+            given[name] = [found[2]]
         else:
-            given["arguments"] = "\n".join(filter(None, (given.get("arguments"), text)))
-    return given
+            given[name].append(text)
+    return {name: "\n".join(each) for name, each in given.items() if each}
 
 
 def _only_results(record: dict[str, Any]) -> bool:

@@ -28,7 +28,7 @@ from agents_ledger.importers.reader import Material, Row, fingerprint
 from agents_ledger.model.records import digest
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Part
 
-VERSION = 8
+VERSION = 9
 TEXT = ".txt"  # a transcript of the oldest form tells least
 LABEL_MAX = 400
 SAID = (
@@ -346,12 +346,20 @@ class _Chats:
         return {name: each for name, each in said.items() if each not in (None, "", [], {})}
 
     def _folder(self, composer: Composer) -> str | None:
-        """The folder a chat was held in: as it says, as its workspace says, as was sent."""
-        if composer.folder is None:
-            composer.folder = self._find_folder(composer) or ""
+        """The folder a chat was held in, or else the nearest above it that says one."""
+        way: list[Composer] = []
+        above: Composer | None = composer
+        while above is not None and above.folder is None:
+            above.folder = self._find_folder(above) or ""  # parents in a circle end there
+            way.append(above)
+            if not above.folder:
+                above = self.outline.composers.get(above.parent or "")
+        for each in way:
+            each.folder = above.folder if above is not None else ""
         return composer.folder or None
 
     def _find_folder(self, composer: Composer) -> str | None:
+        """As it says itself, as its workspace says, as was sent."""
         said = as_dict(composer.get("workspace_identifier"))
         place = self.outline.listed.get(composer.id, "")
         context = as_dict(composer.get("context"))
@@ -361,7 +369,6 @@ class _Chats:
             or self.outline.folders.get(place)
             or next((path_of(f.get("absolutePath") or f.get("uri")) for f in folders), None)
             or self._layout(composer)
-            or self._of_parent(composer)
         )
 
     def _layout(self, composer: Composer) -> str | None:
@@ -372,11 +379,6 @@ class _Chats:
                 if as_text(said.get("rootPath")):
                     return str(said["rootPath"])
         return None
-
-    def _of_parent(self, composer: Composer) -> str | None:
-        composer.folder = ""  # parents that lead in a circle end here
-        parent = self.outline.composers.get(composer.parent or "")
-        return self._folder(parent) if parent is not None else None
 
 
 def _is_subagent(composer: Composer) -> bool:

@@ -135,18 +135,22 @@ _FIELDS = msgspec.json.Decoder(dict[str, Raw])
 _BUBBLE = msgspec.json.Decoder(_BubbleData)
 
 
-class _Said(Struct):
-    """One record's word on a chat; the highest rank is the newest generation."""
+TAB, HEAD, WHOLE, HEADER, GIVEN, OWN = range(6)  # generations of records, the newest last
 
-    rank: int
+
+class _Said(Struct):
+    """One record's word on a chat."""
+
+    rank: int  # its generation
     data: ComposerData
     row: Row
+    print: bytes  # of what is said of this chat alone
     order: list[str]  # ids of its bubbles
     more: Mapping[str, Any] = {}  # the fields that are not read
 
     def standing(self) -> tuple[int, int, bytes]:
         """Which of two records prevails, whatever was read first."""
-        return self.rank, milliseconds(self.data.last_updated_at), self.row.print
+        return self.rank, milliseconds(self.data.last_updated_at), self.print
 
 
 class Composer(Struct):
@@ -327,7 +331,7 @@ class Outline:
             self.composer(composer_id).broken = True
             return False
         more, order = _more(_fields((row.values or {}).get("value"))), _order(data)
-        self._said(composer_id, _Said(4, data, row, order, more))
+        self._said(composer_id, _Said(OWN, data, row, row.print, order, more))
         self._summary(composer_id, data, row)
         return True if order else None  # a draft that was never sent says nothing
 
@@ -409,8 +413,8 @@ class Outline:
                 continue
             place = str(PurePath(row.file.path).parent)
             self.listed[composer_id] = max(self.listed.get(composer_id, ""), place)
-            rank = 2 if data.conversation else 1
-            told = _Said(rank, data, row, _order(data), _more(each))
+            rank = WHOLE if data.conversation else HEAD
+            told = _Said(rank, data, row, _print(each), _order(data), _more(each))
             self._said(composer_id, told, ("allComposers", at))
         return True
 
@@ -429,7 +433,8 @@ class Outline:
             if as_text(values.get("workspaceId")):
                 place = place / values["workspaceId"]
                 self.listed[composer_id] = max(self.listed.get(composer_id, ""), str(place))
-            self._said(composer_id, _Said(1, data, row, _order(data), _more(said)))
+            told = _Said(HEADER, data, row, _print(said), _order(data), _more(said))
+            self._said(composer_id, told)
 
     def _tells(self, chat_id: str) -> bool:
         """Whether a list is the last to tell of a chat that is read."""
@@ -452,7 +457,7 @@ class Outline:
             for number, bubble in enumerate(dicts(tab.get("bubbles"))):
                 self._inline(composer, bubble, row, ("tabs", at, "bubbles", number))
                 order.append(as_text(bubble.get("id")) or str(number))
-            self._said(tab_id, _Said(0, data, row, order))
+            self._said(tab_id, _Said(TAB, data, row, _print(tab), order))
             self.listed[tab_id] = str(PurePath(row.file.path).parent)
         return True
 
@@ -512,7 +517,9 @@ class Outline:
         data = _converted(written)
         if data is not None:
             way = (*bubble.inner, "toolFormerData", "additionalData", EMBEDDED)
-            self._said(child_id, _Said(3, data, bubble.row, _order(data), _more(written)), way)
+            print_ = _print(written)
+            told = _Said(GIVEN, data, bubble.row, print_, _order(data), _more(written))
+            self._said(child_id, told, way)
 
 
 def _order(data: ComposerData) -> list[str]:
@@ -523,6 +530,10 @@ def _order(data: ComposerData) -> list[str]:
                 as_text(as_dict(each).get("bubbleId")) or str(at) for at, each in enumerate(listed)
             ]
     return list(as_dict(data.conversation_map))
+
+
+def _print(said: Any) -> bytes:
+    return digest(encoded(said))
 
 
 def _standing(bubble: Bubble) -> tuple[bool, int, bytes]:
