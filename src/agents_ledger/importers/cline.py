@@ -19,7 +19,15 @@ from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.branches import Kind, Node, Plan, PlannedTurn, Planner
 from agents_ledger.importers.cline_turns import Call, api_calls, build_api, build_timeline, is_input
-from agents_ledger.importers.outlines import BROKEN, States, as_dict, as_text, parsed, strictly
+from agents_ledger.importers.outlines import (
+    BROKEN,
+    States,
+    as_dict,
+    as_list,
+    as_text,
+    parsed,
+    strictly,
+)
 from agents_ledger.importers.reader import (
     RECORD_MAX,
     Home,
@@ -151,20 +159,27 @@ class Cline:
                 return [str(parsed(b'"%s"' % sent[1]) or sent[1].decode(errors="replace"))]
         own = parsed(look.head(path.with_name("history_item.json"), RECORD_MAX))
         state = path.parent.parent.parent / "state" / "taskHistory.json"
-        listed = parsed(look.head(state, RECORD_MAX))
-        for each in (own, *(listed if isinstance(listed, list) else ())):
-            task = as_dict(each)
-            if task is not own and task.get("id") != path.parent.name:
-                continue
-            names = ("cwdOnTaskInitialization", "workspace")
-            found = next((said for name in names if (said := as_text(task.get(name)))), None)
-            if found:
-                return [found]
-        return None
+        found = _folder(own) or look.document(state, _folders).get(path.parent.name)
+        return [found] if found else None
 
     def derive(self, material: Material) -> Derivation:
         """What the documents say."""
         return _Outline(material).derivation()
+
+
+def _folder(task: Any) -> str | None:
+    names = ("cwdOnTaskInitialization", "workspace")
+    return next((said for name in names if (said := as_text(as_dict(task).get(name)))), None)
+
+
+def _folders(listed: Any) -> dict[str, str]:
+    """The folder of each task, as the first entry of a list that tells it says."""
+    found: dict[str, str] = {}
+    for task in as_list(listed):
+        name, folder = as_text(as_dict(task).get("id")), _folder(task)
+        if name and folder:
+            found.setdefault(name, folder)
+    return found
 
 
 class _Outline:

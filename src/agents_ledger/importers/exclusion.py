@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from agents_ledger.importers import databases, files
 from agents_ledger.importers.outlines import as_dict, as_text, parsed
 from agents_ledger.importers.reader import (
     RECORD_MAX,
+    Found,
     Project,
     Reader,
     ReaderOfManyProjects,
@@ -103,12 +104,31 @@ class Looking:
         except (LedgerError, OSError):
             return b""
 
-    def names(self, folder: Path) -> Sequence[str]:
+    def document(self, path: Path, read: Callable[[Any], Found]) -> Found:
+        """What `read` makes of a JSON document; of None if it is none."""
+        try:
+            status = path.stat()
+        except OSError:
+            return read(None)
+        looks = (status.st_ino, status.st_size, status.st_mtime_ns)
+        made: Found = _document(path, looks, read)
+        return made
+
+    def names(self, folder: Path) -> Collection[str]:
         """What stands in a folder, in order."""
         try:
             return _names(folder, folder.stat().st_mtime_ns)
         except OSError:
             return ()
+
+    def row(
+        self, path: Path, table: Table, columns: Sequence[str], first: str
+    ) -> tuple[Any, ...] | None:
+        """The row of another database whose first column says this."""
+        try:
+            return _by_first(path, databases.state(path), table, tuple(columns)).get(first)
+        except (LedgerError, OSError, sqlite3.Error):
+            return None
 
     def rows(self, path: Path, table: Table, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
         """Rows of another database; none of one that cannot be read."""
@@ -161,9 +181,21 @@ def _folder_beside(place: Path, _: int) -> str | None:
     return next((said for each in names if (said := LOOK.folder(place / each))), None)
 
 
-@lru_cache(maxsize=256)
-def _names(folder: Path, _: int) -> tuple[str, ...]:
-    return tuple(sorted(os.listdir(folder)))
+@lru_cache(maxsize=4)
+def _document(path: Path, _: tuple[int, ...], read: Callable[[Any], Any]) -> Any:
+    return read(parsed(LOOK.head(path, RECORD_MAX)))
+
+
+@lru_cache(maxsize=4096)
+def _names(folder: Path, _: int) -> Collection[str]:
+    return dict.fromkeys(sorted(os.listdir(folder)))
+
+
+@lru_cache(maxsize=4)
+def _by_first(
+    path: Path, state: databases.State, table: Table, columns: tuple[str, ...]
+) -> dict[str, tuple[Any, ...]]:
+    return {row[0]: row for row in _rows(path, state, table, columns) if isinstance(row[0], str)}
 
 
 @lru_cache(maxsize=4)

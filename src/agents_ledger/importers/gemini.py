@@ -156,22 +156,26 @@ class GeminiCli:
         root = look.head(folder / ".project_root").decode(errors="replace").strip()
         if root:
             return [root]
-        listed = as_dict(parsed(look.head(folder.parent.parent / "projects.json", RECORD_MAX)))
-        known = as_dict(listed.get("projects"))
+        known = look.document(folder.parent.parent / "projects.json", _listed)
         name = folder.name
-        if not HASH.fullmatch(name):
+        if not HASH.fullmatch(name) and name not in known:
             told = PROJECT_HASH.search(look.head(path))
-            name = told[1].decode() if told and name not in known.values() else name
-        found = [p for p, short in known.items() if short == name or _hashed(p) == name]
-        return found or ([Trace("sha256", name)] if HASH.fullmatch(name) else None)
+            name = told[1].decode() if told else name
+        return known.get(name) or ([Trace("sha256", name)] if HASH.fullmatch(name) else None)
 
     def derive(self, material: Material) -> Derivation:
         """What the messages say."""
         return _Outline(material).derivation()
 
 
-def _hashed(folder: str) -> str:
-    return hashlib.sha256(folder.encode(errors="surrogatepass")).hexdigest()
+def _listed(said: Any) -> dict[str, list[Project]]:
+    """The folders of projects, by their short names and by their hashes."""
+    found: dict[str, list[Project]] = {}
+    for folder, short in as_dict(as_dict(said).get("projects")).items():
+        hashed = hashlib.sha256(folder.encode(errors="surrogatepass")).hexdigest()
+        for name in {str(short), hashed}:
+            found.setdefault(name, []).append(folder)
+    return found
 
 
 class _Outline:

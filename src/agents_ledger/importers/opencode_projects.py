@@ -80,9 +80,10 @@ def _of_row(folder: Path, name: str, look: Look) -> tuple[Collection[Project] | 
     for file in look.names(folder):
         if file.startswith("opencode") and file.endswith(".db"):
             columns = ("id", "directory", "parent_id")
-            for known, at, above in look.rows(folder / file, SESSIONS, columns):
-                if known == name:
-                    return [str(at)] if as_text(at) else None, as_text(above)
+            row = look.row(folder / file, SESSIONS, columns, name)
+            if row is not None:
+                _, at, above = row
+                return [str(at)] if as_text(at) else None, as_text(above)
     return None, None
 
 

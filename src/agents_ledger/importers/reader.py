@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct, structs
 
@@ -312,6 +312,7 @@ class Trace(NamedTuple):
 
 
 Project = str | Trace
+Found = TypeVar("Found")
 Select = Callable[[Table, Sequence[str]], Iterator[tuple[Any, ...]]]  # columns of a table's rows
 
 
@@ -321,7 +322,11 @@ class Look(Protocol):
     def head(self, path: Path, size: int = ...) -> bytes:
         """The first bytes of a file; none if it cannot be read."""
 
-    def names(self, folder: Path) -> Sequence[str]:
+    def document(self, path: Path, read: Callable[[Any], Found]) -> Found:
+        """What `read` makes of a JSON document; of None if it is none. Made once until it changes,
+        for all files that it tells of."""
+
+    def names(self, folder: Path) -> Collection[str]:
         """What stands in a folder, in order."""
 
     def folder(self, path: Path) -> str | None:
@@ -332,6 +337,11 @@ class Look(Protocol):
 
     def rows(self, path: Path, table: Table, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
         """Rows of another database."""
+
+    def row(
+        self, path: Path, table: Table, columns: Sequence[str], first: str
+    ) -> tuple[Any, ...] | None:
+        """That of them whose first column says this."""
 
 
 class Reader(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from msgspec import Struct, field
@@ -22,22 +22,24 @@ class Told(NamedTuple):
 def told(
     folders: Mapping[str, Project],
     parents: Mapping[str, str],
-    names: Iterable[str],
+    names: Collection[str],
     is_left: Callable[[Project], bool],
 ) -> Told:
     """By the folder of each, or else of the nearest above it that has one."""
-    left, known = set(), set()
+    nearest: dict[str, Project | None] = dict(folders)
     for name in names:
         above: str | None = name
-        seen: set[str] = set()
-        while above is not None and above not in folders and above not in seen:
-            seen.add(above)
+        way: list[str] = []
+        while above is not None and above not in nearest:
+            nearest[above] = None  # parents in a circle end there
+            way.append(above)
             above = parents.get(above)
-        if above is not None and above in folders:
-            known.add(name)
-            if is_left(folders[above]):
-                left.add(name)
-    return Told(frozenset(left), frozenset(known))
+        found = nearest[above] if above is not None else None
+        nearest |= dict.fromkeys(way, found)
+    said = {name: nearest[name] for name in names}
+    left_out = {each for each in set(said.values()) if each is not None and is_left(each)}
+    known = frozenset(name for name, each in said.items() if each is not None)
+    return Told(frozenset(name for name in known if said[name] in left_out), known)
 
 
 def value_of(row: RowRecord, column: str) -> Any:
