@@ -25,6 +25,7 @@ from agents_ledger.ledger import projection
 from agents_ledger.model import settings
 from tests.edges.conftest import Run
 from tests.importers.claude_log import SESSION, Log, a_log, text, uid
+from tests.importers.cursor_made import bubble, chat, state_db
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="it is measured by /proc")
 OTHER = "22222222-2222-4222-8222-222222222222"
@@ -234,8 +235,40 @@ def test_paths_and_projects_are_excluded_by_flag_and_setting(
     assert "1 excluded" in run("doctor").out
     settings.settings_file().write_text('exclude = ["~/.claude"]')
     assert run("import").out == none
+    settings.settings_file().write_text('exclude = ["/home//dev/x/../shop/"]')
+    assert run("import").out == none
+    settings.settings_file().write_text('exclude = ["dev/shop"]')
+    refused = run("import")
+    assert "'dev/shop', which is no whole path" in refused.err
     settings.settings_file().write_text('exclude = ["/home/dev/sho"]')
     assert run("import").out == "imported 1 upserted 0 skipped 0 failed 0\n"
+
+
+def test_what_is_excluded_is_counted_and_what_excludes_nothing_is_told(
+    run: Run, projects: Path, tmp_path: Path
+) -> None:
+    windows = a_log(projects)
+    windows.lines = [line.replace("/home/dev/shop", "C:/Users/dev/shop") for line in windows.lines]
+    windows.save()
+    place = {"workspaceIdentifier": {"uri": {"fsPath": "/home/dev/till"}}}
+    made = chat("a", bubble("a1", 1, "Hello"), bubble("a2", 2, "Hi"), **place)
+    state_db(tmp_path / "home/.config/Cursor/User/globalStorage/state.vscdb", made)
+    without = (
+        "--exclude",
+        "c:\\users\\dev",
+        "--exclude",
+        "/home/dev/till",
+        "--exclude",
+        "/home/typo",
+    )
+
+    for command in (("import", "--dry-run"), ("import",), ("import",)):
+        answer = run(*command, *without)
+        assert "excluded 1 file, 1 session\n" in answer.err
+        assert "excluded nothing: /home/typo\n" in answer.err
+        assert answer.err.count("excluded nothing") == 1
+        told = {"files": 1, "sessions": 1, "met_nothing": ["/home/typo"]}
+        assert run(*command, *without, "--json").json["excluded"] == told
 
 
 def test_what_stands_beside_an_excluded_session_is_excluded_too(run: Run, projects: Path) -> None:

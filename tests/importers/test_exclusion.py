@@ -43,7 +43,7 @@ def import_without(ledger: Ledger, path: Path, *exclude: str) -> Report:
     report = Report()
     found = found_at(path, Unknown(report.faults, report.without_reader))
     wanted = Wanted(0, exclude or (LEFT,))
-    return Importer(ledger, report).run(wanted.of(found, report.faults))
+    return Importer(ledger, report).run(wanted.of(found, report.faults, report.left))
 
 
 def everything(ledger: Ledger, address: str) -> str:
@@ -390,7 +390,9 @@ def test_a_claude_code_folder_says_the_project_where_no_record_does(
     report = import_without(ledger, projects)
 
     assert SECRET not in everything(ledger, address)
-    assert (report.counts.imported, report.faults) == (1, [])
+    assert (report.counts.imported, report.left.files) == (1, 4)
+    (fault,) = report.faults  # nobody knows whether -home-dev-secret-in was /home/dev/secret-in
+    assert fault.what.startswith("3 files of claude-code excluded by the name of a folder")
 
 
 def test_a_project_is_told_however_long_the_records_before_are(
@@ -497,3 +499,22 @@ def test_a_file_that_says_no_project_is_imported_and_told(ledger: Ledger, tmp_pa
     assert report.counts.imported == 1
     (fault,) = report.faults
     assert "1 file of claude-code imported though folders are excluded" in fault.what
+
+
+def test_what_left_out_nothing_may_go_and_the_order_may_change_without_reading_again(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    root = a_home(tmp_path / "User")
+    first = import_without(ledger, root, LEFT, "/z", "/y")
+    assert first.left.met == {LEFT}
+    assert (first.left.files, first.left.sessions) == (2, 10)
+    seen = "SELECT cursor_json FROM source_files ORDER BY id"
+    before = ledger.query(seen)[1]
+
+    for exclude in (("/y", "/z", LEFT), (LEFT, "/z"), (LEFT,), ("/y", LEFT)):
+        again = import_without(ledger, root, *exclude)
+        assert again.left == first.left
+        assert ledger.query(seen)[1] == before
+
+    import_without(ledger, root, "/y")
+    assert ledger.query(seen)[1] != before

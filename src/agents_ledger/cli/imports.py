@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -60,16 +59,18 @@ def import_(
     from agents_ledger.importers.ahead import beside
     from agents_ledger.importers.importing import Importer, Report
 
-    report = Report()
-    found = _chosen(what, _wanted(since, exclude), report)
+    report, wanted = Report(), _wanted(since, exclude)
+    found = _chosen(what, wanted, report)
+    # What was set once for all need not meet anything in a part of what there is.
+    asked = _patterns(exclude) if what else wanted.exclude
     if dry_run:
-        return _dry_run(run, found, report)
+        return _dry_run(run, found, report, asked)
     with beside(run.address, found) as ahead, run.writing(create=True) as ledger:
         importer = Importer(ledger, report, ahead)
         with _Progress(run, found) as tick:
             importer.run(found, tick)
         ledger.summarise()
-    _tell(run, report)
+    _tell(run, report, asked)
     return 1 if report.counts.failed else 0
 
 
@@ -119,7 +120,11 @@ def _wanted(since: str | None, exclude: Sequence[str]) -> Wanted:
 def _patterns(exclude: Sequence[str]) -> tuple[str, ...]:
     """What is to be left out, wherever this is called from later: a plain name is a path here."""
     named = (os.path.expanduser(each) for each in exclude)
-    return tuple(each if re.search(r"[*?[]", each) else os.path.abspath(each) for each in named)
+    return tuple(each if _is_anywhere(each) else os.path.abspath(each) for each in named)
+
+
+def _is_anywhere(path: str) -> bool:
+    return settings.is_pattern(path) or settings.is_windows(path)
 
 
 def _chosen(what: Sequence[str], wanted: Wanted, report: Report) -> list[Found]:
@@ -142,11 +147,14 @@ def _chosen(what: Sequence[str], wanted: Wanted, report: Report) -> list[Found]:
     for path in paths:
         found += found_at(path, unknown)
     report.counts.failed += len(report.faults) - told
-    return wanted.of(found, report.faults)
+    return wanted.of(found, report.faults, report.left)
 
 
-def _dry_run(run: Invocation, found: Sequence[Found], report: Report) -> int:
+def _dry_run(run: Invocation, found: Sequence[Found], report: Report, asked: Sequence[str]) -> int:
     """What an import would read, of which files all is kept, and what it could not read."""
+    from agents_ledger.importers.survey import left_of
+
+    report.left.add(left_of(found))
     sources: dict[str, list[Found]] = {}
     for each in found:
         sources.setdefault(each.reader.name, []).append(each)
@@ -157,6 +165,7 @@ def _dry_run(run: Invocation, found: Sequence[Found], report: Report) -> int:
             not_imported={name: behind[name] for name in sources},
             faults=_faults(report),
             without_reader=report.without_reader,
+            excluded=_excluded(report, asked),
         )
         return 0
     for name, files in sources.items():
@@ -164,6 +173,7 @@ def _dry_run(run: Invocation, found: Sequence[Found], report: Report) -> int:
         said = f"  {amounts.count(len(files), 'file')}, {size:,} bytes"
         run.out.line((name, "label"), f"{said}, {behind[name]:,} not imported yet")
     run.out.line(f"{amounts.count(behind.total(), 'file')} would be read")
+    _tell_excluded(report, asked)
     _tell_unread(report)
     return 0
 
@@ -219,7 +229,7 @@ class _Progress:
             self._bar.stop()
 
 
-def _tell(run: Invocation, report: Report) -> None:
+def _tell(run: Invocation, report: Report, asked: Sequence[str] = ()) -> None:
     counts = report.counts
     if run.as_json:
         run.out.json(
@@ -233,11 +243,31 @@ def _tell(run: Invocation, report: Report) -> None:
                 for (source, kind, fate), number in sorted(report.records.items())
             ],
             without_reader=report.without_reader,
+            excluded=_excluded(report, asked),
         )
         return
     run.out.line(_summary(report))
     _tell_unmapped(report)
+    _tell_excluded(report, asked)
     _tell_unread(report)
+
+
+def _excluded(report: Report, asked: Sequence[str]) -> dict[str, Any]:
+    left = report.left
+    nothing = [each for each in asked if each not in left.met]
+    return {"files": left.files, "sessions": left.sessions, "met_nothing": nothing}
+
+
+def _tell_excluded(report: Report, asked: Sequence[str]) -> None:
+    """How much was left out; what was to be and is nowhere may be written wrong."""
+    left = report.left
+    if left.files or left.sessions:
+        counted = ((left.files, "file"), (left.sessions, "session"))
+        said = (amounts.count(number, what) for number, what in counted if number)
+        note(("excluded ", "dim"), ", ".join(said))
+    for each in asked:
+        if each not in left.met:
+            note(("excluded nothing: ", "dim"), each)
 
 
 def _faults(report: Report) -> list[dict[str, Any]]:
@@ -315,12 +345,12 @@ def watch(
     wanted, report = _wanted(None, exclude), Report()
     found = _chosen(what, wanted, report)
 
-    def told(report: Report) -> None:
-        _tell(run, report)
+    def told(report: Report, asked: Sequence[str] = ()) -> None:
+        _tell(run, report, asked)
         sys.stdout.flush()  # a log shows it now, not when there is a page of it
 
     with run.writing(create=True) as ledger:
-        told(Importer(ledger, report).run(found))
+        told(Importer(ledger, report).run(found), _patterns(exclude))
         embed_behind(ledger)
         watching.watch(ledger, home, sources=what, wanted=wanted, told=told)
 

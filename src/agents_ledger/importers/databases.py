@@ -63,12 +63,24 @@ class Cursor(Struct):
 
     marks: dict[str, Mark] = field(default_factory=dict)  # by table
     wanted: str = ""
-    excluding: str = ""
+    excluding: list[str] = field(default_factory=list)  # folders
+    met: list[str] = field(default_factory=list)  # those of them that left something out
     left: list[str] = field(default_factory=list)
 
 
 _CURSOR = msgspec.json.Decoder(Cursor)
 MakeSieve = Callable[[Select], Sieve]
+
+
+class Leaving(NamedTuple):
+    """What is to be left out of a database."""
+
+    folders: tuple[str, ...]
+    sieve: MakeSieve | None
+    met: set[str]  # those of the folders that left something out, so far
+
+
+NOTHING = Leaving((), None, set())
 
 
 class Kept(NamedTuple):
@@ -90,14 +102,21 @@ def state(path: Path) -> State:
 
 
 def is_as_kept(
-    file: SourceFile, path: Path, tables: Sequence[Table], exclude: Sequence[str] = ()
+    file: SourceFile, path: Path, tables: Sequence[Table], leaving: Leaving = NOTHING
 ) -> bool:
-    """Whether a database looks as when it was read, the same is read of it, and the same left
-    out."""
+    """Whether a database looks as when it was read, the same is read of it, and the same left out:
+    folders that left nothing out may be missing now."""
     if file.kind != "rows" or (file.size, file.mtime_ns) != state(path):
         return False
-    before = _cursor(file)
-    return (before.wanted, before.excluding) == (_wanted(tables), _hash(*exclude))
+    before, now = _cursor(file), set(map(_hash, leaving.folders))
+    is_same = set(before.met) <= now <= set(before.excluding)
+    return is_same and before.wanted == _wanted(tables)
+
+
+def left_out(file: SourceFile, leaving: Leaving) -> tuple[int, set[str]]:
+    """How many sessions were left out of a database, and by which folders."""
+    cursor = _cursor(file)
+    return len(cursor.left), {each for each in leaving.folders if _hash(each) in cursor.met}
 
 
 def keep(
@@ -105,14 +124,12 @@ def keep(
     file: SourceFile,
     path: Path,
     tables: Sequence[Table],
-    *,
-    exclude: Sequence[str] = (),
-    sieve: MakeSieve | None = None,
+    leaving: Leaving = NOTHING,
 ) -> Kept:
     """Append the rows of a database that are not kept yet, and that a sieve lets pass."""
     files.open_regular(path).close()  # not a link, a pipe or a device
     seen = state(path)
-    rows = _Rows(sources, file, tables, sieve)
+    rows = _Rows(sources, file, tables, leaving.sieve)
     batch, size, number = [], 0, 0
     before = file.cursor_json
     try:
@@ -128,7 +145,8 @@ def keep(
         raise Refused(f"cannot be read as a database: {error}") from error
     looks: Looks = {"size": -1, "mtime_ns": 0, "cursor": before}
     if rows.is_whole:
-        reached = Cursor(rows.marks, _wanted(tables), _hash(*exclude), sorted(rows.left))
+        folders, met = (sorted(map(_hash, each)) for each in (leaving.folders, leaving.met))
+        reached = Cursor(rows.marks, _wanted(tables), folders, met, sorted(rows.left))
         cursor = msgspec.json.encode(reached).decode()
         looks = {"size": seen.size, "mtime_ns": seen.mtime_ns, "cursor": cursor}
     file = sources.append(file, b"".join(batch), **looks)
@@ -328,14 +346,14 @@ def _cursor(file: SourceFile) -> Cursor:
         return Cursor()
 
 
-def _hash(*names: str) -> str:
+def _hash(name: str) -> str:
     """Nothing of what is left out is kept, its name neither."""
-    return digest("\0".join(names).encode(errors="surrogatepass")).hex()[:16] if names else ""
+    return digest(name.encode(errors="surrogatepass")).hex()[:16]
 
 
 def _wanted(tables: Sequence[Table]) -> str:
     """Which rows are read: a later version of a reader may want more of them."""
-    return _hash(*(repr((table.name, table.key, table.keys, table.prefixes)) for table in tables))
+    return _hash(repr([(table.name, table.key, table.keys, table.prefixes) for table in tables]))
 
 
 def _stands(connection: sqlite3.Connection, table: Table, mark: Mark) -> bool:

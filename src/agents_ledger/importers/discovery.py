@@ -11,14 +11,18 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from agents_ledger.importers import databases, files
-from agents_ledger.importers.exclusion import Excluded
+from agents_ledger.importers.exclusion import Excluded, Left, Verdict
 from agents_ledger.importers.reader import Home, Reader, kind_of
 from agents_ledger.importers.readers import READERS
 from agents_ledger.model import amounts
 from agents_ledger.model.errors import LedgerError
 from agents_ledger.model.sources import Fault
 
-UNTOLD = "imported though folders are excluded: nothing says the project, as of this one"
+TAKEN: tuple[Verdict, ...] = ("kept", "untold")
+UNSURE: dict[Verdict, str] = {
+    "untold": "imported though folders are excluded: nothing says the project, as of this one",
+    "doubted": "excluded by the name of a folder that may mean another one too, as of this one",
+}
 LINKED = "it is a link to a folder: to import what is there, name the folder itself"
 
 
@@ -38,41 +42,42 @@ class Wanted(Struct, frozen=True):
     since: float = 0  # changed since then, in Unix seconds
     exclude: tuple[str, ...] = ()  # patterns of paths, or folders of projects
 
-    def of(self, found: Iterable[Found], faults: list[Fault] | None = None) -> list[Found]:
-        """Those of them. Where it cannot be told whether they are of a project that is left out,
-        they are, and that is noted in `faults`."""
-        untold: dict[str, list[Found]] = {}
+    def of(
+        self, found: Iterable[Found], faults: list[Fault] | None = None, left: Left | None = None
+    ) -> list[Found]:
+        """Those of them; the others are counted in `left`. What could not be told for certain is
+        noted in `faults`."""
+        unsure: dict[tuple[Verdict, str], list[Found]] = {}
         taken = []
+        left = Left() if left is None else left
         for each in found:
-            leaves = self._leaves(each)
-            if leaves is None:
-                untold.setdefault(each.reader.name, []).append(each)
-            if not leaves:
+            if each.mtime < self.since:
+                continue
+            verdict = self._verdict(each, left.met)
+            if verdict in UNSURE:
+                unsure.setdefault((verdict, each.reader.name), []).append(each)
+            if verdict in TAKEN:
                 taken.append(structs.replace(each, exclude=self.exclude))
-        for some in untold.values():
-            number = amounts.count(len(some), "file")
-            what = f"{number} of {some[0].reader.name} {UNTOLD}"
-            noted = Fault(str(some[0].path), what)
+            else:
+                left.files += 1
+        for (verdict, source), some in unsure.items():
+            what = f"{amounts.count(len(some), 'file')} of {source} {UNSURE[verdict]}"
             if faults is not None:
-                faults.append(noted)
+                faults.append(Fault(str(some[0].path), what))
         return taken
 
     def takes(self, found: Found) -> bool:
         """Whether a file is one of them."""
-        return not self._leaves(found)
+        return found.mtime >= self.since and self._verdict(found, set()) in TAKEN
 
-    def _leaves(self, found: Found) -> bool | None:
-        """Whether a file is left out; None: nothing tells, and it is not."""
-        path = str(found.path)
-        if found.mtime < self.since:
-            return True
-        if any(
-            fnmatch(path, pattern) or path.startswith(pattern.rstrip("/\\") + os.sep)
-            for pattern in self.exclude
-        ):
-            return True
+    def _verdict(self, found: Found, met: set[str]) -> Verdict:
+        """Those that leave a file out are noted in `met`."""
+        path, place = str(found.path), str(found.path.parent)
         excluded = Excluded.of(self.exclude)
-        return excluded.leaves(found.reader, found.path) if excluded.folders else False
+        by_path = {each for each in self.exclude if fnmatch(path, each)}
+        by_path |= {folder.given for folder in excluded.folders if folder.has(place)}
+        met |= by_path
+        return "left" if by_path else excluded.leaves(found.reader, found.path, met)
 
 
 class Unknown(Struct):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct, field
 
 from agents_ledger.importers import databases, files
+from agents_ledger.importers.folders import Folder
 from agents_ledger.importers.outlines import as_dict, as_text, parsed
 from agents_ledger.importers.reader import (
     RECORD_MAX,
@@ -19,79 +20,74 @@ from agents_ledger.importers.reader import (
     Project,
     Reader,
     ReaderOfManyProjects,
-    Select,
-    Sieve,
     Table,
     Trace,
 )
 from agents_ledger.model.errors import LedgerError
+from agents_ledger.model.settings import is_whole
 
 HEADS = (files.HEAD_BYTES, 1 << 20, RECORD_MAX)  # of a file, in which it may say its project
-NO_LETTERS = re.compile(r"[^0-9A-Za-z]+")
-SEPARATORS = ("/", "\\")
+
+
+Verdict = Literal["kept", "left", "untold", "doubted"]
+
+
+class Left(Struct):
+    """What was left out, and by which of the folders and patterns."""
+
+    files: int = 0
+    sessions: int = 0  # of databases
+    met: set[str] = field(default_factory=set)
+
+    def add(self, other: Left) -> None:
+        """Count what another part of the work left out."""
+        self.files += other.files
+        self.sessions += other.sessions
+        self.met |= other.met
 
 
 class Excluded(NamedTuple):
     """The folders whose projects are left out."""
 
-    folders: tuple[str, ...]
+    folders: tuple[Folder, ...]
 
     @classmethod
     def of(cls, patterns: Iterable[str]) -> Excluded:
         """Of what is left out, the folders; the rest are patterns of paths."""
-        named = (each.rstrip("/\\") for each in patterns if Path(each).is_absolute())
-        return cls(tuple(sorted({each for each in named if each})))
+        return cls(tuple(Folder.of(each) for each in sorted(set(patterns)) if is_whole(each)))
 
-    def holds(self, project: Project) -> bool:
-        """Whether a project is in one of them."""
-        return any(_is_in(project, folder) for folder in self.folders)
+    def holds(self, project: Project, met: set[str]) -> bool | None:
+        """Whether a project is in one of them; None: in doubt. Those it may be in are noted."""
+        said = {folder.given: folder.holds(project) for folder in self.folders}
+        met.update(given for given, holds in said.items() if holds is not False)
+        return True if True in said.values() else None if None in said.values() else False
 
-    def leaves(self, reader: Reader, path: Path) -> bool | None:
-        """Whether a file is left out; None: nothing tells, and it is not."""
+    def leaves(self, reader: Reader, path: Path, met: set[str]) -> Verdict:
+        """Whether a file is left out. It is not where nothing tells, but it is where the disk does
+        not say which of two folders is meant."""
+        if not self.folders:
+            return "kept"
         told = reader.projects(path, LOOK)
         if told is None:
-            return None
-        if any(self.holds(each) for each in told):
-            return True
+            return "untold"
+        said = [self.holds(each, met) for each in told]
+        if True in said or None in said:
+            return "left" if True in said else "doubted"
         # A hash tells whether it is of a folder, but not whether it is of one within.
         is_hash = any(isinstance(each, Trace) and each.kind != "dashes" for each in told)
-        return None if is_hash else False
+        return "untold" if is_hash else "kept"
 
-    def sieve(self, reader: Reader, path: Path) -> Callable[[Select], Sieve] | None:
-        """What makes the sieve of a database, from its rows; None: all may be kept."""
+    def leaving(self, reader: Reader, path: Path) -> databases.Leaving:
+        """What is to be left out of a database."""
         if not self.folders or not isinstance(reader, ReaderOfManyProjects):
-            return None
-        return lambda own: reader.sieve(path, own, LOOK, self.holds)
+            return databases.NOTHING
+        met: set[str] = set()
 
+        def is_left(project: Project) -> bool:
+            return self.holds(project, met) is not False
 
-def _is_in(project: Project, folder: str) -> bool:
-    if isinstance(project, str):
-        return project == folder or project.startswith(tuple(folder + end for end in SEPARATORS))
-    if project.kind == "dashes":
-        return _is_dashed_in(project.value, folder)
-    made = hashlib.new(project.kind, os.fsencode(folder), usedforsecurity=False)
-    return made.hexdigest() == project.value.lower()
-
-
-def dashed(folder: str) -> str:
-    """A path as some sources make the name of a folder from it."""
-    return NO_LETTERS.sub("-", folder).strip("-")
-
-
-def _is_dashed_in(name: str, folder: str) -> bool:
-    """`home-dev-shop-2` may be a folder within /home/dev/shop, or the one beside it: then that one
-    is there, and none within is."""
-    name, own = dashed(name), dashed(folder)
-    if name == own:
-        return True
-    if not name.startswith(f"{own}-"):
-        return False
-
-    def leads(above: str) -> bool:
-        said = (dashed(os.path.join(above, each)) for each in LOOK.names(Path(above)))
-        return any(name == each or name.startswith(f"{each}-") for each in said if each != own)
-
-    return leads(folder) or not leads(os.path.dirname(folder))
+        given = tuple(folder.given for folder in self.folders)
+        return databases.Leaving(given, lambda own: reader.sieve(path, own, LOOK, is_left), met)
 
 
 class Looking:

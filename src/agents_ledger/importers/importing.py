@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from agents_ledger.importers import titles
 from agents_ledger.importers.ahead import Ahead
 from agents_ledger.importers.discovery import Found, Unknown, found_at
+from agents_ledger.importers.exclusion import Left
 from agents_ledger.importers.families import (
     Apart,
     check_shared,
@@ -57,6 +58,7 @@ class Report(Struct):
     derived_records: int = 0
     written_turns: int = 0
     without_reader: list[str] = field(default_factory=list)
+    left: Left = field(default_factory=Left)
 
 
 def import_paths(ledger: Ledger, paths: Iterable[Path]) -> Report:
@@ -141,6 +143,7 @@ class Importer:
         self._skip(keeper.unchanged)
         self.report.faults += keeper.faults
         self.report.counts.failed += keeper.failed
+        self.report.left.add(keeper.left)
         self.report.read_bytes += keeper.read_bytes
         return keeper
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from agents_ledger.importers import databases, files
 from agents_ledger.importers.copies import HEAD_BYTES, TRIED, Heads
 from agents_ledger.importers.discovery import Found
-from agents_ledger.importers.exclusion import Excluded
+from agents_ledger.importers.exclusion import Excluded, Left
 from agents_ledger.importers.reader import Reader, ReaderOfRows, Table, kind_of
 from agents_ledger.ledger.sources import (
     NO_BASE,
@@ -44,6 +44,7 @@ class Keeper:
         self._taken: set[str] = set()  # their paths
         self.faults: list[Fault] = []
         self.failed = 0
+        self.left = Left()
         self.unchanged: list[str] = []  # the paths of files with nothing new
         self.read_bytes = 0
         self._sources = sources
@@ -98,7 +99,9 @@ class Keeper:
         path, reader = found.path, found.reader
         known = self._sources.file(files.logical_path(path))
         tables = reader.tables if isinstance(reader, ReaderOfRows) else ()
-        if known and databases.is_as_kept(known, path, tables, found.exclude):
+        leaving = Excluded.of(found.exclude).leaving(reader, path)
+        if known and databases.is_as_kept(known, path, tables, leaving):
+            self._count_left(known, leaving)
             self._unless_derived(known, reader)
             return
         with files.open_regular(path) as opened:
@@ -111,7 +114,7 @@ class Keeper:
             if kind != "rows":
                 self._add_file(found, known, opened, kind)
         if kind == "rows" and tables:
-            self._add_rows(found, known, tables)
+            self._add_rows(found, known, tables, leaving)
 
     def _add_file(
         self, found: Found, known: SourceFile | None, opened: BinaryIO, kind: SourceKind
@@ -151,7 +154,17 @@ class Keeper:
         else:
             self.take(file, reader)
 
-    def _add_rows(self, found: Found, known: SourceFile | None, tables: Sequence[Table]) -> None:
+    def _count_left(self, file: SourceFile, leaving: databases.Leaving) -> None:
+        sessions, met = databases.left_out(file, leaving)
+        self.left.add(Left(0, sessions, met))
+
+    def _add_rows(
+        self,
+        found: Found,
+        known: SourceFile | None,
+        tables: Sequence[Table],
+        leaving: databases.Leaving,
+    ) -> None:
         """Keep the rows of a database that are new or have changed."""
         path, reader = found.path, found.reader
         goes_on = known if known and known.kind == "rows" else None
@@ -162,8 +175,8 @@ class Keeper:
             kind="rows",
             previous=known,
         )
-        sieve = Excluded.of(found.exclude).sieve(reader, path)
-        kept = databases.keep(self._sources, file, path, tables, exclude=found.exclude, sieve=sieve)
+        kept = databases.keep(self._sources, file, path, tables, leaving)
+        self._count_left(kept.file, leaving)
         self.read_bytes += kept.file.kept_bytes - file.kept_bytes
         self.faults += [Fault(str(path), what) for what in kept.faults]
         self.failed += not kept.is_whole

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
 
 from msgspec import Struct, field
 
 from agents_ledger.importers import databases, files
 from agents_ledger.importers.discovery import Found, Wanted, find
+from agents_ledger.importers.exclusion import Excluded, Left
 from agents_ledger.importers.reader import Home
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.sources import Sources
+from agents_ledger.model.errors import LedgerError
 from agents_ledger.model.sources import Fault
 
 # How many days a source keeps what is not touched, by its own defaults.
@@ -57,6 +63,22 @@ def survey(home: Home, ledger: Ledger | None, wanted: Wanted, faults: list[Fault
     for source in sources.values():
         source.deleted_soon.sort(key=lambda going: (going.days, going.path))
     return list(sources.values())
+
+
+def left_of(found: Iterable[Found]) -> Left:
+    """What would be left out of databases that hold many projects."""
+    left = Left()
+    for each in found:
+        leaving = Excluded.of(each.exclude).leaving(each.reader, each.path)
+        if leaving.sieve is None:
+            continue
+        with suppress(LedgerError, OSError, sqlite3.Error):  # an import will tell
+            if not files.head(each.path).startswith(databases.MAGIC):
+                continue
+            with databases.snapshot(each.path) as connection:
+                made = leaving.sieve(partial(databases.select, connection))
+            left.add(Left(0, len(made.left), leaving.met))
+    return left
 
 
 def is_behind(kept: Sources, found: Found) -> bool:

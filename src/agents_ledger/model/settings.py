@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -66,7 +67,29 @@ def excluded() -> tuple[str, ...]:
     patterns = _said().get("exclude", [])
     if not isinstance(patterns, list) or not all(isinstance(each, str) for each in patterns):
         raise Refused(f"`exclude` in {settings_file()} is not a list of texts")
-    return tuple(os.path.expanduser(each) for each in patterns)
+    named = tuple(os.path.expanduser(each) for each in patterns)
+    for each in named:
+        if not is_whole(each) and not is_pattern(each):
+            raise Refused(
+                f"`exclude` in {settings_file()} names {each!r}, which is no whole path",
+                "Begin it with / or ~, or make it a pattern, with *.",
+            )
+    return named
+
+
+def is_pattern(path: str) -> bool:
+    """Whether a path stands for many."""
+    return re.search(r"[*?[]", path) is not None
+
+
+def is_windows(path: str) -> bool:
+    """Whether a path is whole on Windows, wherever it is read."""
+    return re.match(r"[A-Za-z]:(?:[\\/]|$)|\\\\", path) is not None
+
+
+def is_whole(path: str) -> bool:
+    """Whether a path begins at a root."""
+    return os.path.isabs(path) or is_windows(path)
 
 
 def chosen_embedder() -> str | None:

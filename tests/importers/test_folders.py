@@ -1,0 +1,88 @@
+"""Whether a project is in a folder, however both are written."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from agents_ledger.importers import folders
+from agents_ledger.importers.folders import Folder
+from agents_ledger.importers.reader import Trace
+
+
+@pytest.mark.parametrize(
+    ("folder", "project"),
+    [
+        ("{}/link/secret", "{}/real/secret/in"),
+        ("{}/real/secret", "{}/link/secret"),
+        ("{}//real/x/../secret/", "{}/real/secret"),
+        ("{}/real/secret", "{}/real/./x/..//secret"),
+        ("/u/caf\u00e9", "/u/cafe\u0301"),
+        ("C:\\Users\\dev\\secret", "c:\\users\\dev\\secret\\in"),
+        ("C:\\Users\\dev\\secret", "/c:/Users/dev/secret"),
+        ("c:/Users/dev/secret/", "\\\\?\\C:\\Users\\dev\\secret"),
+    ],
+)
+def test_a_folder_is_the_same_however_it_is_written(
+    tmp_path: Path, folder: str, project: str
+) -> None:
+    (tmp_path / "real" / "secret").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+
+    assert Folder.of(folder.format(tmp_path)).holds(project.format(tmp_path)) is True
+
+
+@pytest.mark.parametrize(
+    ("folder", "project"),
+    [
+        ("/home/dev/secret", "/home/dev/secretary"),
+        ("/home/dev/secret", "/home/dev/Secret"),
+        ("C:\\Users\\dev\\secret", "C:\\Users\\dev\\secret2"),
+        ("/home/dev/secret", "\x00/home/dev/secret"),
+    ],
+)
+def test_another_folder_is_another(
+    monkeypatch: pytest.MonkeyPatch, folder: str, project: str
+) -> None:
+    monkeypatch.setattr(folders, "FOLDS_CASE", False)
+
+    assert Folder.of(folder).holds(project) is False
+
+
+def test_case_is_folded_where_the_system_folds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "FOLDS_CASE", True)
+
+    assert Folder.of("/Users/dev/Secret").holds("/users/dev/secret")
+    assert Folder.of("/Users/dev/Secret").holds(Trace("dashes", "-users-dev-secret"))
+
+
+def test_dashes_mean_the_folder_that_is_there_and_else_are_in_doubt(tmp_path: Path) -> None:
+    (tmp_path / "a-b").mkdir()
+    (tmp_path / "app").mkdir()
+    (tmp_path / "till" / "3").mkdir(parents=True)
+    name = folders.dashed(str(tmp_path))
+
+    def holds(folder: str, dashes: str) -> bool | None:
+        return Folder.of(str(tmp_path / folder)).holds(Trace("dashes", f"{name}-{dashes}"))
+
+    assert holds("a/b", "a-b") is False
+    assert holds("app", "app-2") is None
+    assert holds("app", "app") is True
+    assert holds("app", "apple") is False
+    assert holds("gone", "gone") is True
+    assert holds("till", "till-3") is True
+    assert holds("till", "till-3-gone") is True
+    (tmp_path / "app-2").mkdir()
+    assert holds("app", "app-2") is False
+    assert holds("app", "app-2-gone") is False
+    (tmp_path / "app" / "2").mkdir()
+    assert holds("app", "app-2") is None
+
+
+def test_a_hash_of_a_folder_is_known_with_either_drive_letter() -> None:
+    made = hashlib.md5(b"c:\\Users\\dev\\secret", usedforsecurity=False).hexdigest()
+
+    assert Folder.of("C:\\Users\\dev\\secret\\").holds(Trace("md5", made)) is True
+    assert Folder.of("C:\\Users\\dev").holds(Trace("md5", made)) is False
