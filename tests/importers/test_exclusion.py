@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import files
 from agents_ledger.importers.discovery import Unknown, Wanted, found_at
 from agents_ledger.importers.importing import Importer, Report, rederive
 from agents_ledger.ledger.sources import Sources
@@ -157,6 +156,39 @@ def test_what_is_no_longer_left_out_comes_in_whole(ledger: Ledger, tmp_path: Pat
     assert len(blobs) == 1
 
 
+def test_what_was_imported_before_it_was_excluded_keeps_what_a_list_said_of_it(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    path = tmp_path / "User" / "globalStorage" / "state.vscdb"
+    entries = [
+        {
+            "composerId": name,
+            "name": f"Title {name}",
+            "workspaceIdentifier": {"uri": {"fsPath": at}},
+        }
+        for name, at in (("a-1", LEFT), ("b-1", KEPT))
+    ]
+    made = chat("a-1", bubble("a1", 1, "Hello"), bubble("a2", 2, "Hi"))
+    made |= chat("b-1", bubble("b1", 1, "Hello"), bubble("b2", 2, "Hi"))
+    state_db(path, made, {"composer.composerHeaders": {"allComposers": entries}})
+    import_without(ledger, path, "/nowhere")
+    before = ledger.session("cursor:a-1")
+
+    entries[0]["name"], entries[1]["name"] = SECRET, "Title b-2"
+    more = {"bubbleId:a-1:a3": bubble("a3", 1, SECRET), "bubbleId:b-1:b3": bubble("b3", 1, "More")}
+    state_db(path, more, {"composer.composerHeaders": {"allComposers": entries}})
+    report = import_without(ledger, path)
+
+    assert report.left.sessions == 1
+    assert ledger.session("cursor:a-1") == before
+    assert before.title == "Title a-1"
+    assert LEFT in str(before.metadata_json)
+    assert ledger.session("cursor:b-1").title == "Title b-2"
+    everything_before = result(ledger)
+    rederive(ledger)
+    assert result(ledger) == everything_before
+
+
 def test_a_chat_that_says_no_project_is_kept_and_told(ledger: Ledger, tmp_path: Path) -> None:
     home = tmp_path / "home"
     made = chat("c", bubble("c1", 1, "Hello"), bubble("c2", 2, "Hi"))
@@ -170,6 +202,56 @@ def test_a_chat_that_says_no_project_is_kept_and_told(ledger: Ledger, tmp_path: 
         for fault in report.faults
         if "1 session kept though folders are excluded" in fault.what
     ]
+
+
+def test_what_is_of_no_chat_is_not_kept_while_one_is_left_out_of_the_database(
+    ledger: Ledger, address: str, tmp_path: Path
+) -> None:
+    root = a_home(tmp_path / "User")
+    items = {"aiService.prompts": [{"text": SECRET}], "aiService.generations": [{"text": SECRET}]}
+    state_db(root / "globalStorage" / "state.vscdb", items=items)
+
+    report = import_without(ledger, root)
+
+    held = everything(ledger, address)
+    assert SECRET not in held
+    assert PLAIN in held
+    assert report.faults == []
+    import_without(ledger, root, "/nowhere")
+    assert SECRET in everything(ledger, address)
+
+
+def test_rows_and_entries_that_say_no_project_are_counted(ledger: Ledger, tmp_path: Path) -> None:
+    root = a_home(tmp_path / "User")
+    tabs = {"tabs": [{"tabId": "tab", "bubbles": [{"type": "user", "text": "Hello"}]}]}
+    headers = {"allComposers": [{"composerId": "entry", "name": "No folder"}]}
+    state_db(
+        root / "globalStorage" / "state.vscdb",
+        {"composerData:broken": '{"workspaceIdentifier":{"uri":{"fsPath":"' + LEFT},
+        {"workbench.panel.aichat.view.aichat.chatdata": tabs, "composer.composerData": headers},
+    )
+
+    report = import_without(ledger, root)
+
+    assert [f.what for f in report.faults if "3 sessions kept though" in f.what]
+
+
+def test_a_broken_list_that_names_a_chat_left_out_is_not_kept(
+    ledger: Ledger, address: str, tmp_path: Path
+) -> None:
+    root = a_home(tmp_path / "User")
+    tabs = "workbench.panel.aichat.view.aichat.chatdata"
+    broken = f'[{{"composerId":"a-said","name":"{SECRET}"}}'
+    ours = '[{"composerId":"b-said","name":"broken, but ours"}'
+    state_db(
+        root / "globalStorage" / "state.vscdb", items={tabs: broken, "composer.composerData": ours}
+    )
+
+    import_without(ledger, root)
+
+    held = everything(ledger, address)
+    assert SECRET not in held
+    assert "broken, but ours" in held
 
 
 def test_cursors_agent_is_left_out_by_what_stands_beside_it_or_by_its_folders_name(
@@ -435,29 +517,6 @@ def test_a_session_is_of_the_folder_it_began_in(ledger: Ledger, tmp_path: Path) 
     import_without(ledger, tmp_path)
 
     assert ledger.query("SELECT count(*) FROM turns")[1] == [(2,)]
-
-
-def test_files_of_titles_alone_are_looked_at_once_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for n in range(40):
-        log = Log(tmp_path / "p", f"{n:08}-3333-4333-8333-333333333333")
-        log.add("summary", summary="Title", leafUuid="x")
-        log.save()
-    unknown = Unknown([], [])
-    found = found_at(tmp_path, unknown)
-    read: list[Path] = []
-    head = files.head
-
-    def counted(path: Path, *size: int) -> bytes:
-        read.append(path)
-        return head(path, *size)
-
-    monkeypatch.setattr(files, "head", counted)
-
-    Wanted(0, (LEFT,)).of(found)
-
-    assert len(read) == 40
 
 
 @pytest.mark.parametrize("told_by", ["events", "old events", "workspace.yaml"])

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
+from agents_ledger.importers import files
 from agents_ledger.importers.copies import Heads
+from agents_ledger.importers.discovery import Unknown, Wanted, found_at
 from agents_ledger.importers.reader import Line, Material
 from agents_ledger.ledger import projection
 from agents_ledger.ledger.core import Core
@@ -128,3 +130,26 @@ def test_a_file_with_many_forks_is_read_once_or_twice_not_once_for_every_fork(
     assert sum(report.records.values()) == 2 + 12 * 4  # each told once
     assert len(ledger.query("SELECT id FROM turns")[1]) == 13
     assert ledger.audit() == ()
+
+
+def test_files_of_titles_alone_are_looked_at_once_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(40):
+        log = Log(tmp_path / "p", f"{n:08}-3333-4333-8333-333333333333")
+        log.add("summary", summary="Title", leafUuid="x")
+        log.save()
+    unknown = Unknown([], [])
+    found = found_at(tmp_path, unknown)
+    read: list[Path] = []
+    head = files.head
+
+    def counted(path: Path, *size: int) -> bytes:
+        read.append(path)
+        return head(path, *size)
+
+    monkeypatch.setattr(files, "head", counted)
+
+    Wanted(0, ("/home/dev/secret",)).of(found)
+
+    assert len(read) == 40

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
@@ -28,6 +28,7 @@ from agents_ledger.importers.cursor_scope import (
     META,
     TABS,
     TASK,
+    Mentions,
     Scope,
     is_inline,
 )
@@ -211,6 +212,7 @@ class Outline:
         self.spawned: dict[str, dict[str, str]] = {}  # chat -> call -> chat of the subagent
         self.stores: list[Store] = []
         self.transcripts: list[SourceFile] = []
+        self.lists: dict[int, dict[str, list[Row]]] = {}  # rows that list chats, by file
         for file in material.files:
             if file.kind == "rows":
                 self._read(file)
@@ -218,6 +220,10 @@ class Outline:
                 self._read_document(file)
             else:
                 self.transcripts.append(file)
+        chats = frozenset(filter(self.is_read, self.composers))
+        for lists in self.lists.values():
+            for kind, versions in lists.items():
+                self._lists(kind, versions, chats)
         done: set[str] = set()
         while due := sorted(self.composers.keys() - done):  # a subagent may start others
             for composer_id in due:
@@ -253,7 +259,7 @@ class Outline:
     def _read(self, file: SourceFile) -> None:
         store = Store(self.material, file)
         read = self.read.setdefault(file.id, set())
-        lists: dict[str, list[Row]] = {}
+        lists = self.lists.setdefault(file.id, {})
         for row in self.material.rows(file, self.scope.holds if self.scope else None):
             read.add(row.offset)
             key = (row.values or {}).get("key")
@@ -273,22 +279,24 @@ class Outline:
                 self._row(kind, rest, row)
             else:
                 self._earlier(kind, rest, row)
-        for kind, versions in lists.items():
-            self._lists(kind, versions)
 
     def _earlier(self, kind: str, rest: str, row: Row) -> None:
         self.material.count(f"{kind}{EARLIER}", "unmapped")
         if kind == "composerData":
             self._summary_of(rest, row)
 
-    def _lists(self, kind: str, versions: list[Row]) -> None:
-        """Versions of one row: a chat that stood whole in an earlier one, and is gone, is told by
-        the last that has it."""
-        told: set[str] = set()
+    def _lists(self, kind: str, versions: list[Row], chats: frozenset[str]) -> None:
+        """Versions of one row: a chat that stood in an earlier one, and is gone, is told by the
+        last that has it: one of these chats, or one that stood there whole."""
+        self.told = set()
+        untold, named = chats, Mentions(_names(chats))
         for row in reversed(versions):
+            if untold != chats - self.told:
+                untold = chats - self.told
+                named = Mentions(_names(untold))
             whole = row._replace(values=self.material.values_of(row))
-            if row.latest or is_inline(raw((whole.values or {}).get("value"))):
-                self.told = told
+            data = raw((whole.values or {}).get("value"))
+            if row.latest or is_inline(data) or any(named(data)):
                 self._row(kind if row.latest else f"{kind}{EARLIER}", "", whole)
             else:
                 self._earlier(kind, "", row)
@@ -520,6 +528,10 @@ class Outline:
             print_ = _print(written)
             told = _Said(GIVEN, data, bubble.row, print_, _order(data), _more(written))
             self._said(child_id, told, way)
+
+
+def _names(chats: Iterable[str]) -> Iterator[bytes]:
+    return (chat.encode(errors="surrogatepass") for chat in chats if chat)
 
 
 def _order(data: ComposerData) -> list[str]:

@@ -27,6 +27,7 @@ from agents_ledger.model.records import RowRecord
 
 KEPT_ALIKE = (*OF_CHATS, "codeBlockDiff")  # `<kind>:<chat>:...`
 OF_AGENT = ("checkpoint", "bubbleCheckpoint")  # `agentKv:<kind>:<chat>...`
+OF_ALL = ("aiService.generations", "aiService.prompts")  # of no chat
 MD5 = re.compile(r"[0-9a-fA-F]{32}")
 ENTRIES = ("allComposers", "tabs")
 
@@ -71,6 +72,7 @@ class ChatSieve(Struct):
 
     left: frozenset[str]
     known: frozenset[str]
+    is_of_one: bool = False  # all of the database is of one project
     untold: set[str] = field(default_factory=set)
 
     def __call__(self, row: RowRecord) -> RowRecord | None:
@@ -82,7 +84,9 @@ class ChatSieve(Struct):
             return row
         if row.table == "cursorDiskKV":
             return row if self._passes(key) else None
-        return self._without(row) if self.left and key in (*LISTS, TABS) else row
+        if key in OF_ALL:
+            return row if self.is_of_one or not self.left else None
+        return self._without(row) if key in (*LISTS, TABS) else row
 
     def _passes(self, key: str) -> bool:
         kind, _, rest = key.partition(":")
@@ -92,7 +96,7 @@ class ChatSieve(Struct):
             of_chat, _, name = rest.partition(":")
             is_own = of_chat in OF_AGENT and name.partition(":")[0] not in self.left
             return is_own or not self.left
-        if kind == "bubbleId" and chat not in self.known:
+        if kind in ("bubbleId", "composerData") and chat not in self.known:
             self.untold.add(chat)
         return kind not in KEPT_ALIKE or chat not in self.left
 
@@ -105,9 +109,12 @@ class ChatSieve(Struct):
             lists = {name: _ENTRIES.decode(said[name]) for name in ENTRIES if name in said}
         except BROKEN:
             return None if any(chat.encode() in data for chat in self.left) else row
+        names = {entry: _id_of(entry) for each in lists.values() for entry in map(bytes, each)}
         kept = {
-            name: [e for e in each if _id_of(e) not in self.left] for name, each in lists.items()
+            name: [e for e in each if names[bytes(e)] not in self.left]
+            for name, each in lists.items()
         }
+        self.untold |= {name for name in names.values() if name} - self.known
         if kept == lists:
             return row
         cut: Any = msgspec.json.encode({**said, **kept})
@@ -115,15 +122,19 @@ class ChatSieve(Struct):
         return row._replace(values=(*row.values[:at], cut, *row.values[at + 1 :]))
 
 
-def _id_of(entry: Raw) -> str | None:
-    said = as_dict(loose(bytes(entry)))
+def _id_of(entry: bytes) -> str | None:
+    said = as_dict(loose(entry))
     return as_text(said.get("composerId")) or as_text(said.get("tabId"))
 
 
 def sieve(path: Path, own: Select, look: Look, is_left: Callable[[Project], bool]) -> ChatSieve:
     """What may be kept of a database of many projects."""
     found = _Finder(path, own, look)
-    return ChatSieve(*told(found.folders, found.parents, found.chats, is_left))
+    folder = _workspace(path.parent, look)
+    if folder is not None:
+        found.folders = {**dict.fromkeys(found.chats, folder), **found.folders}
+    left, known = told(found.folders, found.parents, found.chats, is_left)
+    return ChatSieve(left, known, folder is not None)
 
 
 class _Finder:
@@ -179,7 +190,7 @@ class _Finder:
 
     def _headers(self) -> None:
         """The lists of the database itself."""
-        table = Table("ItemTable", ("key",), keys=LISTS)
+        table = Table("ItemTable", ("key",), keys=(*LISTS, TABS))
         for _, value in self._own(table, ("key", "value")):
             for chat, entry in _entries(value):
                 self._say(chat, decoded(bytes(entry), _BRIEF))
@@ -246,6 +257,6 @@ def _entries(value: Any) -> Iterator[tuple[str, Raw]]:
     except BROKEN:
         return
     for entry in entries:
-        name = _id_of(entry)
+        name = _id_of(bytes(entry))
         if name is not None:
             yield name, entry
