@@ -94,6 +94,20 @@ def test_a_subagent_s_transcript_hangs_on_its_parent(ledger: Ledger, tmp_path: P
     assert (session.is_subagent, session.parent_session_label) == (True, f"cursor:{SESSION}")
 
 
+def test_a_transcript_that_was_written_anew_is_shown_as_it_is_now(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    path = tmp_path / PROJECT / SESSION / f"{SESSION}.jsonl"
+    for answer in ("First.", "Another.", "The last one."):
+        talk = (said("user", text("Tell")), said("assistant", text(answer)))
+        import_paths(ledger, transcript(path, *talk))
+
+    (turn,) = ledger.thread(f"cursor:{SESSION}").turns
+
+    assert [m.content for m in turn.messages] == ["Tell", "The last one."]
+    assert rederive(ledger).written_turns == 0
+
+
 def test_an_error_ends_a_turn(ledger: Ledger, tmp_path: Path) -> None:
     lines = (said("user", text("hi")), {"type": "error", "error": "upstream timeout"})
     import_paths(ledger, transcript(tmp_path / PROJECT / "s.jsonl", *lines))

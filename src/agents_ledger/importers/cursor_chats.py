@@ -26,7 +26,7 @@ from agents_ledger.importers.cursor_turns import (
 from agents_ledger.importers.outlines import as_dict, as_list, as_text, project_name
 from agents_ledger.importers.reader import Material, Row, fingerprint
 from agents_ledger.model.records import digest
-from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Part
+from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Part, SourceFile
 
 VERSION = 9
 TEXT = ".txt"  # a transcript of the oldest form tells least
@@ -94,12 +94,17 @@ def _agents(outline: Outline, known: set[str]) -> Iterator[AgentSession]:
         session.file_ids |= {outline.metas[place]} if place in outline.metas else set()
         yield session
         known.add(store.session_id)
-    for file in sorted(outline.transcripts, key=lambda file: file.path.endswith(TEXT)):
+    for file in sorted(outline.transcripts, key=_best_first):
         if not outline.is_read(PurePath(file.path).stem):
             continue
         wanted = PurePath(file.path).stem not in known
         yield transcript(outline.material, file, wanted)
         known.add(PurePath(file.path).stem)
+
+
+def _best_first(transcript: SourceFile) -> tuple[bool, int]:
+    """Of a session's transcripts the first is shown: one with records, as it was written last."""
+    return transcript.path.endswith(TEXT), -transcript.generation
 
 
 def _agent_session(agent: AgentSession, turns: Sequence[DerivedTurn]) -> DerivedSession:
