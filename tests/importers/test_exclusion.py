@@ -94,7 +94,8 @@ def a_home(root: Path) -> Path:
         place_of = {"workspaceIdentifier": {"uri": {"fsPath": folder}}}
         headers.append({"composerId": f"{name}-header", "name": words, **place_of})
     made[f"agentKv:blob:{'0' * 64}"] = {"role": "user", "content": SECRET}
-    lists = {"composer.composerHeaders": {"allComposers": headers, "more": 1}}
+    said = {"more": 1, "selected": {"a-said": SECRET}, "opened": {"b-said": "the last one"}}
+    lists = {"composer.composerHeaders": {"allComposers": headers, **said}}
     path = state_db(root / "globalStorage" / "state.vscdb", made, lists)
     for name, words in (("a", SECRET), ("b", PLAIN)):
         held = {"workspaceIdentifier": {"id": f"w{name}"}}
@@ -110,6 +111,7 @@ def test_cursors_chats_of_a_project_are_left_out_of_a_database_of_many(
     held = everything(ledger, address)
     assert SECRET not in held
     assert "a-said" not in held
+    assert "the last one" in held
     labels = {label for (label,) in ledger.query("SELECT label FROM sessions")[1]}
     ways = ("said", "by-id", "listed", "header", "sent", "selected", "row", "parent", "child")
     assert labels == {f"cursor:b-{way}" for way in ways} | {"cursor:task-call-bsaid"}

@@ -108,18 +108,23 @@ class ChatSieve(Struct):
             said = _LISTED.decode(data)
             lists = {name: _ENTRIES.decode(said[name]) for name in ENTRIES if name in said}
         except BROKEN:
-            return None if any(chat.encode() in data for chat in self.left) else row
+            return None if self._is_named(data) else row
         names = {entry: _id_of(entry) for each in lists.values() for entry in map(bytes, each)}
         kept = {
             name: [e for e in each if names[bytes(e)] not in self.left]
             for name, each in lists.items()
         }
         self.untold |= {name for name in names.values() if name} - self.known
-        if kept == lists:
+        rest = {name: e for name, e in said.items() if name in kept or not self._is_named(bytes(e))}
+        if kept == lists and rest == said:
             return row
-        cut: Any = msgspec.json.encode({**said, **kept})
+        cut: Any = msgspec.json.encode({**rest, **kept})
         cut = cut.decode() if isinstance(row.values[at], str) else cut
         return row._replace(values=(*row.values[:at], cut, *row.values[at + 1 :]))
+
+    def _is_named(self, data: bytes) -> bool:
+        """Whether a chat that is left out stands in it."""
+        return any(chat.encode(errors="surrogatepass") in data for chat in self.left if chat)
 
 
 def _id_of(entry: bytes) -> str | None:
