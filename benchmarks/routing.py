@@ -108,7 +108,7 @@ def measured(tx: Transaction, chosen: Embedder | None = None) -> dict[str, list[
     newest = [row[0] for row in tx.execute("SELECT id FROM turns ORDER BY started_at DESC")]
     found: dict[str, list[Ranks]] = defaultdict(list)
     for case in cases[:CASES]:
-        hidden = frozenset(row[0] for row in tx.run("subtree_ids", turn_id=case.turn_id))
+        hidden = frozenset(row[0] for row in tx.run("subtree", turn_id=case.turn_id))
         for name, relevant in _by_method(tx, case.text, hidden, chosen):
             ranked = [spot.turn_id for spot in smart.spots(tx, relevant, hidden)]
             found[name].append(ranks(ranked, case, segments))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Iterator
-from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -15,10 +14,11 @@ from agents_ledger.importers import claude_code_records as records
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.claude_code_records import CHAIN, NOTICES, Record
 from agents_ledger.importers.claude_code_tree import Tree
-from agents_ledger.importers.claude_code_turns import Beside, Kept, build_turn
+from agents_ledger.importers.claude_code_turns import Build, Kept, beside
 from agents_ledger.importers.outlines import (
     BROKEN,
     UUID,
+    FileSets,
     as_text,
     in_turns,
     malformed,
@@ -54,7 +54,7 @@ class _Node(Struct, gc=False):
     side: str  # of a subagent: "file" of its own, or "inline" in its parent's
     at: int
     print: bytes
-    file_ids: set[int]
+    file_ids: frozenset[int]
     spills: tuple[str, ...] = ()  # outputs in files of their own that it names
 
 
@@ -107,6 +107,7 @@ class Outline:
         self.material = material
         self.version = version
         self.nodes: dict[str, _Node] = {}
+        self.files = FileSets()
         self.sessions: dict[str, _Session] = {}
         self.passing: dict[str, str | None] = {}  # records of no turn, and what they hang on
         self.leaf_titles: dict[str, SourceTitle] = {}
@@ -246,7 +247,7 @@ class Outline:
         known = self.nodes.get(uuid)
         print_ = line.fingerprint()
         if known is not None:
-            known.file_ids.add(line.file.id)
+            known.file_ids = self.files.of(known.file_ids | {line.file.id})
             # Of two contents under one id the longer is shown, then the one with the smaller hash.
             if (-line.length, print_) < (-known.line.length, known.print):
                 known.line, known.kind, known.print = self.material.held(line), kind, print_
@@ -254,15 +255,16 @@ class Outline:
         spills: tuple[str, ...] = ()
         if kind == "result" and self.spills:
             spills = tuple(sorted(records.spills_named(line.data or b"") & self.spills.keys()))
+        parent = record.parent_uuid or record.logical_parent_uuid
         self.nodes[uuid] = _Node(
             self.material.held(line),
             kind,
-            record.parent_uuid or record.logical_parent_uuid,
+            previous if parent == previous else parent,  # the same letters need not be held twice
             previous,
             ("file" if record.agent_id else "inline") if record.is_sidechain else "",
             at,
             print_,
-            {line.file.id, *(self.spills[key].file.id for key in spills)},
+            self.files.of([line.file.id, *(self.spills[key].file.id for key in spills)]),
             spills,
         )
 
@@ -383,7 +385,7 @@ class Outline:
                 "",
                 milliseconds(queued.typed_at),
                 queued.print,
-                {queued.line.file.id},
+                self.files.of([queued.line.file.id]),
             )
             if uuid not in known:
                 known.add(uuid)
@@ -461,10 +463,9 @@ class Outline:
         tree = Tree(turn_of, parents, members, self._answered(members))
         kept = tree.kept(self.preserved)
         self.half_way = self._find_half_way(tree)
-        turns = tuple(self._derived(top, spawned, tree, kept.get(top)) for top in order)
         return Derivation(
-            turns=turns,
-            sessions=tuple(self._sessions(tree)),
+            sessions=tuple(self._sessions(tree)),  # first: each turn lets go of its records
+            turns=tuple(self._derived(top, spawned, tree, kept.get(top)) for top in order),
             faults=tuple(self.material.faults),
             counts=self.material.counts,
             titles=self.titles,
@@ -480,10 +481,10 @@ class Outline:
     def _derived(
         self, top: str, spawned: dict[str, dict[str, str]], tree: Tree, kept: Kept | None
     ) -> DerivedTurn:
-        parent, uuids = tree.parents.get(top), tree.members[top]
+        """A turn; its records are let go of, for memory need not hold all of both."""
+        parent, uuids = tree.parents.get(top), tuple(tree.members.pop(top))
         children = {call: child for u in uuids for call, child in spawned.get(u, {}).items()}
-        nodes = [self.nodes[uuid] for uuid in uuids]
-        lines = [(uuid, node.kind, node.line) for uuid, node in zip(uuids, nodes, strict=True)]
+        nodes = [self.nodes.pop(uuid) for uuid in uuids]
         spills = {key: self.spills[key] for node in nodes for key in node.spills}
         prints = [node.print for node in nodes] + [spills[key].print for key in sorted(spills)]
         said = [*(kept or ()), *(part for pair in sorted(children.items()) for part in pair)]
@@ -492,15 +493,16 @@ class Outline:
             top,
             parent,
             fingerprint(self.version, prints),
-            frozenset(file_id for node in nodes for file_id in node.file_ids),
-            tuple(uuids),
-            partial(
-                build_turn,
+            self.files.of(file_id for node in nodes for file_id in node.file_ids),
+            uuids,
+            Build(
                 self.material,
                 top,
                 parent,
-                lines,
-                Beside(children, {key: spill.file for key, spill in spills.items()}, kept),
+                uuids,
+                tuple(node.kind for node in nodes),
+                tuple(node.line for node in nodes),
+                beside(children, {key: spill.file for key, spill in spills.items()}, kept),
             ),
         )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from agents_ledger.importers import claude_code_records as records
 from agents_ledger.importers.building import TurnBuilder, milliseconds
@@ -46,15 +48,32 @@ class Beside(NamedTuple):
     kept: Kept | None = None
 
 
-def build_turn(
-    material: Material,
-    turn_id: str,
-    parent_id: str | None,
-    lines: Sequence[tuple[str, str, Line]],
-    beside: Beside,
-) -> Turn:
-    """The turn that these records make."""
-    return _Turn(material, TurnBuilder(turn_id, parent_id), beside).built(lines)
+_NOTHING = Beside({}, {})
+
+
+def beside(
+    spawned: dict[str, str], spills: dict[str, SourceFile], kept: Kept | None = None
+) -> Beside:
+    """What belongs to a turn; to most nothing does, and memory holds that once."""
+    return Beside(spawned, spills, kept) if spawned or spills or kept else _NOTHING
+
+
+class Build(Struct, frozen=True, gc=False):
+    """Makes the turn of some records. There is one for every turn of a family: it is small."""
+
+    material: Material
+    turn_id: str
+    parent_id: str | None
+    uuids: tuple[str, ...]
+    kinds: tuple[str, ...]  # of each record
+    lines: tuple[Line, ...]
+    beside: Beside
+
+    def __call__(self) -> Turn:
+        """The turn."""
+        builder = TurnBuilder(self.turn_id, self.parent_id)
+        lines = zip(self.uuids, self.kinds, self.lines, strict=True)
+        return _Turn(self.material, builder, self.beside).built(lines)
 
 
 class _Turn:
@@ -64,7 +83,7 @@ class _Turn:
         self.spawned, self.spills, self.kept = beside
         self.summarises = False
 
-    def built(self, lines: Sequence[tuple[str, str, Line]]) -> Turn:
+    def built(self, lines: Iterable[tuple[str, str, Line]]) -> Turn:
         whole = [(uuid, kind, records.whole(self.material, line)) for uuid, kind, line in lines]
         pieces: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for uuid, kind, record in whole:

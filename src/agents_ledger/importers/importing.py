@@ -89,8 +89,8 @@ class _Tangle(NamedTuple):
     families: set[str]
     names: set[str]
 
-    def meets(self, other: _Tangle) -> bool:
-        return not (self.families.isdisjoint(other.families) and self.names.isdisjoint(other.names))
+    def meets(self, families: Iterable[str], names: Names) -> bool:
+        return not (self.families.isdisjoint(families) and self.names.isdisjoint(names.of_trees()))
 
 
 class Importer:
@@ -221,23 +221,10 @@ class Importer:
         tangled: list[_Tangle] | None = None,
     ) -> set[str]:
         """`tangled`: where to note families that share turns with others, to be derived later."""
-        kept = self._files(reader, families, again)
-        before = 0
-        while len(kept) > before:  # until no further file shares a turn
-            before = len(kept)
-            version = 0 if again else reader.version
-            derivation = self._derivation(reader, version, families, in_order(kept.values()))
-            if tangled is not None:
-                check_shared(families, derivation.turns, kept)
-            names = names_of(derivation)
-            shared = self._files_shared(names)
-            others = {self.sources.file_by_id(file_id).family for file_id in shared - set(kept)}
-            others -= {file.family for file in kept.values()}  # states that are not read again
-            mine = _Tangle(reader, {*families, *others}, names.of_trees())
-            if _is_tangled(mine, others, tangled):
-                return set()
-            # A shared file may be a state that is not read again.
-            kept |= self._files(reader, others, again)
+        found = self._found(reader, families, again=again, tangled=tangled)
+        if found is None:
+            return set()
+        kept, derivation, names = found
         together = {file.family for file in kept.values()}
 
         def done(written: Written | Exception) -> None:
@@ -255,6 +242,35 @@ class Importer:
         files = tuple(kept.values())
         self._projector.add(reader.name, reader.version, files, derivation, names=names, done=done)
         return together
+
+    def _found(
+        self,
+        reader: Reader,
+        families: Sequence[str],
+        *,
+        again: bool,
+        tangled: list[_Tangle] | None,
+    ) -> tuple[dict[int, SourceFile], Derivation, Names] | None:
+        """What the files of families mean, with all that share turns with them. None: there are
+        such, and they are noted."""
+        kept = self._files(reader, families, again)
+        version = 0 if again else reader.version
+        while True:
+            derivation = self._derivation(reader, version, families, in_order(kept.values()))
+            if tangled is not None:
+                check_shared(families, derivation.turns, kept)
+            names = names_of(derivation)
+            shared = self._files_shared(names)
+            others = {self.sources.file_by_id(file_id).family for file_id in shared - set(kept)}
+            others -= {file.family for file in kept.values()}  # states that are not read again
+            if _is_tangled(reader, families, others, names, tangled):
+                return None
+            # A shared file may be a state that is not read again.
+            more = self._files(reader, others, again)
+            if more.keys() <= kept.keys():
+                return kept, derivation, names
+            kept |= more
+            del derivation, names  # memory need not hold what was found twice
 
     def _files(self, reader: Reader, families: Iterable[str], again: bool) -> dict[int, SourceFile]:
         each = (files_of(self.sources, reader, family, again=again) for family in families)
@@ -311,13 +327,20 @@ class Importer:
         self.report.faults += told.faults
 
 
-def _is_tangled(mine: _Tangle, others: set[str], tangled: list[_Tangle] | None) -> bool:
+def _is_tangled(
+    reader: Reader,
+    families: Sequence[str],
+    others: set[str],
+    names: Names,
+    tangled: list[_Tangle] | None,
+) -> bool:
     """Whether there are others to be derived with these families; if so, all of them are noted."""
     if tangled is None:
         return False
-    known = [each for each in tangled if each.meets(mine)]
+    known = [each for each in tangled if each.meets([*families, *others], names)]
     if not others and not known:
         return False
+    mine = _Tangle(reader, {*families, *others}, set(names.of_trees()))
     for each in known:
         mine.families.update(each.families)
         mine.names.update(each.names)

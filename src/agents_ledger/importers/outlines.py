@@ -150,6 +150,18 @@ def without_data(value: Any, names: Iterable[str] = ("data",)) -> Any:
     return kept
 
 
+class FileSets:
+    """The sets of files that records stand in: there are many records, and few such sets."""
+
+    def __init__(self) -> None:
+        self._sets: dict[frozenset[int], frozenset[int]] = {}
+
+    def of(self, file_ids: Iterable[int]) -> frozenset[int]:
+        """A set, the same one whenever these files are asked for."""
+        found = frozenset(file_ids)
+        return self._sets.setdefault(found, found)
+
+
 class States:
     """The states of documents that are written anew: which of them a later one says all of."""
 
@@ -218,13 +230,14 @@ def in_turns(
         and up != opener
         and joins(opener, up, waits=up not in answered and heirs[up] == 1)
     }
-    turns = {record: _follow(opener, into) for record, opener in opened_by.items()}
+    for record, opener in opened_by.items() if into else ():
+        opened_by[record] = _follow(opener, into)
     parents = {
         opener: None if up is None else _follow(up, into)
         for opener, up in above.items()
         if opener not in into
     }
-    return turns, {turn: None if up == turn else up for turn, up in parents.items()}
+    return opened_by, {turn: None if up == turn else up for turn, up in parents.items()}
 
 
 def openers(

@@ -15,6 +15,7 @@ from agents_ledger.model.turns import ToolCall, Turn, Usage
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.text import in_batches
 
+PLACES = 1000  # remembered at once: a tree may be of any size
 RETIRED = "its records belong to another turn now"
 
 
@@ -195,21 +196,25 @@ def _place_all(tx: Transaction, changes: Sequence[Change]) -> None:
     A turn below a changed one may have got a new parent too, one that is put only now: so all are
     taken away first, and put from the top down.
     """
-    waiting = {change.turn.id: change.turn for change in changes if change.known is None}
+    new = {change.turn.id: change.turn for change in changes if change.known is None}
+    parents = {turn.id: turn.parent_turn_id for turn in new.values()}  # of what is still to be put
     prompts = {change.turn.id: change.derived.system_prompt_hash for change in changes}
     for change in changes:
         if change.known is not None:
-            below = [turn_id for turn_id, *_ in tx.run("subtree_ids", turn_id=change.turn.id)]
+            below: dict[str, str | None] = dict(tx.run("subtree", turn_id=change.turn.id))
             for turn_id in reversed(below):
                 prompts[turn_id] = _take_away(tx, turn_id)
-            waiting |= {turn_id: _metrics(tx, turn_id) for turn_id in below}
+            parents |= below
     places: dict[str, Place] = {}
-    while waiting:
-        path = [next(iter(waiting))]
-        while waiting[path[-1]].parent_turn_id in waiting:
-            path.append(str(waiting[path[-1]].parent_turn_id))
+    for start in tuple(parents):
+        path: list[str] = []
+        at: str | None = start
+        while at is not None and at in parents:
+            path.append(at)
+            at = parents[at]
         for turn_id in reversed(path):
-            _put(tx, waiting.pop(turn_id), prompts[turn_id], places)
+            del parents[turn_id]
+            _put(tx, new.get(turn_id) or _metrics(tx, turn_id), prompts[turn_id], places)
 
 
 def _take_away(tx: Transaction, turn_id: str) -> str | None:
@@ -238,6 +243,8 @@ def _put(tx: Transaction, turn: Turn, prompt_hash: str | None, places: dict[str,
         thread_key=None,
         compaction_turn_id=turn.id if turn.turn_type == "compaction" else None,
     )
+    if len(places) == PLACES:
+        places.clear()
     places[turn.id] = threads.put(tx, turn.id, place, join=turn.status == "completed")
 
 

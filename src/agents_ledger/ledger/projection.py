@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from msgspec import structs
@@ -187,9 +188,9 @@ class Names(NamedTuple):
     parents: list[str]
     with_kin: bool
 
-    def of_trees(self) -> set[str]:
+    def of_trees(self) -> Iterator[str]:
         """Records, sessions, and parents of kin."""
-        return {*self.records, *self.sessions, *(self.parents if self.with_kin else ())}
+        return chain(self.records, self.sessions, self.parents if self.with_kin else ())
 
 
 def names_of(derivation: Derivation) -> Names:

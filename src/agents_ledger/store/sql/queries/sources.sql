@@ -269,9 +269,9 @@ DELETE FROM turns WHERE id = :id;
 UPDATE turns SET has_children = 0
 WHERE id = :id AND NOT EXISTS (SELECT 1 FROM turns c WHERE c.parent_turn_id = :id);
 
--- subtree_ids --
+-- subtree --
 <below>
-SELECT t.id, t.parent_turn_id, t.status, t.turn_type
+SELECT t.id, t.parent_turn_id
 FROM tail
 JOIN places p ON p.segment_id = tail.segment_id AND p.depth >= tail.from_depth
 JOIN turns t ON t.id = p.turn_id
