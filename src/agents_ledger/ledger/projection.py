@@ -42,7 +42,7 @@ from agents_ledger.store.database import Row, Transaction, Work
 from agents_ledger.store.text import in_batches
 
 Outcome = Literal["imported", "upserted", "skipped"]
-BATCH_BYTES = 4 << 20  # of content a transaction: others wait no longer than that takes
+BATCH_BYTES = 5 << 20  # of content a transaction: others wait no longer than that takes
 BATCH_TURNS = 200
 BATCH = 50  # derivations
 
