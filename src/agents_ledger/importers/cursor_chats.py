@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from agents_ledger.importers.building import milliseconds
-from agents_ledger.importers.cells import dicts, exchanges, loose, path_of, pruned, spread
+from agents_ledger.importers.cells import exchanges, path_of, pruned, spread
 from agents_ledger.importers.cursor_agent import AgentSession, transcript, turns_of
 from agents_ledger.importers.cursor_outline import Composer, Outline
+from agents_ledger.importers.cursor_projects import chosen_folder, sent_folder
 from agents_ledger.importers.cursor_scope import TASK, Scope, scope_of
 from agents_ledger.importers.cursor_turns import (
     NAME,
@@ -23,7 +24,7 @@ from agents_ledger.importers.cursor_turns import (
     build_turn,
     summary_turn,
 )
-from agents_ledger.importers.outlines import as_dict, as_list, as_text, project_name
+from agents_ledger.importers.outlines import as_dict, as_text, project_name
 from agents_ledger.importers.reader import Material, Row, fingerprint
 from agents_ledger.model.records import digest
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Part, SourceFile
@@ -367,23 +368,17 @@ class _Chats:
         """As it says itself, as its workspace says, as was sent."""
         said = as_dict(composer.get("workspace_identifier"))
         place = self.outline.listed.get(composer.id, "")
-        context = as_dict(composer.get("context"))
-        folders = dicts(context.get("folderSelections"))
         return (
             path_of(said.get("uri"))
             or self.outline.folders.get(place)
-            or next((path_of(f.get("absolutePath") or f.get("uri")) for f in folders), None)
-            or self._layout(composer)
+            or chosen_folder(composer.get("context"))
+            or self._sent_folder(composer)
         )
 
-    def _layout(self, composer: Composer) -> str | None:
-        for name in sorted(composer.contexts):
-            sent = as_dict(self.outline.bubbles.value(composer.contexts[name]))
-            for layout in as_list(sent.get("projectLayouts")):
-                said = as_dict(loose(layout) if isinstance(layout, str) else layout)
-                if as_text(said.get("rootPath")):
-                    return str(said["rootPath"])
-        return None
+    def _sent_folder(self, composer: Composer) -> str | None:
+        rows = (composer.contexts[name] for name in sorted(composer.contexts))
+        found = (sent_folder(self.outline.bubbles.value(row)) for row in rows)
+        return next(filter(None, found), None)
 
 
 def _is_subagent(composer: Composer) -> bool:

@@ -52,6 +52,21 @@ def _workspace(folder: Path, look: Look) -> str | None:
     return path_of(said.get("folder")) or path_of(said.get("workspace"))
 
 
+def chosen_folder(context: object) -> str | None:
+    """The folder that was chosen for a chat."""
+    chosen = dicts(as_dict(context).get("folderSelections"))
+    return next((path_of(each.get("absolutePath") or each.get("uri")) for each in chosen), None)
+
+
+def sent_folder(sent: object) -> str | None:
+    """The folder whose layout went with a prompt."""
+    for layout in as_list(as_dict(sent).get("projectLayouts")):
+        said = as_dict(loose(layout) if isinstance(layout, str) else layout)
+        if as_text(said.get("rootPath")):
+            return str(said["rootPath"])
+    return None
+
+
 class _Brief(Struct, rename="camel"):
     """A chat, as far as it tells where it was held."""
 
@@ -176,9 +191,7 @@ class _Finder:
             return
         identifier = as_dict(said.workspace_identifier)
         place = path_of(identifier.get("uri")) or path_of(identifier.get("configPath"))
-        selected = dicts(as_dict(said.context).get("folderSelections"))
-        chosen = (path_of(each.get("absolutePath") or each.get("uri")) for each in selected)
-        place = place or self._place(identifier.get("id")) or next(chosen, None)
+        place = place or self._place(identifier.get("id")) or chosen_folder(said.context)
         if place:
             self.folders.setdefault(chat, place)
         parent = as_text(as_dict(said.subagent_info).get("parentComposerId"))
@@ -225,10 +238,8 @@ class _Finder:
             chat = key.partition(":")[0]
             if chat in self.folders:
                 continue
-            for layout in as_list(as_dict(loose(value)).get("projectLayouts")):
-                said = as_dict(loose(layout) if isinstance(layout, str) else layout)
-                if as_text(said.get("rootPath")):
-                    self.folders.setdefault(chat, str(said["rootPath"]))
+            if place := sent_folder(loose(value)):
+                self.folders[chat] = place
 
     def _tasks(self) -> None:
         """The chats in which a call stands that started another."""
