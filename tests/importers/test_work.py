@@ -18,6 +18,8 @@ from agents_ledger.ledger import projection
 from agents_ledger.ledger.core import Core
 from agents_ledger.model.sources import DerivedSession, SourceFile
 from agents_ledger.store.database import Database, Transaction, Work
+from agents_ledger.store.sqlite_statements import Statements
+from tests.engines import on_sqlite
 from tests.importers.claude_log import Log, text
 from tests.importers.helping import import_paths
 
@@ -52,6 +54,28 @@ def test_small_files_are_kept_in_one_commit_and_derived_in_one(
 
         assert report.counts.imported == 20
         assert len(commits) == 1 + 1 + 1  # kept, derived, the run noted
+
+
+@on_sqlite
+def test_statements_are_compiled_anew_only_where_turns_are_rewritten(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = sessions(tmp_path / "logs", 3)[0]
+    deferred = []
+    defer = Statements.defer_references
+
+    def counted(self: Statements) -> None:
+        deferred.append(self)
+        defer(self)
+
+    monkeypatch.setattr(Statements, "defer_references", counted)
+
+    import_paths(ledger, tmp_path / "logs")
+    assert deferred == []
+
+    log.assistant("c", text("more of the answer"))
+    import_paths(ledger, log.save())
+    assert len(deferred) == 1
 
 
 def test_one_that_cannot_be_written_does_not_take_the_others_with_it(

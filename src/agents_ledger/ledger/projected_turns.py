@@ -78,10 +78,11 @@ def write_batch(
         for change in changes
         if is_due(change.derived, known.get(change.turn.id))
     ]
-    tx.defer_references()
-    for change in changes:
-        if change.known is not None:
-            _clear_turn(tx, change.turn.id)
+    known_before = [change.turn.id for change in changes if change.known is not None]
+    if known_before:
+        tx.defer_references()
+    for turn_id in known_before:
+        _clear_turn(tx, turn_id)
     for change in changes:
         write_row(tx, change)
     whole = _write_steps(tx, changes, owners)
@@ -270,7 +271,8 @@ def retire(tx: Transaction, gone: set[str]) -> None:
     """
     known = known_now(tx, sorted(gone))
     due = [turn_id for turn_id in gone if known[turn_id].projected and not known[turn_id].frozen]
-    tx.defer_references()
+    if due:
+        tx.defer_references()
     for turn_id in sorted(due, key=lambda each: -threads.place_of(tx, each).depth):
         _clear_turn(tx, turn_id)
         for ids in in_batches([turn_id]):

@@ -100,6 +100,7 @@ class Statements:
         return rows
 
     def defer_references(self) -> None:
+        # Every statement is compiled anew afterwards: not to be called for nothing.
         self._execute("PRAGMA defer_foreign_keys=ON")
 
     def execute_many(self, sql: str, rows: Sequence[Row], /) -> None:
