@@ -74,6 +74,38 @@ def test_items_come_back_word_for_word_and_are_turns(ledger: Ledger) -> None:
     assert ledger.audit() == ()
 
 
+@pytest.mark.parametrize(
+    "item",
+    [
+        said("user", ""),
+        {"role": "user", "content": None},
+        {"type": "message", "role": "assistant", "content": []},
+        {"role": "assistant", "content": [{"type": "output_text", "text": ""}]},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+        {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"text": "b"}]},
+        {"type": "function_call_output", "call_id": "c", "output": {"text": "a"}},
+        {"type": "function_call_output", "call_id": "c", "output": [{"text": "a", "more": 1}]},
+        {"type": "odd", "content": None, "output": "said"},
+    ],
+)
+def test_an_item_of_any_shape_comes_back_as_it_was(ledger: Ledger, item: Any) -> None:
+    session = LedgerSession("main", ledger)
+
+    run(session.add_items([item]))
+
+    assert run(session.get_items()) == [item]
+
+
+def test_a_text_is_not_kept_twice_by_its_message(ledger: Ledger) -> None:
+    session = LedgerSession("main", ledger)
+    answer: Any = {"role": "assistant", "content": [{"type": "output_text", "text": "yes, it is"}]}
+
+    run(session.add_items([said("user", "is it so?"), *called(), answer]))
+
+    for message in ledger.get_turn("main").messages:
+        assert message.content is None or message.content not in str(message.metadata_json)
+
+
 @pytest.mark.parametrize("limit", [None, 0, 1, 3, 7, 100])
 def test_the_latest_are_given_in_their_order(ledger: Ledger, limit: int | None) -> None:
     session = LedgerSession("main", ledger)

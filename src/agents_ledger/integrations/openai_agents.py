@@ -1,7 +1,8 @@
 """A Session of the OpenAI Agents SDK over the ledger: what is added is a turn, nothing is deleted.
 
-Each item is kept word for word with its message. `pop_item` and `clear_session` move the session's
-pointer: what it pointed to stays, and can be branched back to.
+Each item is kept word for word with its message; the text that is the message's content is kept
+there alone. `pop_item` and `clear_session` move the session's pointer: what it pointed to stays,
+and can be branched back to.
 """
 
 from __future__ import annotations
@@ -190,9 +191,21 @@ def _message(item: dict[str, Any]) -> Message:
         role,
         _text(item),
         "human" if role == "user" else None,
-        metadata_json=to_json({ITEM: item}),
+        metadata_json=to_json({ITEM: _with_text(item, None)}),
         tool_call_id=item.get("call_id") if role == "tool" else None,
     )
+
+
+def _with_text(item: dict[str, Any], text: str | None) -> dict[str, Any]:
+    """The item with another text in the one place that its message's content is taken from; as it
+    is, if that is made of several."""
+    name = "content" if "content" in item else "output"
+    match item.get(name):
+        case str() | None if name in item:
+            return {**item, name: text}
+        case [{"text": str() | None} as part] if part["text"] != "":
+            return {**item, name: [{**part, "text": text}]}
+    return item
 
 
 def _text(item: dict[str, Any]) -> str | None:
@@ -230,9 +243,10 @@ def items_of(turn: Turn) -> Iterator[TResponseInputItem]:
 
 def _kept(message: Message) -> Any:
     try:
-        return _decoded(message.metadata_json or "{}").get(ITEM)
+        item = _decoded(message.metadata_json or "{}").get(ITEM)
     except (ValueError, AttributeError):  # not of ours
         return None
+    return _with_text(item, message.content) if isinstance(item, dict) else item
 
 
 def _decoded(text: str) -> Any:
