@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agents_ledger import Ledger
+from agents_ledger.importers import titles
 from agents_ledger.importers.importing import rederive
 from agents_ledger.ledger import sources
 from agents_ledger.store.database import Row, Transaction
@@ -116,6 +117,30 @@ def test_of_several_files_with_a_title_the_last_by_name_tells_it(
     before = result(ledger)
     rederive(ledger)
     assert result(ledger) == before
+
+
+def test_a_title_is_shown_though_the_import_died_before(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    import_paths(ledger, log.save())
+    later = elsewhere(tmp_path, uid("a2"))
+    with monkeypatch.context() as patch:
+        patch.setattr(titles, "families", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            import_paths(ledger, later)
+    assert ledger.session(f"claude-code:{SESSION}").title != "Title 0"
+
+    import_paths(ledger, later)
+
+    assert ledger.session(f"claude-code:{SESSION}").title == "Title 0"
+    assert import_paths(ledger, later).derived_records == 0
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_one_record_is_called_something_in_two_folders(ledger: Ledger, tmp_path: Path) -> None:

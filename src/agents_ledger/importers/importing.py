@@ -114,6 +114,7 @@ class Importer:
         """Keep what is new of every file, then derive the families it belongs to. `progress` is
         told how many more bytes are done."""
         started_at = now_ms()
+        self._titled += self.sources.unshown_titles()
         behind = [file for file in self.sources.files_behind() if file.source in READERS]
         sizes: Counter[str] = Counter()
         for each in found:
@@ -176,6 +177,7 @@ class Importer:
             for family, source in sorted(titles.families(self.sources, titled).items()):
                 self._derive_one(READERS[source], [family])
             self._projector.flush()
+            self.sources.note_shown(titled)
 
     def derive_safely(self, reader: Reader, family: str) -> None:
         """derive(), with a failure of the reader reported instead of raised."""

@@ -201,6 +201,15 @@ class Sources:
             found += [SourceTitle(*row) for row in rows]
         return found
 
+    def unshown_titles(self) -> list[SourceTitle]:
+        """Titles whose sessions were not derived since they came."""
+        rows = self._core.db.read(lambda tx: tx.run("unshown_titles"))
+        return [SourceTitle(*row) for row in rows]
+
+    def note_shown(self, titles: Sequence[SourceTitle]) -> None:
+        """Their sessions were derived with these."""
+        self._core.db.write(lambda tx: tx.run_many("note_title_shown", titles))
+
     def files_of_records(self, record_ids: Sequence[str]) -> dict[str, SourceFile]:
         """A file that gave rows to each of these records that is a message of its own."""
         found: dict[str, int] = {}

@@ -61,6 +61,9 @@ s.label, s.thread_id, s.persona_id, s.agent_id, s.created_as, s.is_subagent,
     s.status, COALESCE(a.title, s.source_title), COALESCE(a.starred, 0), a.note, s.metadata_json,
     s.source_has_more
 
+-- title_columns --
+t.record_id, t.file_id, f.path, f.generation, t.position, t.title
+
 -- compaction_columns --
 c.summary, c.summarized_through_turn_id, c.first_kept_turn_id, c.turns_summarized,
     c.compaction_type, c.model, c.provider, c.tokens_before, c.tokens_after, c.summary_tokens,

@@ -452,9 +452,11 @@ CREATE TABLE source_titles (
     record_id TEXT NOT NULL,
     position BIGINT NOT NULL,
     title TEXT NOT NULL,
+    shown BIGINT NOT NULL DEFAULT 0,  -- the sessions it names were derived with it
     PRIMARY KEY (file_id, record_id)
 );
 CREATE INDEX idx_source_titles_record ON source_titles (record_id);
+CREATE INDEX idx_source_titles_unshown ON source_titles (file_id) WHERE shown = 0;
 
 -- Who may ask a server what. The secret is stored nowhere.
 CREATE TABLE access_tokens (

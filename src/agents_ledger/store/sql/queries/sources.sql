@@ -139,15 +139,26 @@ SELECT 1 FROM source_titles LIMIT 1;
 
 -- source_titles --
 -- What files call the sessions of these records.
-SELECT t.record_id, t.file_id, f.path, f.generation, t.position, t.title
+SELECT <title_columns>
 FROM source_titles t JOIN source_files f ON f.id = t.file_id
 WHERE t.record_id IN <ids>;
+
+-- unshown_titles --
+SELECT <title_columns>
+FROM source_titles t JOIN source_files f ON f.id = t.file_id
+WHERE t.shown = 0;
+
+-- note_title_shown --
+-- Unless it is another by now.
+UPDATE source_titles SET shown = 1
+WHERE file_id = :file_id AND record_id = :record_id AND position = :position AND title = :title;
 
 -- upsert_source_title --
 -- Nothing comes back where the same was known.
 INSERT INTO source_titles (file_id, record_id, position, title)
 VALUES (:file_id, :record_id, :position, :title)
-ON CONFLICT (file_id, record_id) DO UPDATE SET position = excluded.position, title = excluded.title
+ON CONFLICT (file_id, record_id)
+DO UPDATE SET position = excluded.position, title = excluded.title, shown = 0
 WHERE source_titles.title <> excluded.title OR source_titles.position <> excluded.position
 RETURNING record_id;
 
