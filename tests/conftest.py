@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 import threading
 import time
@@ -41,7 +42,10 @@ QUICK = ("fsync = off", "synchronous_commit = off", "full_page_writes = off")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Say which marks there are, and where files go."""
+    """Say which marks there are, where files go, and that Ctrl-C reaches the programs started here,
+    though who started us may not care for it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.pop("PYTHONUNBUFFERED", None)  # programs are started as users start them
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory() or tempfile.gettempdir())
     config.addinivalue_line("markers", "unsound: the test breaks a rule of the audit on purpose")
