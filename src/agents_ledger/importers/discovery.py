@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct, structs
@@ -145,7 +146,7 @@ def found_at(path: Path, unknown: Unknown) -> list[Found]:
         reader = told_by(each, first, tuple(READERS.values()))
         if reader is None:
             unknown.without_reader.append(str(each))
-        elif kind_of(reader, each, first) == "rows" and files.is_packed(each):
+        elif files.is_packed(each) and kind_of(reader, each, partial(bytes, first)) == "rows":
             unknown.faults.append(Fault(str(each), "a database in an archive: unpack it first"))
         else:
             found.append(Found(each, reader, status.st_size, status.st_mtime))

@@ -48,6 +48,8 @@ def open_regular(path: Path) -> BinaryIO:
 
 def on_disk(path: Path) -> Path:
     """The file itself, or the archive that it stands in."""
+    if ARCHIVE not in str(path):
+        return path
     archives = (each for each in path.parents if each.suffix == ARCHIVE)
     return next((each for each in archives if each.is_file()), path)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from agents_ledger.importers import titles
 from agents_ledger.importers.ahead import Ahead
+from agents_ledger.importers.copies import REMEMBERED
 from agents_ledger.importers.discovery import Found, Unknown, found_at
 from agents_ledger.importers.exclusion import Left
 from agents_ledger.importers.families import (
@@ -120,12 +121,14 @@ class Importer:
         for each in found:
             sizes[each.reader.family(each.path)] += each.size
         try:
-            keeper = self._kept(found, progress)
+            planned: list[list[str]] = []
+            keeper = self._kept(found, planned, progress)
             for file in behind:  # what an import that was interrupted left
                 keeper.take(file, READERS[file.source])
+            self._plan(keeper, keeper.families, planned)
             families = keeper.families
             progress(sum(n for family, n in sizes.items() if family not in families) * DERIVING)
-            self._derive_all(keeper, lambda family: progress(sizes[family] * DERIVING))
+            self._derive_all(keeper, planned, lambda family: progress(sizes[family] * DERIVING))
         finally:
             if self._ahead is not None:  # before the ledger is closed: who is last tidies up
                 self._ahead.close()
@@ -136,11 +139,22 @@ class Importer:
         )
         return self.report
 
-    def _kept(self, found: Iterable[Found], progress: Callable[[float], None]) -> Keeper:
+    def _kept(
+        self,
+        found: Sequence[Found],
+        planned: list[list[str]],
+        progress: Callable[[float], None],
+    ) -> Keeper:
+        """Keep what is new. Families that no file to come belongs to, nor a copy of them, are
+        planned already."""
+        last = {each.reader.family(each.path): at for at, each in enumerate(found)}
         with Keeper(self.sources) as keeper:
-            for each in found:
+            for at, each in enumerate(found):
                 keeper.add(each)
                 progress(each.size * (1 - DERIVING))
+                if self._ahead is not None and keeper.has_flushed():
+                    settled = {f for f in keeper.families if last[f] < at - REMEMBERED}
+                    self._plan(keeper, settled, planned)
         self._skip(keeper.unchanged)
         self.report.faults += keeper.faults
         self.report.counts.failed += keeper.failed
@@ -150,15 +164,23 @@ class Importer:
 
     # -- deriving -----------------------------------------------------------------------------
 
-    def _derive_all(self, keeper: Keeper, told: Callable[[str], None]) -> None:
+    def _plan(self, keeper: Keeper, settled: Container[str], planned: list[list[str]]) -> None:
+        """Add to `planned` the groups of families that are settled now."""
+        known = {family for group in planned for family in group}
+        families = (family for family in keeper.families if family not in known)
+        for group in groups(families, keeper.copies).values():
+            if all(family in settled for family in group):
+                planned.append(group)
+                if self._ahead is not None:
+                    size = sum(keeper.sizes[family] for family in group)
+                    self._ahead.plan(group, keeper.families[group[0]], size)
+
+    def _derive_all(
+        self, keeper: Keeper, together: Sequence[Sequence[str]], told: Callable[[str], None]
+    ) -> None:
         """Each family for itself, or with its copies; those that turn out to share turns with
         others afterwards, together: a family with many forks is read twice, not once more for
         every fork."""
-        together = groups(keeper.families, keeper.copies).values()
-        if self._ahead is not None:
-            for group in together:
-                size = sum(keeper.sizes[family] for family in group)
-                self._ahead.plan(group, keeper.families[group[0]], size)
         tangled: list[_Tangle] = []
         for group in together:
             self._derive_one(keeper.families[group[0]], group, tangled)

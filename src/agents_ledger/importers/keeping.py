@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -12,7 +13,7 @@ from agents_ledger.importers import databases, files
 from agents_ledger.importers.copies import HEAD_BYTES, TRIED, Heads
 from agents_ledger.importers.discovery import Found
 from agents_ledger.importers.exclusion import Excluded, Left
-from agents_ledger.importers.reader import Reader, ReaderOfRows, Table, kind_of
+from agents_ledger.importers.reader import Reader, Table, kind_of, tables_of
 from agents_ledger.ledger.sources import (
     NO_BASE,
     TAIL_BYTES,
@@ -28,8 +29,9 @@ from agents_ledger.model.sources import Fault, SourceFile, SourceKind
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-BATCH_BYTES = 8 << 20  # before they are packed
+BATCH_BYTES = 4 << 20  # before they are packed
 BATCH_FILES = 200
+PACKED_BESIDE = 64 << 10  # less is packed before a thread has begun
 PACKERS = 2  # threads: packing is a sixth of an import
 
 
@@ -49,8 +51,10 @@ class Keeper:
         self.read_bytes = 0
         self._sources = sources
         self._packing: ThreadPoolExecutor | None = None
-        self._waiting: list[tuple[Found, Future[Growth]]] = []
+        self._packed: deque[Future[Growth]] = deque(maxlen=PACKERS)
+        self._waiting: list[tuple[Found, Callable[[], Growth]]] = []
         self._waiting_bytes = 0
+        self._flushed = False
         self._heads: dict[str, Heads] = {}  # of the files of a source
         self._seen: set[str] = set()  # the folders whose kept files are among them
 
@@ -85,8 +89,9 @@ class Keeper:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         if not waiting:
             return
-        grown = [growing.result() for _, growing in waiting]
+        grown = [growing() for _, growing in waiting]
         kept = self._sources.keep(grown)
+        self._flushed = True
         for (found, _), lost, file in zip(waiting, grown, kept, strict=True):
             if file is not None:
                 self._unless_derived(file, found.reader)
@@ -95,10 +100,16 @@ class Keeper:
             self.add(found)  # another import was quicker: go on from what it kept
         self.flush()
 
+    def has_flushed(self) -> bool:
+        """Whether something was kept since this was asked before. All that was added is."""
+        flushed = self._flushed and not self._waiting
+        self._flushed = self._flushed and not flushed
+        return flushed
+
     def _add(self, found: Found) -> None:
         path, reader = found.path, found.reader
         known = self._sources.file(files.logical_path(path))
-        tables = reader.tables if isinstance(reader, ReaderOfRows) else ()
+        tables = tables_of(reader)
         leaving = Excluded.of(found.exclude).leaving(reader, path)
         if known and databases.is_as_kept(known, path, tables, leaving):
             self._count_left(known, leaving)
@@ -110,7 +121,7 @@ class Keeper:
             if known and known.kind != "rows" and _looks_as(known, now):
                 self._unless_derived(known, reader)
                 return
-            kind = kind_of(reader, path, files.head(path))
+            kind = kind_of(reader, path, partial(files.head, path))
             if kind != "rows":
                 self._add_file(found, known, opened, kind)
         if kind == "rows" and tables:
@@ -252,15 +263,21 @@ class Keeper:
     ) -> None:
         """Keep the last bytes of a file with the next ones."""
         known = self._sources.base_for(file, base) if data else NO_BASE
+        growing = partial(growth, file, data, known, **looks)
+        beside = len(data) >= PACKED_BESIDE
+        self._waiting.append((found, self._beside(growing) if beside else _done(growing())))
+        self._waiting_bytes += len(data)
+
+    def _beside(self, growing: Callable[[], Growth]) -> Callable[[], Growth]:
+        """The same, done by another thread; no more is read than can be packed."""
         if self._packing is None:
             from concurrent.futures import ThreadPoolExecutor  # where nothing is new it costs most
 
             self._packing = ThreadPoolExecutor(PACKERS, "packing")
-        growing = self._packing.submit(growth, file, data, known, **looks)
-        if len(self._waiting) >= PACKERS:  # no more is read than can be packed
-            self._waiting[-PACKERS][1].exception()
-        self._waiting.append((found, growing))
-        self._waiting_bytes += len(data)
+        if len(self._packed) == PACKERS:
+            self._packed[0].exception()
+        self._packed.append(self._packing.submit(growing))
+        return self._packed[-1].result
 
     def _following(self, pieces: Iterator[bytes], found: Found) -> bytes | None:
         """The next of a file's content; None: it cannot be read now. Where the rest is damaged,
@@ -296,6 +313,10 @@ class Keeper:
         if shares_ids and original is not None and original.family != file.family:
             self.copies[file.family] = original.family
         return original
+
+
+def _done(grown: Growth) -> Callable[[], Growth]:
+    return lambda: grown
 
 
 def _looks_as(known: SourceFile, now: tuple[int, int]) -> bool:

@@ -406,6 +406,16 @@ class ReaderOfManyProjects(ReaderOfRows, Protocol):
         """What of it may be kept. `own` gives rows of the database itself, as it is read."""
 
 
-def kind_of(reader: Reader, path: Path, head: bytes) -> SourceKind:
-    """How a file of a source is written."""
-    return reader.kind_of(path, head) if isinstance(reader, ReaderOfKinds) else reader.kind
+# To ask whether a reader meets a protocol takes as long as to open a file: these look for the name.
+
+
+def kind_of(reader: Reader, path: Path, head: Callable[[], bytes]) -> SourceKind:
+    """How a file of a source is written; `head` gives its first bytes, where they tell."""
+    of_kinds: Callable[[Path, bytes], SourceKind] | None = getattr(reader, "kind_of", None)
+    return of_kinds(path, head()) if of_kinds is not None else reader.kind
+
+
+def tables_of(reader: Reader) -> Sequence[Table]:
+    """The tables that a source keeps its history in."""
+    tables: Sequence[Table] = getattr(reader, "tables", ())
+    return tables

@@ -132,13 +132,15 @@ def note_closed(ledger: Path) -> None:
 
 def is_open_here(path: Path) -> bool:
     """Whether SQLite has this very file open in this process."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return False
     for ledger in +_open_here:
-        for own in (ledger, Path(f"{ledger}-wal"), Path(f"{ledger}-shm")):
-            try:
-                if path.samefile(own):
+        for own in (ledger, f"{ledger}-wal", f"{ledger}-shm"):
+            with contextlib.suppress(OSError):
+                if os.path.samestat(status, os.stat(own)):
                     return True
-            except OSError:
-                continue
     return False
 
 
