@@ -28,7 +28,7 @@ from agents_ledger.importers.families import Apart, check_shared, files_of, in_o
 from agents_ledger.importers.reader import Reader
 from agents_ledger.importers.readers import READERS
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.sources import Sources
+from agents_ledger.ledger.sources import Sources, prepare
 from agents_ledger.model.sources import Derivation, SourceFile
 from agents_ledger.model.turns import Turn
 
@@ -147,6 +147,7 @@ def beside(address: str, found: Iterable[Found]) -> Iterator[Ahead | None]:
     opened: a fork would share its locks."""
     other = None
     if _is_worth_it(address, sum(each.size for each in found)):
+        prepare()
         with suppress(OSError):  # no process is left for us
             other = Ahead(address)
     try:

@@ -26,9 +26,7 @@ def lead_on(tx: Transaction, files: Sequence[SourceFile], derivation: Derivation
             names.lead(tx, label, heirs.pop(), reason="import_reconciliation")
 
 
-def note_titles(
-    tx: Transaction, titles: Sequence[SourceTitle], titled: list[SourceTitle]
-) -> tuple[()]:
+def note_titles(tx: Transaction, titles: Sequence[SourceTitle], titled: list[SourceTitle]) -> None:
     """Remember what files call sessions of others; those that are new are added to `titled`."""
     titled += [
         each
@@ -41,4 +39,3 @@ def note_titles(
             title=each.title,
         )
     ]
-    return ()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Sequence
+from types import SimpleNamespace as Row
 from typing import NamedTuple
 
 from msgspec import structs
 
 from agents_ledger.ledger import recording, sessions, threads, waiting
 from agents_ledger.ledger.threads import Place
+from agents_ledger.model.errors import Conflict
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.sources import DerivedTurn
 from agents_ledger.model.turns import ToolCall, Turn, Usage
@@ -41,6 +43,7 @@ class Change(NamedTuple):
     derived: DerivedTurn
     turn: Turn
     known: Known | None
+    owner: str | None = None  # the session that subagents it spawns answer to
 
 
 _NOTHING = DerivedTurn("", None, b"", frozenset(), (), lambda: Turn(""))
@@ -66,9 +69,7 @@ def is_due(turn: DerivedTurn, stored: Known | None) -> bool:
     return stored.projected and not stored.frozen and not same
 
 
-def write_batch(
-    tx: Transaction, changes: Sequence[Change], owners: Mapping[str, str]
-) -> list[Turn]:
+def write_batch(tx: Transaction, changes: Sequence[Change]) -> list[Turn]:
     """Write the turns that are new or changed now: another import may have written some. The new
     ones, if they stand as they were given: they are still to be put into the word index."""
     tx.run("lock_projection")
@@ -83,9 +84,8 @@ def write_batch(
         tx.defer_references()
     for turn_id in known_before:
         _clear_turn(tx, turn_id)
-    for change in changes:
-        write_row(tx, change)
-    whole = _write_steps(tx, changes, owners)
+    _write_rows(tx, changes)
+    whole = _write_steps(tx, changes)
     _place_all(tx, changes)
     tx.run_many(
         "insert_turn_source",
@@ -101,27 +101,48 @@ def write_batch(
     return new
 
 
-def write_row(tx: Transaction, change: Change) -> None:
-    """Write a turn's own row, and mark its parent."""
+def _write_rows(tx: Transaction, changes: Sequence[Change]) -> None:
+    """Write the turns' own rows, and mark their parents: new ones with their row."""
+    parents = {change.derived.parent_id for change in changes} - {None}
+    new: list[Row] = []
+    for change in changes:
+        if change.known is None and change.turn.compaction is None:
+            new.append(Row(**_new_row(change, parents)))
+            continue
+        tx.run_many("insert_turn", new)  # what its compaction names is among them
+        new = []
+        write_row(tx, change, parents)
+    tx.run_many("insert_turn", new)
+    parents.difference_update(change.turn.id for change in changes if change.known is None)
+    tx.run_many("mark_parent", [Row(id=parent_id) for parent_id in sorted(map(str, parents))])
+
+
+def write_row(tx: Transaction, change: Change, parents: Container[str | None] = ()) -> None:
+    """Write a turn's own row. `parents`: turns that have children."""
     turn = change.turn
-    row: dict[str, object] = {
-        name: getattr(turn, name) for name in Turn.__struct_fields__ if name in _ROW_FIELDS
-    }
-    row["tool_call_count"] = turn.tool_call_count or len(turn.tool_calls)
-    row["request_hash"] = change.derived.fingerprint
-    row["parent_turn_id"] = change.derived.parent_id
     if change.known is not None:
-        tx.run("rewrite_turn", **row)
+        tx.run("rewrite_turn", **_row(change))
     if turn.compaction is not None:  # a new turn after its record, a known one before it
         tx.run(
             "insert_compaction", **structs.asdict(structs.replace(turn.compaction, turn_id=turn.id))
         )
     if change.known is None:
-        tx.run("insert_turn", **row, projected=1)
-    if change.derived.parent_id is not None:
-        tx.run("mark_parent", id=change.derived.parent_id)
-    if change.known is not None and change.known.parent_id not in (None, change.derived.parent_id):
+        tx.run("insert_turn", **_new_row(change, parents))
+    elif change.known.parent_id not in (None, change.derived.parent_id):
         tx.run("unmark_childless", id=change.known.parent_id)
+
+
+def _new_row(change: Change, parents: Container[str | None]) -> dict[str, object]:
+    return _row(change) | {"projected": 1, "has_children": int(change.turn.id in parents)}
+
+
+def _row(change: Change) -> dict[str, object]:
+    turn = change.turn
+    row: dict[str, object] = {name: getattr(turn, name) for name in _ROW_FIELDS}
+    row["tool_call_count"] = turn.tool_call_count or len(turn.tool_calls)
+    row["request_hash"] = change.derived.fingerprint
+    row["parent_turn_id"] = change.derived.parent_id
+    return row
 
 
 _ROW_FIELDS = frozenset(Turn.__struct_fields__) - {
@@ -148,7 +169,7 @@ def _clear_turn(tx: Transaction, turn_id: str) -> None:
         tx.run(statement, turn_id=turn_id)
 
 
-def _write_steps(tx: Transaction, changes: Sequence[Change], owners: Mapping[str, str]) -> bool:
+def _write_steps(tx: Transaction, changes: Sequence[Change]) -> bool:
     """Whether every turn has all its messages: of those that several have, the last one counts."""
     messages = [m for change in changes for m in change.turn.messages]
     once = len({message.id for message in messages}) == len(messages)
@@ -156,12 +177,11 @@ def _write_steps(tx: Transaction, changes: Sequence[Change], owners: Mapping[str
     calls: list[ToolCall] = []
     children: set[str] = set()
     for change in changes:
-        owner = owners.get(change.turn.id)
         for call in change.turn.tool_calls:
             if call.spawned_session_label is None:
                 calls.append(call)
             else:
-                calls.append(_linked(tx, call, owner, children))
+                calls.append(_linked(tx, call, change.owner, children))
     if calls:
         tx.run_many("insert_tool_call", calls, any_order=True)
     return once
@@ -206,7 +226,7 @@ def _place_all(tx: Transaction, changes: Sequence[Change]) -> None:
             for turn_id in reversed(below):
                 prompts[turn_id] = _take_away(tx, turn_id)
             parents |= below
-    places: dict[str, Place] = {}
+    placing = _Placing(tx)
     for start in tuple(parents):
         path: list[str] = []
         at: str | None = start
@@ -215,7 +235,8 @@ def _place_all(tx: Transaction, changes: Sequence[Change]) -> None:
             at = parents[at]
         for turn_id in reversed(path):
             del parents[turn_id]
-            _put(tx, new.get(turn_id) or _metrics(tx, turn_id), prompts[turn_id], places)
+            placing.put(new.get(turn_id) or _metrics(tx, turn_id), prompts[turn_id])
+    placing.flush()
 
 
 def _take_away(tx: Transaction, turn_id: str) -> str | None:
@@ -225,28 +246,61 @@ def _take_away(tx: Transaction, turn_id: str) -> str | None:
     return taken[1]
 
 
-def _put(tx: Transaction, turn: Turn, prompt_hash: str | None, places: dict[str, Place]) -> None:
-    usage = Usage(
-        turn.input_tokens,
-        turn.output_tokens,
-        turn.cached_input_tokens,
-        turn.cache_write_tokens,
-        turn.reasoning_tokens,
-        turn.total_tokens or 0,
-    )
-    place = threads.below(
-        _place_of(tx, turn.parent_turn_id, places),
-        usage=usage,
-        model=turn.model,
-        provider=turn.provider,
-        persona_id="main",
-        system_prompt_hash=prompt_hash,
-        thread_key=None,
-        compaction_turn_id=turn.id if turn.turn_type == "compaction" else None,
-    )
-    if len(places) == PLACES:
-        places.clear()
-    places[turn.id] = threads.put(tx, turn.id, place, join=turn.status == "completed")
+class _Placing:
+    """Puts turns, parents first. Of those that simply go on the rows are written together."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+        self._places: dict[str, Place] = {}
+        self._free: dict[str, bool] = {}  # by turn put here: whether none stands behind it yet
+        self._rows: list[Row] = []
+
+    def put(self, turn: Turn, prompt_hash: str | None) -> None:
+        """Give a turn its place below its parent."""
+        usage = Usage(
+            turn.input_tokens,
+            turn.output_tokens,
+            turn.cached_input_tokens,
+            turn.cache_write_tokens,
+            turn.reasoning_tokens,
+            turn.total_tokens or 0,
+        )
+        place = threads.below(
+            self._place_of(turn.parent_turn_id),
+            usage=usage,
+            model=turn.model,
+            provider=turn.provider,
+            persona_id="main",
+            system_prompt_hash=prompt_hash,
+            thread_key=None,
+            compaction_turn_id=turn.id if turn.turn_type == "compaction" else None,
+        )
+        join, parent_id = turn.status == "completed", turn.parent_turn_id or ""
+        free = self._free.get(parent_id)
+        if join and free:
+            self._free[parent_id] = False
+            self._rows.append(Row(turn_id=turn.id, **structs.asdict(place)))
+        else:
+            place = threads.put(self._tx, turn.id, place, join=join and free is None)
+        self._places[turn.id] = place
+        self._free[turn.id] = True
+        if len(self._places) == PLACES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits, and forget where turns were put."""
+        if self._tx.run_many("insert_place", self._rows) != len(self._rows):
+            raise Conflict("a turn took another's place while both were written")
+        self._places.clear()
+        self._free.clear()
+        self._rows.clear()
+
+    def _place_of(self, turn_id: str | None) -> Place:
+        if turn_id is None:
+            return threads.ABOVE_ROOT
+        if turn_id not in self._places:
+            self._places[turn_id] = threads.place_of(self._tx, turn_id)
+        return self._places[turn_id]
 
 
 def _metrics(tx: Transaction, turn_id: str) -> Turn:
@@ -254,14 +308,6 @@ def _metrics(tx: Transaction, turn_id: str) -> Turn:
     parent_id, status, turn_type, model, provider, *tokens = tx.run("turn_metrics", id=turn_id)[0]
     turn = Turn(turn_id, parent_id, turn_type, status, model=model, provider=provider)
     return structs.replace(turn, **dict(zip(Usage.__struct_fields__, tokens, strict=True)))
-
-
-def _place_of(tx: Transaction, turn_id: str | None, places: dict[str, Place]) -> Place:
-    if turn_id is None:
-        return threads.ABOVE_ROOT
-    if turn_id not in places:
-        places[turn_id] = threads.place_of(tx, turn_id)
-    return places[turn_id]
 
 
 def retire(tx: Transaction, gone: set[str]) -> None:

@@ -37,7 +37,7 @@ from agents_ledger.model.sources import (
     SourceFile,
     SourceTitle,
 )
-from agents_ledger.model.turns import Turn, to_json
+from agents_ledger.model.turns import to_json
 from agents_ledger.store.database import Row, Transaction, Work
 from agents_ledger.store.text import in_batches
 
@@ -55,10 +55,19 @@ class Written(NamedTuple):
     titled: list[SourceTitle]  # what sessions of other files are called, and were not before
 
 
+class _Part(NamedTuple):
+    """What a commit has of one derivation: its sessions are made, then turns are written, then all
+    that is said of them."""
+
+    before: Sequence[Work[None]]
+    changes: Sequence[Change]
+    after: Sequence[Work[None]] = ()
+
+
 class _Asked(NamedTuple):
     """What is still to be committed of one derivation."""
 
-    works: list[Work[Sequence[Turn]]]  # each gives the turns it made
+    part: _Part
     written: Written
     done: Callable[[Written | Exception], None]
 
@@ -102,17 +111,15 @@ class Projector:
         outcomes: dict[str, Outcome] = {}  # known when it is committed: another may be quicker
         titled: list[SourceTitle] = []
         batch: list[Change] = []
-        works: list[Work[Sequence[Turn]]] = [
-            partial(_ensure_sessions, source=source, derived=derivation.sessions)
-        ]
-        for batch in _batches(_changes(derivation.turns, known, stale)):
-            if written:  # what is small is one commit with all that is said of it
+        before = [partial(_ensure_sessions, source=source, derived=derivation.sessions)]
+        for more in _batches(_changes(derivation.turns, known, stale, owners)):
+            if batch:  # what is small is one commit with all that is said of it
                 self.flush()
-                self._commit(works)
-                works = []
-            works.append(partial(write_batch, changes=batch, owners=owners))
+                self._commit([_Part(before, batch)])
+                before = []
+            batch = more
             written += len(batch)
-        works.append(
+        after: list[Work[None]] = [
             partial(
                 _finish,
                 source=source,
@@ -124,10 +131,11 @@ class Projector:
                 stale=stale,
                 owners=owners,
             )
-        )
+        ]
         if derivation.titles:
-            works.append(partial(note_titles, titles=derivation.titles, titled=titled))
-        self._asked.append(_Asked(works, Written(outcomes, written, titled), done))
+            after.append(partial(note_titles, titles=derivation.titles, titled=titled))
+        part = _Part(before, batch, after)
+        self._asked.append(_Asked(part, Written(outcomes, written, titled), done))
         self._note(names, batch)
         self._turns += len(batch)
         self._bytes += sum(file.kept_bytes for file in files)
@@ -153,7 +161,7 @@ class Projector:
         if not asked:
             return
         try:
-            self._commit([work for each in asked for work in each.works])
+            self._commit([each.part for each in asked])
         except StoreUnavailable:
             raise
         except Exception as error:
@@ -167,7 +175,7 @@ class Projector:
 
     def _is_committed(self, asked: _Asked) -> bool:
         try:
-            self._commit(asked.works)
+            self._commit([asked.part])
         except StoreUnavailable:
             raise
         except Exception as error:  # told, not raised: it is one of many
@@ -175,8 +183,8 @@ class Projector:
             return False
         return True
 
-    def _commit(self, works: Sequence[Work[Sequence[Turn]]]) -> None:
-        self._core.db.write(partial(_together, works=works))
+    def _commit(self, parts: Sequence[_Part]) -> None:
+        self._core.db.write(partial(_together, parts=parts))
         self._core.index()
 
 
@@ -228,8 +236,15 @@ def _as_id(name: str | None) -> str | None:
     return as_id(name) if name is not None else None
 
 
-def _together(tx: Transaction, works: Sequence[Work[Sequence[Turn]]]) -> None:
-    waiting.written(tx, [turn for work in works for turn in work(tx)])
+def _together(tx: Transaction, parts: Sequence[_Part]) -> None:
+    """Write parts of derivations that share no turns: the turns of all of them, table by table."""
+    tx.run("lock_projection")
+    for work in chain.from_iterable(part.before for part in parts):
+        work(tx)
+    new = write_batch(tx, [change for part in parts for change in part.changes])
+    for work in chain.from_iterable(part.after for part in parts):
+        work(tx)
+    waiting.written(tx, new)
 
 
 def _outcome(before: str | None, now: str) -> Outcome:
@@ -271,13 +286,16 @@ def _run(statement: str, ids: str, tx: Transaction) -> list[Row]:
 
 
 def _changes(
-    derived: Iterable[DerivedTurn], known: Mapping[str, Known], stale: set[str]
+    derived: Iterable[DerivedTurn],
+    known: Mapping[str, Known],
+    stale: set[str],
+    owners: Mapping[str, str],
 ) -> Iterator[Change]:
     """The turns that are new or have changed, with their content; frozen ones become stale."""
     for turn in derived:
         stored = known.get(turn.id)
         if is_due(turn, stored):
-            yield Change(turn, turn.build(), stored)
+            yield Change(turn, turn.build(), stored, owners.get(turn.id))
         elif stored is not None and stored.frozen and stored.fingerprint != turn.fingerprint:
             stale.add(turn.id)
 
@@ -319,9 +337,8 @@ def _owners(derivation: Derivation) -> dict[str, str]:
 # -- sessions and heads -----------------------------------------------------------------------
 
 
-def _ensure_sessions(tx: Transaction, source: str, derived: Sequence[DerivedSession]) -> tuple[()]:
+def _ensure_sessions(tx: Transaction, source: str, derived: Sequence[DerivedSession]) -> None:
     """Make the sessions, still empty, so that calls can name them."""
-    tx.run("lock_projection")
     for session in derived:
         known = sessions.find(tx, session.label, exact=True)
         if known is not None and known.status == "archived":
@@ -337,7 +354,6 @@ def _ensure_sessions(tx: Transaction, source: str, derived: Sequence[DerivedSess
                 created_at=session.created_at,
             )
             sessions.create(tx, made)
-    return ()
 
 
 def _session_fingerprints(derivation: Derivation) -> dict[str, str]:
@@ -388,9 +404,8 @@ def _finish(
     outcomes: dict[str, Outcome],
     stale: set[str],
     owners: Mapping[str, str],
-) -> tuple[()]:
+) -> None:
     """What is said of the sessions, their heads, and that the files are derived."""
-    tx.run("lock_projection")
     heads = _settled(tx, derivation)
     for session in derivation.sessions:
         settled = structs.replace(session, head=heads[session.label])
@@ -410,7 +425,6 @@ def _finish(
             derived_version=SUPERSEDED if file.id in derivation.superseded else version,
         )
     _note_faults(tx, files, derivation)
-    return ()
 
 
 def _hang_subagents(tx: Transaction, derivation: Derivation, owners: Mapping[str, str]) -> None:

@@ -172,7 +172,7 @@ def _write(tx: Transaction, state: State, changes: Sequence[Standing]) -> None:
     rewritten = [each for each in changes if each.derived.id in left or not _grow(tx, state, each)]
     if rewritten:
         built = [Change(each.derived, each.derived.build(), each.known) for each in rewritten]
-        write_batch(tx, built, {})
+        write_batch(tx, built)
     for group, turn, _ in changes:
         tx.run("insert_bus_turn", turn_id=turn.id, task_id=state.task_id)
         for record in group.records:

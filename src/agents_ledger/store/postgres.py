@@ -101,6 +101,8 @@ class _Transaction:
         return self.cursor.execute(self._statements[name], _escaped(values)).rowcount
 
     def run_many(self, name: str, things: Sequence[object], /, *, any_order: bool = False) -> int:
+        if not things:
+            return 0
         sql = self._statements[name]
         names = re.findall(r"%\((\w+)\)s", sql)
         rows = [_escaped({name: getattr(thing, name) for name in names}) for thing in things]

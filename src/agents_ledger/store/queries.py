@@ -61,9 +61,13 @@ def fill(text: str, words: Mapping[str, str]) -> str:
 
 def load(words: Mapping[str, str]) -> dict[str, str]:
     """Every statement by name; `words` are the engine's spellings."""
+    return {name: one(name, words) for name in names()}
+
+
+def one(name: str, words: Mapping[str, str]) -> str:
+    """One statement."""
     pieces, statements = _statements()
-    known = {**pieces, **words}
-    return {name: fill(body, known).rstrip() for name, body in statements.items()}
+    return fill(statements[name], {**pieces, **words}).rstrip()
 
 
 def positional(sql: str) -> Positional:

@@ -51,5 +51,9 @@ def to_alias(row: Row) -> Alias:
 def turn_row(turn: Turn, request_hash: bytes) -> dict[str, object]:
     """For insert_turn."""
     row: dict[str, object] = asdict(turn)
-    row.update(projected=int(turn.projected), request_hash=request_hash)
+    row.update(
+        has_children=int(turn.has_children),
+        projected=int(turn.projected),
+        request_hash=request_hash,
+    )
     return row

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from itertools import starmap
 from typing import Any, TypeVar
 
@@ -45,9 +44,15 @@ def is_plain(connection: Any) -> bool:
     return version == PLAIN
 
 
-@cache
-def _statements() -> dict[str, queries.Positional]:
-    return {name: queries.positional(sql) for name, sql in queries.load(WORDS).items()}
+class _Prepared(dict[str, queries.Positional]):
+    """Statements by name, each made ready when it is first run: a command takes few of them."""
+
+    def __missing__(self, name: str) -> queries.Positional:
+        self[name] = made = queries.positional(queries.one(name, WORDS))
+        return made
+
+
+_PREPARED = _Prepared()
 
 
 class Statements:
@@ -61,7 +66,7 @@ class Statements:
         self.connection = connection
         self._execute = connection.execute
         self._executemany = connection.executemany
-        self._statements = _statements()
+        self._statements = _PREPARED
 
     def _ran(self, name: str, values: dict[str, object]) -> Any:
         sql, row_of, _ = self._statements[name]
@@ -88,6 +93,8 @@ class Statements:
         return int(self._ran(name, values).rowcount)
 
     def run_many(self, name: str, things: Sequence[object], /, *, any_order: bool = False) -> int:
+        if not things:
+            return 0
         sql, _, attributes = self._statements[name]
         given = [attributes(thing) for thing in things]
         rows = [escape_row(row) for row in given]
