@@ -20,6 +20,7 @@ import zstandard
 from agents_ledger import Ledger
 from agents_ledger.importers import ahead, keeping
 from agents_ledger.importers.ahead import Ahead, Derived
+from agents_ledger.importers.copies import REMEMBERED
 from agents_ledger.importers.discovery import Found, Unknown, found_at
 from agents_ledger.importers.families import Apart
 from agents_ledger.importers.importing import Importer, Report, rederive
@@ -180,6 +181,34 @@ def test_all_that_is_planned_is_used(
     imported(address, folder, meddle)
     assert used == planned
     assert len(planned) < 17  # copies are derived with their original
+
+
+def test_families_are_planned_while_others_are_still_kept(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = some_sessions(tmp_path / "logs", 2 * REMEMBERED + 2)
+    monkeypatch.setattr(keeping, "BATCH_FILES", 5)
+    happened: list[str] = []
+    add, plan = Keeper.add, Ahead.plan
+
+    def adding(self: Keeper, found: Found) -> None:
+        add(self, found)
+        happened.append("kept")
+
+    def planning(self: Ahead, families: Sequence[str], reader: Reader, size: int) -> None:
+        happened.append(families[0])
+        plan(self, families, reader, size)
+
+    monkeypatch.setattr(Keeper, "add", adding)
+    monkeypatch.setattr(Ahead, "plan", planning)
+    report = imported(address, folder)
+
+    planned = [each for each in happened if each != "kept"]
+    last = len(happened) - 1 - happened[::-1].index("kept")
+    early = [each for each in happened[:last] if each != "kept"]
+    assert len(early) > REMEMBERED // 2  # a copy of any of them would have been found
+    assert planned == sorted(planned)
+    assert len(planned) == report.counts.imported
 
 
 def test_its_death_costs_time_only(address: str, tmp_path: Path) -> None:

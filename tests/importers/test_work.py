@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from agents_ledger.importers.reader import Line, Material
 from agents_ledger.ledger import projection
 from agents_ledger.ledger.core import Core
 from agents_ledger.model.sources import DerivedSession, SourceFile
-from agents_ledger.store.database import Database, Transaction, Work
+from agents_ledger.store.database import Database, Row, Transaction, Work
 from agents_ledger.store.sqlite_statements import Statements
 from tests.engines import on_sqlite
 from tests.importers.claude_log import Log, text
@@ -76,6 +76,37 @@ def test_statements_are_compiled_anew_only_where_turns_are_rewritten(
     log.assistant("c", text("more of the answer"))
     import_paths(ledger, log.save())
     assert len(deferred) == 1
+
+
+@on_sqlite
+def test_turns_of_many_files_take_one_statement_a_table(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, log in enumerate(sessions(tmp_path / "logs", 20)):
+        log.user(f"{number}c", "and then")
+        log.assistant(f"{number}d", text("more"))
+        log.save()
+    ran: Counter[str] = Counter()
+    run, run_many = Statements.run, Statements.run_many
+
+    def counted(self: Statements, name: str, /, **values: object) -> list[Row]:
+        ran[name] += 1
+        return run(self, name, **values)
+
+    def counted_many(
+        self: Statements, name: str, things: Sequence[object], /, *, any_order: bool = False
+    ) -> int:
+        ran[name] += bool(things)
+        return run_many(self, name, things, any_order=any_order)
+
+    monkeypatch.setattr(Statements, "run", counted)
+    monkeypatch.setattr(Statements, "run_many", counted_many)
+    import_paths(ledger, tmp_path / "logs")
+
+    written = ("insert_turn", "project_message", "insert_turn_source", "insert_words")
+    assert {name: ran[name] for name in written} == dict.fromkeys(written, 1)
+    assert ran["mark_parent"] == 0  # told with the row
+    assert ledger.query("SELECT sum(has_children) FROM turns")[1] == [(20,)]
 
 
 def test_one_that_cannot_be_written_does_not_take_the_others_with_it(
