@@ -29,8 +29,11 @@ def a_world(chance: random.Random, folder: Path) -> list[Path]:
             cut = chance.randrange(1, len(origin.lines) + 1)
             log.lines, log.last, log.clock = origin.lines[:cut], origin.uuids[cut - 1], origin.clock
             log.uuids = origin.uuids[:cut]
+        elif chance.random() < 0.5:
+            log.add("attachment", next(names), attachment={"type": "hook_success"})
         for _ in range(chance.randrange(1, 6)):
             _an_exchange(chance, log, names, folder)
+            _leave(chance, log, names)
         logs.append(log)
     named = [uuid for log in logs for uuid in log.uuids if uuid is not None]
     logs.append(Log(folder, "99999999-0000-4000-8000-000000000000"))
@@ -72,6 +75,15 @@ def _an_exchange(chance: random.Random, log: Log, names: Iterator[str], folder: 
             compactMetadata={"preservedSegment": {"headUuid": chance.choice(log.uuids)}},
         )
         log.user(next(names), "What came before.", isCompactSummary=True)
+
+
+def _leave(chance: random.Random, log: Log, names: Iterator[str]) -> None:
+    """Somebody gives the program a command, and perhaps comes back to where it was."""
+    if chance.random() < 0.3:
+        above = log.last
+        log.user(next(names), "<command-name>/exit</command-name>")
+        log.user(next(names), "<local-command-stdout>Bye!</local-command-stdout>")
+        log.last = above if chance.random() < 0.7 else log.last
 
 
 def _meanwhile(chance: random.Random, log: Log, names: Iterator[str]) -> None:

@@ -24,7 +24,7 @@ class ClaudeCode:
     """Reader of Claude Code's sessions, with what stands beside them in files of their own."""
 
     name = NAME
-    version = 7
+    version = 8
     kind: SourceKind = "lines"
 
     def roots(self, home: Home) -> Sequence[Path]:

@@ -14,7 +14,7 @@ from agents_ledger.importers import claude_code_records as records
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.claude_code_records import CHAIN, NOTICES, Record
 from agents_ledger.importers.claude_code_tree import Tree
-from agents_ledger.importers.claude_code_turns import Build, Kept, beside
+from agents_ledger.importers.claude_code_turns import ASKED, BESIDE, Build, Kept, beside
 from agents_ledger.importers.outlines import (
     BROKEN,
     UUID,
@@ -39,9 +39,8 @@ from agents_ledger.model.sources import (
 
 NAME = "claude-code"
 TITLES = {"ai-title": ("ai_title", 1), "custom-title": ("custom_title", 2)}
-OPENERS = {"prompt", "summary", "boundary"}
+OPENERS = {"prompt", "command", "summary", "boundary"}
 COMPACTING = {"summary", "boundary"}
-BESIDE = {"notice", "other"}  # between a compaction and the work that goes on after it
 
 
 class _Node(Struct, gc=False):
@@ -135,6 +134,7 @@ class Outline:
         for leaf in self.leafs:
             self.material.count("summary", "derived" if leaf in self.nodes else "unmapped")
         self.parents = {uuid: self._hangs_on(uuid, node) for uuid, node in self.nodes.items()}
+        self._leave_out_what_comes_before()
         self.sides = {s.session_id: self._sides(s) for s in self.sessions.values()}
 
     # -- files beside -------------------------------------------------------------------------
@@ -301,6 +301,10 @@ class Outline:
             return "notice"
         text = records.words_of(record)
         self._deliver(text, session)
+        if text.startswith(records.COMMANDS):
+            return "command"
+        if text.startswith(records.PRINTED):
+            return "printed"
         return "notice" if text.startswith(NOTICES) else "prompt"
 
     def _plain(self, line: Line, record: Record, session: _Session) -> None:
@@ -414,6 +418,15 @@ class Outline:
             self.material.fault(node.line, f"the record it follows is not there: {parent}")
         return node.previous if node.previous in self.nodes else None
 
+    def _leave_out_what_comes_before(self) -> None:
+        """What hooks left before anything was said is no part of a thread, which begins below."""
+        unsaid = {uuid for uuid, node in self.nodes.items() if node.kind == "other"}
+        tops = openers(unsaid, lambda uuid: uuid not in unsaid, self.parents.__getitem__)
+        before = {uuid for uuid in unsaid if tops[uuid] in unsaid}
+        for uuid, above in self.parents.items():
+            if above in before:
+                self.parents[uuid] = None
+
     def _sides(self, session: _Session) -> dict[str, list[str]]:
         """The records of each subagent written into a session, by the first of them."""
         tops = openers(
@@ -442,7 +455,7 @@ class Outline:
         """Prompts that follow each other without an answer are one query. A summary belongs to the
         boundary it hangs on."""
         kinds = self.nodes[opener].kind, self.nodes[above].kind
-        return kinds == ("summary", "boundary") or (waits and kinds == ("prompt", "prompt"))
+        return kinds == ("summary", "boundary") or (waits and ASKED.issuperset(kinds))
 
     # -- what comes of it ---------------------------------------------------------------------
 
@@ -459,8 +472,10 @@ class Outline:
         for uuid in self.nodes:  # in the order they were first read
             members.setdefault(turn_of[uuid], []).append(uuid)
         spawned = self._spawned()
+        tree = Tree(turn_of, parents, members, set())
+        tree.fold(lambda uuid: self.nodes[uuid].kind)
+        tree.answered.update(self._answered(members))
         order = list(parents_first(parents))
-        tree = Tree(turn_of, parents, members, self._answered(members))
         kept = tree.kept(self.preserved)
         self.half_way = self._find_half_way(tree)
         return Derivation(
@@ -561,7 +576,7 @@ class Outline:
         prompts = {
             top: above
             for top in tree.parents
-            if self.nodes[top].kind == "prompt" and (above := self.parents[top]) is not None
+            if self.nodes[top].kind in ASKED and (above := self.parents[top]) is not None
         }
         asked_at = set(prompts.values())
         went_on = {

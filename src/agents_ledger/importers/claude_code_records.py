@@ -35,12 +35,13 @@ PLAIN = {
     "queue-operation",
     "summary",
 }
+COMMANDS = ("<command-name>", "<command-message>")
+PRINTED = ("<local-command-stdout>", "<local-command-stderr>")  # by a command of the program's own
 NOTICES = (
+    *PRINTED,
     "[Request interrupted by user",
     "<bash-stdout>",
     "<bash-stderr>",
-    "<local-command-stdout>",
-    "<local-command-stderr>",
     "<system-reminder>",
     "<task-notification>",
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from agents_ledger.importers.claude_code_turns import Kept
+from agents_ledger.importers.claude_code_turns import BESIDE, Kept
 from agents_ledger.importers.outlines import answered_above
+
+LOCAL = BESIDE | {"command"}  # what a command leaves that the program itself answered
 
 
 class Tree(NamedTuple):
@@ -24,6 +26,32 @@ class Tree(NamedTuple):
         for turn, parent in self.parents.items():
             found.setdefault(parent, []).append(turn)
         return found
+
+    def fold(self, kind: Callable[[str], str]) -> None:
+        """Take away turns in which nobody was asked anything: a command that only the program
+        itself answered belongs to the turn it was given after, what was told before the first
+        prompt belongs to that."""
+        below = self.below
+        for turn in below.get(None, ()):
+            heirs = below.get(turn, ())
+            kinds = set(map(kind, self.members[turn]))
+            if kinds == {"other"}:
+                self._taken(turn, turn)
+            elif len(heirs) == 1 and kinds <= BESIDE:
+                self.parents[heirs[0]] = None
+                self.members[heirs[0]][:0] = self._taken(turn, heirs[0])
+        for turn, parent in list(self.parents.items()):
+            if parent is not None and turn not in below:
+                kinds = set(map(kind, self.members[turn]))
+                if "printed" in kinds and kinds <= LOCAL:
+                    self.members[parent] += self._taken(turn, parent)
+
+    def _taken(self, turn: str, other: str) -> list[str]:
+        """The records of a turn, which are another's now."""
+        del self.parents[turn]
+        moved = self.members.pop(turn)
+        self.turn_of.update(dict.fromkeys(moved, other))
+        return moved
 
     def head(self, uuid: str) -> str | None:
         """The nearest answered turn at or above a record: a pending prompt is never a head."""
@@ -48,7 +76,7 @@ class Tree(NamedTuple):
             named = firsts.get(turn)
             at = places.get(self.turn_of.get(named or "", ""), depth)
             if named is not None and at < depth:
-                at += named != self.members[path[at]][0]
+                at += named not in (path[at], self.members[path[at]][0])
                 if 0 < at < depth:
                     found[turn] = Kept(path[at], path[at - 1])
             places[turn] = depth

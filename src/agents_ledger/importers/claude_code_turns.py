@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -30,6 +30,8 @@ SHOWN = ("text", "thinking", "tool_use", "tool_result")  # endings of what a mes
 TRIGGERS = {"auto": "context_limit", "manual": "manual"}
 PERSISTED = "<persisted-output>"
 QUEUED_NOTICES = (*records.NOTICES, '{"task_id":')
+ASKED = {"prompt", "command"}
+BESIDE = {"notice", "printed", "other"}  # what neither asks nor answers
 KEPT_FIELDS = ("requestId", "permissionMode", "promptSource", "origin", "isApiErrorMessage")
 
 
@@ -82,6 +84,7 @@ class _Turn:
         self.builder = builder
         self.spawned, self.spills, self.kept = beside
         self.summarises = False
+        self.local: set[str] = set()
 
     def built(self, lines: Iterable[tuple[str, str, Line]]) -> Turn:
         whole = [(uuid, kind, records.whole(self.material, line)) for uuid, kind, line in lines]
@@ -90,7 +93,10 @@ class _Turn:
             if kind == "assistant":
                 pieces.setdefault(_message_id(uuid, record), []).append((uuid, record))
         told: set[str] = set()
-        for uuid, kind, record in whole:
+        first = next((record for _, kind, record in whole if kind not in BESIDE), whole[0][2])
+        self.builder.started_at = milliseconds(first.get("timestamp"))
+        self.local = _local(whole)
+        for uuid, kind, record in _results_after_calls(whole):
             if kind == "assistant":
                 self._assistant(uuid, record, pieces[_message_id(uuid, record)], told)
             elif kind == "result":
@@ -112,7 +118,12 @@ class _Turn:
         content = message.get("content")
         metadata = {name: record[name] for name in KEPT_FIELDS if record.get(name)}
         said_by = as_dict(record.get("origin")).get("kind", "human")
-        typed = kind == "prompt" and said_by == "human" and not record.get("planContent")
+        typed = (
+            kind in ASKED
+            and uuid not in self.local
+            and said_by == "human"
+            and not record.get("planContent")
+        )
         source: MessageSource = "human" if typed else "event"
         if kind == "queued":
             attached = as_dict(record.get("attachment"))
@@ -314,6 +325,40 @@ class _Turn:
 
 def _message_id(uuid: str, record: dict[str, Any]) -> str:
     return as_text(as_dict(record.get("message")).get("id")) or uuid
+
+
+def _local(whole: list[tuple[str, str, dict[str, Any]]]) -> set[str]:
+    """The commands that the program itself answered: they were said to nobody else."""
+    found: set[str] = set()
+    last: str | None = None
+    for uuid, kind, _ in whole:
+        if kind == "printed" and last is not None:
+            found.add(last)
+        last = uuid if kind == "command" else last if kind in BESIDE else None
+    return found
+
+
+def _results_after_calls(
+    whole: list[tuple[str, str, dict[str, Any]]],
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """The records in their order, but a result behind its call: of parallel calls the result of one
+    may be written before the call is."""
+    calls = {uuid: _ids(record, "id") for uuid, kind, record in whole if kind == "assistant"}
+    waiting = {call for ids in calls.values() for call in ids}
+    late: list[tuple[str, str, dict[str, Any]]] = []
+    for each in whole:
+        uuid, kind, record = each
+        waiting.difference_update(calls.get(uuid, ()))
+        if kind == "result" and not waiting.isdisjoint(_ids(record, "tool_use_id")):
+            late.append(each)
+        else:
+            yield each
+    yield from late
+
+
+def _ids(record: dict[str, Any], name: str) -> list[str]:
+    blocks = _blocks(as_dict(record.get("message")).get("content"))
+    return [found for block in blocks if (found := as_text(block.get(name)))]
 
 
 def _kind(block: dict[str, Any]) -> str:

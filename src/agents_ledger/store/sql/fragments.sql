@@ -43,7 +43,7 @@ COALESCE(t.provider, CASE WHEN t.turn_type = 'compaction' THEN
 -- How a turn's first message begins, rather one that is no harness's, and the ids next to its own.
 COALESCE((
         SELECT substr(m.content, 1, CAST(:text_max AS INTEGER)) FROM messages m
-        WHERE m.turn_id = t.id AND m.role = 'user'
+        WHERE m.turn_id = t.id AND m.role = 'user' AND COALESCE(m.source, 'human') <> 'event'
         AND (substr(m.content, 1, 1) <> '<' OR substr(m.content, 1, 9) = '<command-')
         ORDER BY m.sequence LIMIT 1
     ), (

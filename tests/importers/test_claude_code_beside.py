@@ -1,0 +1,146 @@
+"""Claude Code's records that neither ask nor answer, and those out of their order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agents_ledger import Ledger
+from tests.importers.claude_log import SESSION, Log, text, tool, uid
+from tests.importers.helping import import_paths, result
+
+HOOK = {"type": "hook_success", "hookName": "SessionStart:startup", "content": "", "exitCode": 0}
+EXIT = "<command-name>/exit</command-name>\n<command-message>exit</command-message>"
+BYE = "<local-command-stdout>Bye!</local-command-stdout>"
+
+
+def test_what_stands_before_the_first_prompt_belongs_to_its_turn(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.add("attachment", "a1", attachment=HOOK)
+    log.add("system", "a2", subtype="informational", content="Remote control is active.")
+    log.clock += 600
+    log.user("b1", "Begin.")
+    log.assistant("b2", text("Begun."))
+
+    import_paths(ledger, log.save())
+
+    (turn,) = ledger.thread(f"claude-code:{SESSION}").turns
+    assert (turn.id, turn.status, turn.parent_turn_id) == (uid("b1"), "completed", None)
+    assert [message.content for message in turn.query] == ["Begin."]
+    assert turn.messages[0].content == "Remote control is active."
+    assert turn.started_at == turn.query[0].created_at
+    assert ledger.query("SELECT count(*) FROM turns")[1] == [(1,)]
+
+
+def test_a_session_that_only_began_has_no_turn_yet(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.add("attachment", "a1", attachment=HOOK)
+    import_paths(ledger, log.save())
+
+    assert ledger.head(f"claude-code:{SESSION}") is None
+    assert ledger.query("SELECT count(*) FROM turns")[1] == [(0,)]
+
+    log.add("system", "a2", subtype="informational", content="Remote control is active.")
+    import_paths(ledger, log.save())
+    log.user("b1", "Begin.")
+    import_paths(ledger, log.save())
+    log.assistant("b2", text("Begun."))
+    import_paths(ledger, log.save())
+
+    assert ledger.query("SELECT id, parent_turn_id FROM turns")[1] == [(uid("b1"), None)]
+
+
+def test_a_prompt_asked_twice_at_the_very_beginning_is_a_branch_of_what_was_told_before(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.add("attachment", "a1", attachment=HOOK)
+    log.add("system", "a2", subtype="informational", content="Remote control is active.")
+    log.user("b1", "Begin.")
+    log.assistant("b2", text("Begun."))
+    log.user("c1", "Begin anew.", parentUuid=uid("a2"))
+    log.assistant("c2", text("Anew."))
+
+    import_paths(ledger, log.save())
+
+    assert {child.id for child in ledger.children(uid("a2"))} == {uid("b1"), uid("c1")}
+    assert ledger.head(f"claude-code:{SESSION}") == uid("c1")
+
+
+def test_leaving_and_coming_back_is_no_branch(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    log.user("b1", EXIT)
+    log.user("b2", BYE)
+    log.user("c1", EXIT, parentUuid=uid("a2"))
+    log.user("c2", BYE)
+    log.user("d1", "Go on.", parentUuid=uid("a2"))
+    log.assistant("d2", text("On."))
+    grown = Log(tmp_path)
+    for line in log.lines:  # as it was written, so it is watched
+        grown.lines.append(line)
+        import_paths(ledger, grown.save())
+
+    assert [child.id for child in ledger.children(uid("a1"))] == [uid("d1")]
+    first, second = ledger.thread(f"claude-code:{SESSION}").turns
+    assert [message.content for message in second.query] == ["Go on."]
+    assert {m.id for m in first.messages} >= {uid("b1"), uid("b2"), uid("c1"), uid("c2")}
+    seen = result(ledger)
+    with Ledger.open(str(tmp_path / "at-once.db")) as other:
+        import_paths(other, log.save())
+        assert result(other) == seen
+
+
+def test_a_command_for_the_program_itself_is_no_part_of_what_was_asked_of_the_agent(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "<command-name>/model</command-name>")
+    log.user("a2", "<local-command-stdout>Set model to opus</local-command-stdout>")
+    log.user("a3", "Begin.")
+    log.assistant("a4", text("Begun."))
+    log.user(
+        "b1", "<command-message>review</command-message>\n<command-name>/review</command-name>"
+    )
+    log.user("b2", "Review the changes.", isMeta=True)
+    log.assistant("b3", text("Reviewed."))
+
+    import_paths(ledger, log.save())
+
+    first, second = ledger.thread(f"claude-code:{SESSION}").turns
+    assert [message.source for message in first.query] == ["event", "event", "human"]
+    assert [message.source for message in second.query] == ["human", "event"]
+    assert ledger.headlines([first.id])[0].text == "Begin."
+
+
+def test_a_command_given_last_waits_for_its_answer(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    log.user("b1", "<command-name>/review</command-name>")
+    log.user("b2", "Review the changes.", isMeta=True)
+
+    import_paths(ledger, log.save())
+
+    assert ledger.get_turn(uid("b1")).status == "pending"
+
+
+def test_a_result_written_before_its_call_is_that_calls(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Look twice.")
+    log.assistant("a2", tool("t1", "Read", file_path="/home/dev/one"), api="m")
+    log.result("a4", "t2", "two", parentUuid=uid("a3"))
+    log.assistant(
+        "a3", tool("t2", "Read", file_path="/home/dev/two"), api="m", parentUuid=uid("a2")
+    )
+    log.result("a5", "t1", "one", parentUuid=uid("a2"))
+    log.assistant("a6", text("Seen."))
+
+    import_paths(ledger, log.save())
+
+    (turn,) = ledger.thread(f"claude-code:{SESSION}").turns
+    assert {call.id: call.result_json for call in turn.tool_calls} == {"t1": '"one"', "t2": '"two"'}
+    assert {call.status for call in turn.tool_calls} == {"completed"}
+    assert [message.role for message in turn.messages] == ["user", "assistant", "assistant"]
