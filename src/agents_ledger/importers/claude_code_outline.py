@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from agents_ledger.importers import claude_code_records as records
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.claude_code_records import CHAIN, NOTICES, Record
-from agents_ledger.importers.claude_code_tree import Tree
+from agents_ledger.importers.claude_code_tree import Tree, begin_below
 from agents_ledger.importers.claude_code_turns import ASKED, BESIDE, Build, Kept, beside
 from agents_ledger.importers.outlines import (
     BROKEN,
@@ -134,7 +134,7 @@ class Outline:
         for leaf in self.leafs:
             self.material.count("summary", "derived" if leaf in self.nodes else "unmapped")
         self.parents = {uuid: self._hangs_on(uuid, node) for uuid, node in self.nodes.items()}
-        self._leave_out_what_comes_before()
+        begin_below(self.parents, {u for u, node in self.nodes.items() if node.kind == "other"})
         self.sides = {s.session_id: self._sides(s) for s in self.sessions.values()}
 
     # -- files beside -------------------------------------------------------------------------
@@ -418,15 +418,6 @@ class Outline:
             self.material.fault(node.line, f"the record it follows is not there: {parent}")
         return node.previous if node.previous in self.nodes else None
 
-    def _leave_out_what_comes_before(self) -> None:
-        """What hooks left before anything was said is no part of a thread, which begins below."""
-        unsaid = {uuid for uuid, node in self.nodes.items() if node.kind == "other"}
-        tops = openers(unsaid, lambda uuid: uuid not in unsaid, self.parents.__getitem__)
-        before = {uuid for uuid in unsaid if tops[uuid] in unsaid}
-        for uuid, above in self.parents.items():
-            if above in before:
-                self.parents[uuid] = None
-
     def _sides(self, session: _Session) -> dict[str, list[str]]:
         """The records of each subagent written into a session, by the first of them."""
         tops = openers(
@@ -477,7 +468,7 @@ class Outline:
         tree.answered.update(self._answered(members))
         order = list(parents_first(parents))
         kept = tree.kept(self.preserved)
-        self.half_way = self._find_half_way(tree)
+        self.half_way = tree.half_way(self.parents, lambda uuid: self.nodes[uuid].kind)
         return Derivation(
             sessions=tuple(self._sessions(tree)),  # first: each turn lets go of its records
             turns=tuple(self._derived(top, spawned, tree, kept.get(top)) for top in order),
@@ -570,23 +561,6 @@ class Outline:
                 left[parent] = self.half_way[head]
             head = tree.parents[head]
         return left
-
-    def _find_half_way(self, tree: Tree) -> dict[str, str]:
-        """The prompts that hang on a record from which the agent went on, and that record."""
-        prompts = {
-            top: above
-            for top in tree.parents
-            if self.nodes[top].kind in ASKED and (above := self.parents[top]) is not None
-        }
-        asked_at = set(prompts.values())
-        went_on = {
-            above
-            for uuid, above in self.parents.items()
-            if above in asked_at
-            and self.nodes[uuid].kind in ("assistant", "result")
-            and tree.turn_of[above] == tree.turn_of[uuid]
-        }
-        return {top: above for top, above in prompts.items() if above in went_on}
 
     def _session(self, session: _Session, tree: Tree) -> DerivedSession:
         titles = [self.leaf_titles[u].title for u in session.chain if u in self.leaf_titles]

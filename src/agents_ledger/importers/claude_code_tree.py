@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from agents_ledger.importers.claude_code_turns import BESIDE, Kept
-from agents_ledger.importers.outlines import answered_above
+from agents_ledger.importers.claude_code_turns import ASKED, BESIDE, Kept
+from agents_ledger.importers.outlines import answered_above, openers
 
 LOCAL = BESIDE | {"command"}  # what a command leaves that the program itself answered
 
@@ -83,3 +83,29 @@ class Tree(NamedTuple):
             path.append(turn)
             waiting += [(child, depth + 1) for child in below.get(turn, ())]
         return found
+
+    def half_way(
+        self, above: Mapping[str, str | None], kind: Callable[[str], str]
+    ) -> dict[str, str]:
+        """The prompts that hang on a record from which the agent went on, and that record."""
+        prompts = {
+            top: up for top in self.parents if kind(top) in ASKED and (up := above[top]) is not None
+        }
+        asked_at = set(prompts.values())
+        went_on = {
+            up
+            for uuid, up in above.items()
+            if up in asked_at
+            and kind(uuid) in ("assistant", "result")
+            and self.turn_of[up] == self.turn_of[uuid]
+        }
+        return {top: up for top, up in prompts.items() if up in went_on}
+
+
+def begin_below(parents: dict[str, str | None], unsaid: set[str]) -> None:
+    """What hooks left before anything was said is no part of a thread, which begins below."""
+    tops = openers(unsaid, lambda uuid: uuid not in unsaid, parents.__getitem__)
+    before = {uuid for uuid in unsaid if tops[uuid] in unsaid}
+    for uuid, above in parents.items():
+        if above in before:
+            parents[uuid] = None
