@@ -183,11 +183,21 @@ def test_all_that_is_planned_is_used(
     assert len(planned) < 17  # copies are derived with their original
 
 
+@pytest.mark.parametrize(("folders", "files_each"), [(1, 2 * REMEMBERED), (4, 5)])
 def test_families_are_planned_while_others_are_still_kept(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    address: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    folders: int,
+    files_each: int,
 ) -> None:
-    folder = some_sessions(tmp_path / "logs", 2 * REMEMBERED + 2)
-    monkeypatch.setattr(keeping, "BATCH_FILES", 5)
+    for number in range(folders * files_each):
+        folder = tmp_path / "logs" / f"p{number // files_each}"
+        log = Log(folder, f"{number:08}-0000-4000-8000-000000000000")
+        log.user(f"{number}a", f"question {number}")
+        log.assistant(f"{number}b", text("answer"))
+        log.save()
+    monkeypatch.setattr(keeping, "BATCH_FILES", 4)
     happened: list[str] = []
     add, plan = Keeper.add, Ahead.plan
 
@@ -201,14 +211,34 @@ def test_families_are_planned_while_others_are_still_kept(
 
     monkeypatch.setattr(Keeper, "add", adding)
     monkeypatch.setattr(Ahead, "plan", planning)
-    report = imported(address, folder)
+    imported(address, tmp_path / "logs")
 
-    planned = [each for each in happened if each != "kept"]
     last = len(happened) - 1 - happened[::-1].index("kept")
     early = [each for each in happened[:last] if each != "kept"]
-    assert len(early) > REMEMBERED // 2  # a copy of any of them would have been found
+    planned = [each for each in happened if each != "kept"]
+    assert folders * files_each // 3 < len(early) < len(planned)
     assert planned == sorted(planned)
-    assert len(planned) == report.counts.imported
+
+
+def test_a_copy_in_another_folder_may_come_when_its_original_is_derived(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = some_sessions(tmp_path / "logs" / "p0", 3)
+    for number in range(3):
+        log = session(folder.parent / f"p{number}", number)
+        log.user(f"{number}more", f"{number} more")
+        log.assistant(f"{number}said", text("said"))
+        log.save()
+    monkeypatch.setattr(keeping, "BATCH_FILES", 1)
+
+    imported(address, folder.parent)
+
+    with Ledger.open(str(tmp_path / "alone.db")) as ledger:
+        import_paths(ledger, folder.parent)
+        rows = result(ledger)
+    with Ledger.open(address) as ledger:
+        assert result(ledger) == rows
+        assert ledger.audit() == ()
 
 
 def test_its_death_costs_time_only(address: str, tmp_path: Path) -> None:

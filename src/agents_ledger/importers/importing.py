@@ -147,13 +147,13 @@ class Importer:
     ) -> Keeper:
         """Keep what is new. Families that no file to come belongs to, nor a copy of them, are
         planned already."""
-        last = {each.reader.family(each.path): at for at, each in enumerate(found)}
+        until = _until(found) if self._ahead is not None else {}
         with Keeper(self.sources) as keeper:
             for at, each in enumerate(found):
                 keeper.add(each)
                 progress(each.size * (1 - DERIVING))
                 if self._ahead is not None and keeper.has_flushed():
-                    settled = {f for f in keeper.families if last[f] < at - REMEMBERED}
+                    settled = {each for each in keeper.families if until.get(each, at + 1) <= at}
                     self._plan(keeper, settled, planned)
         self._skip(keeper.unchanged)
         self.report.faults += keeper.faults
@@ -349,6 +349,18 @@ class Importer:
         self._told |= dict.fromkeys(families, told)
         self.report.records += told.records
         self.report.faults += told.faults
+
+
+def _until(found: Sequence[Found]) -> dict[str, int]:
+    """For every family the number of the file with which all of its own have been added, and all
+    that a copy of it is looked for among: those in the same folder, or the next few of them."""
+    ends = {each.path.parent: at for at, each in enumerate(found)}
+    until: dict[str, int] = {}
+    for at, each in enumerate(found):
+        family = each.reader.family(each.path)
+        settled = min(ends[each.path.parent], at + REMEMBERED)
+        until[family] = max(until.get(family, 0), settled)
+    return until
 
 
 def _is_tangled(
