@@ -100,10 +100,10 @@ def find(home: Home, sources: Iterable[str] = (), faults: list[Fault] | None = N
     noted: list[Fault] = [] if faults is None else faults
     return [
         found
-        for name, reader in READERS.items()
+        for name in READERS
         if name in wanted
-        for root in reader.roots(home)
-        for found in below(root, reader, noted)
+        for root in READERS[name].roots(home)
+        for found in below(root, READERS[name], noted)
     ]
 
 

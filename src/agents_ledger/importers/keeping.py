@@ -7,7 +7,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from threading import Thread
+from typing import BinaryIO
 
 from agents_ledger.importers import databases, files
 from agents_ledger.importers.copies import HEAD_BYTES, TRIED, Heads
@@ -25,9 +26,6 @@ from agents_ledger.ledger.sources import (
 )
 from agents_ledger.model.errors import Conflict, LedgerError, Refused, StoreUnavailable
 from agents_ledger.model.sources import Fault, SourceFile, SourceKind
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
 
 BATCH_BYTES = 4 << 20  # before they are packed
 BATCH_FILES = 200
@@ -50,8 +48,7 @@ class Keeper:
         self.unchanged: list[str] = []  # the paths of files with nothing new
         self.read_bytes = 0
         self._sources = sources
-        self._packing: ThreadPoolExecutor | None = None
-        self._packed: deque[Future[Growth]] = deque(maxlen=PACKERS)
+        self._packing: deque[_Packing] = deque(maxlen=PACKERS)
         self._waiting: list[tuple[Found, Callable[[], Growth]]] = []
         self._waiting_bytes = 0
         self._flushed = False
@@ -66,8 +63,8 @@ class Keeper:
             if failed is None:
                 self.flush()
         finally:
-            if self._packing is not None:
-                self._packing.shutdown(cancel_futures=True)
+            for packing in self._packing:
+                packing.join()
 
     def add(self, found: Found) -> None:
         """Keep what is new of a file, now or with the next ones. A fault is noted, not raised."""
@@ -270,14 +267,10 @@ class Keeper:
 
     def _beside(self, growing: Callable[[], Growth]) -> Callable[[], Growth]:
         """The same, done by another thread; no more is read than can be packed."""
-        if self._packing is None:
-            from concurrent.futures import ThreadPoolExecutor  # where nothing is new it costs most
-
-            self._packing = ThreadPoolExecutor(PACKERS, "packing")
-        if len(self._packed) == PACKERS:
-            self._packed[0].exception()
-        self._packed.append(self._packing.submit(growing))
-        return self._packed[-1].result
+        if len(self._packing) == PACKERS:
+            self._packing[0].join()
+        self._packing.append(_Packing(growing))
+        return self._packing[-1].result
 
     def _following(self, pieces: Iterator[bytes], found: Found) -> bytes | None:
         """The next of a file's content; None: it cannot be read now. Where the rest is damaged,
@@ -313,6 +306,32 @@ class Keeper:
         if shares_ids and original is not None and original.family != file.family:
             self.copies[file.family] = original.family
         return original
+
+
+class _Packing(Thread):
+    """Packs in a thread of its own."""
+
+    _grown: Growth | BaseException
+
+    def __init__(self, growing: Callable[[], Growth]) -> None:
+        super().__init__(name="packing")
+        self._growing = growing
+        self.start()
+
+    def run(self) -> None:
+        """Pack, and let go of what was packed."""
+        try:
+            self._grown = self._growing()
+        except BaseException as error:  # raised where it is asked for
+            self._grown = error
+        del self._growing
+
+    def result(self) -> Growth:
+        """What came of it, once it is done."""
+        self.join()
+        if isinstance(self._grown, BaseException):
+            raise self._grown
+        return self._grown
 
 
 def _done(grown: Growth) -> Callable[[], Growth]:

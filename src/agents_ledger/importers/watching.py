@@ -125,8 +125,8 @@ class Pace:
 
 def _roots(home: Home, chosen: set[str]) -> dict[Path, Root]:
     found = {}
-    for name, reader in READERS.items():
-        for root in reader.roots(home) if name in chosen else ():
+    for reader in (READERS[name] for name in READERS if name in chosen):
+        for root in reader.roots(home):
             with suppress(OSError):  # not there, or not for us
                 found[root] = Root(reader, root.stat().st_ino)
     return found
