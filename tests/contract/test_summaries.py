@@ -146,6 +146,16 @@ def test_a_turn_of_long_ago_is_counted(ledger: Ledger) -> None:
     assert ledger.usage("day").lines[0].key == "1970-01-01"
 
 
+def test_a_turn_that_says_no_time_makes_no_days_before_the_first(spent: Ledger, raw: Raw) -> None:
+    raw.execute("INSERT INTO turns (id, started_at, projected) VALUES ('untold', 0, 1)")
+
+    spent.summarise()
+
+    assert days(raw) == SUMMED
+    assert spent.usage().total.turns == 13
+    raw.execute("DELETE FROM turns WHERE id = 'untold'")
+
+
 def test_a_copy_goes_without_sums(
     spent: Ledger, address: str, new_address: Callable[[], str]
 ) -> None:

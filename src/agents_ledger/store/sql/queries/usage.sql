@@ -59,7 +59,8 @@ GROUP BY 1, 2, 3;
 SELECT day FROM summary_days WHERE day >= :first AND day < :after ORDER BY day;
 
 -- first_turn_at --
-SELECT min(started_at) FROM turns;
+-- Of those that say when they began.
+SELECT min(started_at) FROM turns WHERE started_at > 0;
 
 -- turns_by_day --
 SELECT t.started_at / 86400000, count(*) FROM turns t
