@@ -336,6 +336,19 @@ def test_files_come_from_patches_and_views(ledger: Ledger, tmp_path: Path) -> No
     ]
 
 
+def test_a_turn_was_held_where_its_thread_was_if_nothing_else_says_so(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Rollout(tmp_path)  # version 0.34 writes no context of a turn
+    log.ask("One.")
+    log.say("Done.")
+
+    import_paths(ledger, log.save())
+
+    (turn,) = ledger.thread(f"codex:{THREAD}").turns
+    assert turn.workspace_path == "/home/dev/shop"
+
+
 @pytest.mark.parametrize("told", ["Be brief.", None])
 def test_the_old_format_has_no_envelope(ledger: Ledger, tmp_path: Path, told: str | None) -> None:
     head = {"id": "old-1", "timestamp": "2025-08-01T10:00:00Z", "instructions": told}
@@ -354,6 +367,7 @@ def test_the_old_format_has_no_envelope(ledger: Ledger, tmp_path: Path, told: st
     report = import_paths(ledger, path)
 
     (turn,) = ledger.thread("codex:old-1").turns
+    assert turn.workspace_path == "/home/dev/till"
     assert [m.source for m in turn.messages] == ["event", "human", None]
     assert '"cwd":"/home/dev/till"' in (ledger.session("codex:old-1").metadata_json or "")
     assert sum(report.records.values()) == len(lines)

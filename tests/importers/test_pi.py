@@ -252,6 +252,29 @@ def store(folder: Path, **entries: dict[str, Any]) -> Path:
     return path
 
 
+def test_a_tool_that_tells_of_its_failure_in_its_result_failed(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Transcript(tmp_path / ".openclaw" / "agents" / "main" / "sessions")
+    log.user("Look.")
+    calls = [call(f"t{number}", "exec") for number in range(3)]
+    log.say("", *calls)
+    told = {"status": "error", "tool": "exec", "error": "no such file"}
+    log.result("t0", json.dumps(told), details=told)
+    log.result("t1", "Killed.", details={"status": "failed"})  # what it watched, not the call
+    log.result("t2", "Done.", details={"status": "completed"})
+    log.say("Seen.")
+
+    import_paths(ledger, log.save())
+
+    found = ledger.thread(f"openclaw:{ONE}").turns[0].tool_calls
+    assert [(c.status, c.source_status, c.error) for c in found] == [
+        ("failed", "error", "no such file"),
+        ("completed", "failed", None),
+        ("completed", "completed", None),
+    ]
+
+
 def test_keys_lead_to_sessions_and_subagents_to_their_parents(
     ledger: Ledger, tmp_path: Path
 ) -> None:

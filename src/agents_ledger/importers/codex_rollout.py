@@ -245,6 +245,7 @@ class Rollout:
             thread,
             thread != self.thread,
             as_text(meta.model_provider) if meta else None,
+            (as_text(meta.cwd) if meta else None) or self.cwd,
             meta is not None and is_subagent(meta),
             is_compaction,
         )

@@ -30,7 +30,7 @@ from agents_ledger.model.turns import (
     to_json,
 )
 
-VERSION = 5
+VERSION = 6
 NAME = "codex"
 AGENT_ITEMS = {"reasoning", "agent_message"}
 CARRIED_EVENTS = {
@@ -83,6 +83,7 @@ class Part(Struct):
     thread: str  # whose turn it is
     replayed: bool
     provider: str | None
+    cwd: str | None  # of its thread; older versions say it nowhere else
     by_agent: bool  # its prompts come from an agent
     is_compaction: bool = False
     context_tokens: int | None = None  # of the context that was compacted
@@ -108,7 +109,8 @@ class Part(Struct):
 
     def fingerprint(self, sealed: bool) -> bytes:
         """Of all that its content comes from."""
-        said = repr((sorted(self.tokens.items()), self.provider, self.by_agent, sealed))
+        told = (self.provider, self.cwd, self.by_agent, sealed)
+        said = repr((sorted(self.tokens.items()), *told))
         return fingerprint(VERSION, (*self.prints, said.encode()))
 
     def rank(self) -> tuple[int, int, bool, int, int, list[bytes]]:
@@ -160,6 +162,7 @@ class _Turn:
             self._step(piece, record)
         self._tell_thoughts(self.builder.ended_at)
         self.builder.provider = self.part.provider
+        self.builder.workspace_path = self.builder.workspace_path or self.part.cwd
         self.builder.add_tokens(**self.part.tokens)
         status: TurnStatus | None = None
         if not (self.builder.answered or self.builder.compaction):

@@ -311,6 +311,9 @@ class Outline:
 
     def _row(self, kind: str, rest: str, row: Row) -> None:
         value = (row.values or {}).get("value")
+        if value is None:  # so Cursor leaves a chat that it deleted
+            self.material.count(kind, "unmapped")
+            return
         if not raw(value).strip():
             self.material.fault(row, f"{kind}:{rest} holds nothing")
             self.material.count(kind, "malformed")

@@ -28,6 +28,7 @@ FILE_TOOLS: dict[str, FileKind] = {
     "write": "written",
     "write_file": "written",
 }
+FAILURES = {"error", "forbidden", "timeout"}  # so a tool of OpenClaw says in its result
 NOT_CALLED = {"delivery-mirror", "gateway-injected"}  # "models" of copies that the gateway writes
 SILENT = {"NO_REPLY", "HEARTBEAT_OK"}
 ENVELOPE = re.compile(r"\[(?:[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]]*\] )?\[?([A-Z][A-Za-z]+) [^\]]*\]")
@@ -229,14 +230,15 @@ class _Turn:
         shown = content
         if details not in (None, {}, []):
             shown = {"content": content, "details": without_data(details)}
-        failed = message.get("isError") is True
         word = as_text(as_dict(details).get("status"))
+        failed = message.get("isError") is True or word in FAILURES
+        told = as_text(as_dict(details).get("error"))
         known = self.builder.result(
             node.call_id or "",
             shown,
             at=node.at,
             status="failed" if failed else "completed",
-            error=(text or "failed") if failed else None,
+            error=(told or text or "failed") if failed else None,
             source_status=word,
         )
         if not known:
