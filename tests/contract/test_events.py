@@ -93,6 +93,14 @@ def test_the_events_of_a_thread_come_in_its_order(ledger: Ledger) -> None:
             "/a\n\n/b\n\nand then",
         ),
         ("1 < 2 </x>", "1 < 2 </x>"),
+        (
+            "System: [2026-03-01 10:00:00 PDT] Exec failed\nSystem: again\n\nSender (untrusted"
+            ' metadata):\n```json\n{"id": "dev"}\n```\n\nHello',
+            "Hello",
+        ),
+        ("[Bootstrap pending]\nRead BOOTSTRAP.md.\nAt once.\n\nHello", "Hello"),
+        ("System: Linux\nIt crashes.", "System: Linux\nIt crashes."),
+        ("System: [2026-03-01 10:00:00 PDT] Up", "System: [2026-03-01 10:00:00 PDT] Up"),
     ],
 )
 def test_only_the_blocks_of_harnesses_are_taken_out(text: str, left: str) -> None:

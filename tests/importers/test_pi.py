@@ -356,7 +356,19 @@ def test_deleted_and_reset_transcripts_are_the_same_sessions(
 def test_who_speaks_is_told_by_key_and_text(ledger: Ledger, tmp_path: Path) -> None:
     folder = openclaw(tmp_path)
     log = Transcript(folder)
-    for text in ("[cron:job1 daily] Report.", "Read HEARTBEAT.md if it exists.", "System: up"):
+    asked = {
+        "[cron:job1 daily] Report.": "cron",
+        "Read HEARTBEAT.md if it exists.": "trigger",
+        "[OpenClaw heartbeat poll]": "trigger",
+        "System: [2026-03-01 10:00:00 PDT] up\n\nRead HEARTBEAT.md if it exists.": "trigger",
+        "System: up": "event",
+        "System (untrusted): [2026-03-01 10:00:00 PDT] up\nSystem (untrusted): still": "event",
+        "[Sun 2026-03-01 10:00 GMT+8] [Subagent Context] You are a subagent.": "agent",
+        "[Queued announce messages while agent was busy]\n\n---\nQueued #1\nDone.": "event",
+        'Sender (untrusted metadata):\n```json\n{"id": "dev"}\n```\n\nHello': "human",
+        "System: [2026-03-01 10:00:00 PDT] up\n\nHello": "human",
+    }
+    for text in asked:
         log.user(text)
         log.say("HEARTBEAT_OK")
     log.save()
@@ -369,7 +381,8 @@ def test_who_speaks_is_told_by_key_and_text(ledger: Ledger, tmp_path: Path) -> N
     import_paths(ledger, folder)
 
     turns = ledger.thread(f"openclaw:{ONE}").turns
-    assert [turn.query[0].source for turn in turns] == ["cron", "trigger", "event"]
+    assert [turn.query[0].source for turn in turns] == list(asked.values())
+    assert [line.text for line in ledger.headlines([t.id for t in turns[-2:]])] == ["Hello"] * 2
     assert ledger.thread("hook:abc").turns[0].query[0].source == "webhook"
 
 

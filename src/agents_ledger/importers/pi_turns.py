@@ -17,6 +17,7 @@ from agents_ledger.importers.outlines import (
 )
 from agents_ledger.importers.pi_transcript import Config, Node
 from agents_ledger.importers.reader import Material
+from agents_ledger.ledger.events import readable
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.turns import FileKind, MessageFile, MessageSource, Turn, to_json
 
@@ -33,6 +34,16 @@ NOT_CALLED = {"delivery-mirror", "gateway-injected"}  # "models" of copies that 
 SILENT = {"NO_REPLY", "HEARTBEAT_OK"}
 ENVELOPE = re.compile(r"\[(?:[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]]*\] )?\[?([A-Z][A-Za-z]+) [^\]]*\]")
 MESSAGE_ID = re.compile(r"\[message_id: ([^\]\s]+)\]")
+TIME = re.compile(r"^\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]]*\] ")
+SPEAKERS: dict[str, MessageSource] = {  # by how a text begins
+    "[cron:": "cron",
+    "Read HEARTBEAT.md": "trigger",
+    "[OpenClaw heartbeat": "trigger",
+    "[Subagent Context]": "agent",
+    "[System Message]": "event",
+    "[Queued announce messages": "event",
+    "A background task ": "event",
+}
 PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$", re.M)
 
 
@@ -298,11 +309,11 @@ def _source(text: str, message: dict[str, Any], asked_by: MessageSource) -> Mess
         return "agent"
     if asked_by != "human":
         return asked_by
-    if text.startswith("[cron:"):
-        return "cron"
-    if text.startswith("Read HEARTBEAT.md"):
-        return "trigger"
-    is_notice = text.startswith("System:") and "\n\n" not in text
+    said = TIME.sub("", readable(text), count=1)
+    for begins, source in SPEAKERS.items():
+        if said.startswith(begins):
+            return source
+    is_notice = said.startswith(("System:", "System (untrusted):")) and "\n\n" not in said
     return "event" if is_notice or provenance == "internal_system" else "human"
 
 

@@ -26,6 +26,14 @@ _BLOCK = re.compile(rf"<({'|'.join(_BLOCKS)})(?: [^<>]*)?>")
 _COMMAND = re.compile(r"<(command-name)>")
 _GIVEN = re.compile(r"\s*<(command-args)>")
 _SPACE = re.compile(r"\s*")
+# What OpenClaw puts before a message: notices, who wrote it and where, and when.
+_TOLD = re.compile(
+    r"(?:System(?: \(untrusted\))?: \[\d{4}-[^\n]*(?:\nSystem(?: \(untrusted\))?:[^\n]*)*(?:\n|$)"
+    r"|[A-Z][A-Za-z ]{2,40} \(untrusted metadata\):\n```json\n[^`]*```"
+    r"|\[Bootstrap pending\]\n(?:[^\n]+\n)*"
+    r")\s*"
+)
+_OPENINGS = ("System", "Conversation info", "Sender (untrusted", "[Bootstrap pending]")
 
 
 def of_thread(tx: Transaction, target: str, *, last: int) -> tuple[Event, ...]:
@@ -55,7 +63,16 @@ def _events(rows: Iterable[Row]) -> Iterable[Event]:
 
 def readable(text: str) -> str:
     """A message without the blocks that a harness put into it, and commands as they were typed."""
+    if text.startswith(_OPENINGS):
+        text = _without_told(text)
     return _as_typed(_without_blocks(text)).strip() if "</" in text else text.strip()
+
+
+def _without_told(text: str) -> str:
+    at = 0
+    while found := _TOLD.match(text, at):
+        at = found.end()
+    return text[at:] or text
 
 
 class _Closers:

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import structs
+
 from agents_ledger.ledger import sessions, threads, trees, usage
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.visible import boundary_at
@@ -86,12 +88,12 @@ class Pages:
             "starred": int(starred),
             "subagents": int(subagents),
             "limit": limit,
-            "text_max": PROMPT_MAX,
+            "text_max": trees.LOOKED_AT,
             "before_at": after.updated_at if after else LATEST,
             "after_label": after.label if after else "",
         }
         rows = self._db.read(lambda tx: tx.run("session_lines", **values))
-        return tuple(SessionLine(to_session(row[10:]), *row[:10]) for row in rows)
+        return tuple(_line(row) for row in rows)
 
     def window(
         self, target: str, *, from_depth: int, to_depth: int, text_max: int = TEXT_MAX
@@ -246,6 +248,15 @@ def _like(text: str | None) -> str | None:
     for letter in ("\\", "%", "_"):
         text = text.replace(letter, f"\\{letter}")
     return f"%{text.lower()}%"
+
+
+def _line(row: Row) -> SessionLine:
+    line = SessionLine(to_session(row[10:]), *row[:10])
+    return structs.replace(
+        line,
+        last_prompt=trees.beginning(line.last_prompt, PROMPT_MAX),
+        first_prompt=trees.beginning(line.first_prompt, PROMPT_MAX),
+    )
 
 
 def _window(tx: Transaction, target: str, from_depth: int, to_depth: int, text_max: int) -> Window:

@@ -20,6 +20,7 @@ from agents_ledger.store.rows import to_session, to_turn
 
 SHORT = 10  # the time of a ULID: only turns of the same millisecond need more letters
 TEXT_MAX = 400
+LOOKED_AT = 4000  # letters of a message, for what somebody said in it
 
 _WIDTH = len(Turn.__struct_fields__) - 3  # without messages, tool calls and compaction
 
@@ -28,7 +29,7 @@ def headlines(tx: Transaction, turn_ids: Iterable[str]) -> tuple[Headline, ...]:
     """Turns in one line each, in the order asked for."""
     found = []
     for turn_id in turn_ids:
-        rows = tx.run("headline", turn_id=turn_id, text_max=TEXT_MAX)
+        rows = tx.run("headline", turn_id=turn_id, text_max=LOOKED_AT)
         if not rows:
             raise NotFound(f"there is no turn {turn_id}")
         found.append(headline_of(tx, rows[0]))
@@ -41,7 +42,12 @@ def headline_of(tx: Transaction, row: Row) -> Headline:
     text, before, after = row[_WIDTH:]
     if turn.turn_type == "compaction":
         turn = structs.replace(turn, compaction=threads.compaction(tx, turn.id))
-    return Headline(turn, _short(turn.id, before, after), text and (readable(text) or text))
+    return Headline(turn, _short(turn.id, before, after), beginning(text))
+
+
+def beginning(text: str | None, most: int = TEXT_MAX) -> str | None:
+    """How a message begins, without what a harness put before it, unless that is all of it."""
+    return text and (readable(text) or text)[:most]
 
 
 def _short(turn_id: str, *neighbours: str | None) -> str:
@@ -68,7 +74,7 @@ def branches(
 ) -> tuple[Headline, ...]:
     """The turns that hang on one, in a line each, a page at a time."""
     turn_id = threads.resolve(tx, target)
-    values = {"turn_id": turn_id, "after": after or "", "limit": limit, "text_max": TEXT_MAX}
+    values = {"turn_id": turn_id, "after": after or "", "limit": limit, "text_max": LOOKED_AT}
     return tuple(headline_of(tx, row) for row in tx.run("branches", **values))
 
 
@@ -85,7 +91,7 @@ def tree(
     segments = {row[0]: row[1:] for row in tx.run("tree_segments", **within)}
     if not any(count > 0 for *_, count in segments.values()):
         raise Refused(f"depth {to_depth} is above turn {top}")
-    rows = tx.run("tree_nodes", **within, text_max=TEXT_MAX, fold=int(fold), limit=limit)
+    rows = tx.run("tree_nodes", **within, text_max=LOOKED_AT, fold=int(fold), limit=limit)
     heads, subagents = _hanging(tx, within)
     nodes: list[Node] = []
     runs: dict[int, list[Turn]] = defaultdict(list)

@@ -3,7 +3,7 @@
 -- session_lines --
 -- Latest first, with the size of each thread. Pages continue after (updated_at, label). What is
 -- counted is counted for the sessions of the page alone. Prompts that begin with < were written by a
--- program.
+-- program, as were those of the source event.
 WITH page (label) AS (
     SELECT s.label
     FROM sessions s
@@ -34,6 +34,7 @@ SELECT
     (
         SELECT substr(m.content, 1, CAST(:text_max AS INTEGER)) FROM messages m
         WHERE m.turn_id = s.thread_id AND m.role = 'user' AND substr(m.content, 1, 1) <> '<'
+        AND COALESCE(m.source, 'human') <> 'event'
         ORDER BY m.sequence LIMIT 1
     ),
     (
@@ -41,6 +42,7 @@ SELECT
         FROM places r JOIN messages m ON m.turn_id = r.turn_id
         WHERE r.segment_id = p.segment_id AND r.depth = 1
         AND m.role = 'user' AND substr(m.content, 1, 1) <> '<'
+        AND COALESCE(m.source, 'human') <> 'event'
         ORDER BY m.sequence LIMIT 1
     ),
     (SELECT count(*) FROM segments g WHERE g.parent_id = p.segment_id AND g.fork_depth <= p.depth),
