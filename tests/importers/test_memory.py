@@ -6,17 +6,21 @@ import gc
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import reader
+from agents_ledger.importers import building, codex_parts, reader
 from agents_ledger.importers.claude_code import ClaudeCode
+from agents_ledger.importers.codex import Codex
 from agents_ledger.importers.importing import rederive
-from agents_ledger.importers.reader import Material
-from agents_ledger.ledger import projected_turns
+from agents_ledger.importers.reader import Material, Reader
+from agents_ledger.ledger import projected_turns, projection, sources
+from agents_ledger.model import numbering
 from agents_ledger.model.sources import Derivation, SourceFile
 from tests.importers.claude_log import SESSION, Log, text
+from tests.importers.codex_log import Rollout
 from tests.importers.helping import import_paths, result
 
 TURNS = 2000
@@ -44,26 +48,115 @@ class Given:
         return self.data[start : start + length]
 
 
-def test_of_a_record_of_a_large_family_little_is_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reader, "HOLD_MAX", 0)
-    given = Given(session(tmp_path, TURNS).save().read_bytes())
-    size = len(given.data)
-    file = SourceFile(1, "claude-code", f"/{SESSION}.jsonl", 0, "f", "lines", size, 0, size)
-    material = Material(given, [file])
-    ClaudeCode().derive(Material(given, [file]))  # what is made once is there
+def rollout(folder: Path, turns: int) -> Rollout:
+    log = Rollout(folder)
+    for turn in range(turns):
+        log.start(turn)
+        log.ask("question")
+        log.call(f"call_{turn}", output="done", cmd="make")
+        log.tokens(10 * turn)
+        log.say("answer")
+    return log
 
+
+def held(reader: Reader, path: Path) -> tuple[int, int]:
+    """The bytes that a derivation is and, at most, took; both without what is made once."""
+    given = Given(path.read_bytes())
+    size = len(given.data)
+    file = SourceFile(1, reader.name, str(path), 0, "f", "lines", size, 0, size)
+    reader.derive(Material(given, [file]))
     tracemalloc.start()
     try:
-        derivation = ClaudeCode().derive(material)
-        held, most = tracemalloc.get_traced_memory()
+        derivation = reader.derive(Material(given, [file]))
+        assert sum(1 for _ in derivation.turns) == len(derivation.turns)
+        return tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
-    assert len(derivation.turns) == TURNS
-    assert held / (2 * TURNS) < 550  # bytes
-    assert most / (2 * TURNS) < 800
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is small enough to be held as it is, is smaller."""
+    monkeypatch.setattr(reader, "HOLD_MAX", 0)
+    monkeypatch.setattr(numbering, "LATEST", 256)
+    monkeypatch.setattr(codex_parts, "OPEN", 16)
+    monkeypatch.setattr(building, "_of_text", building._of_text.__wrapped__)
+
+
+@pytest.mark.usefixtures("large")
+def test_of_one_more_record_of_claude_code_a_hundred_bytes_are_held(tmp_path: Path) -> None:
+    few, at_most = held(ClaudeCode(), session(tmp_path / "few", TURNS).save())
+    more, at_most_more = held(ClaudeCode(), session(tmp_path / "more", 2 * TURNS).save())
+
+    assert (more - few) / (2 * TURNS) < 100
+    assert (at_most_more - at_most) / (2 * TURNS) < 110
+
+
+@pytest.mark.usefixtures("large")
+def test_of_one_more_record_of_codex_no_more_is_held(tmp_path: Path) -> None:
+    first, second = (rollout(tmp_path / str(n), n * TURNS // 4) for n in (1, 2))
+    few, at_most = held(Codex(), first.save())
+    more, at_most_more = held(Codex(), second.save())
+    records = len(second.lines) - len(first.lines)
+
+    assert (more - few) / records < 100
+    assert (at_most_more - at_most) / records < 110
+
+
+@pytest.mark.usefixtures("large")
+def test_to_write_one_more_turn_takes_little_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, number in (("FEW", 16), ("TURNS_AT_ONCE", 64), ("BATCH_TURNS", 32)):
+        monkeypatch.setattr(projection, name, number)
+    monkeypatch.setattr(projection, "BATCH_BYTES", BLOCK)
+    monkeypatch.setattr(sources, "BLOCK_BYTES", BLOCK)
+    most: list[int] = []
+    add = projection.Projector.add
+
+    def measured(self: projection.Projector, *values: Any, **named: Any) -> None:
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        add(self, *values, **named)
+        most.append(tracemalloc.get_traced_memory()[1] - before)
+
+    monkeypatch.setattr(projection.Projector, "add", measured)
+    for turns in (500, 500, 1500):  # the first makes what is made once
+        path = session(tmp_path / str(len(most)), turns).save()
+        with Ledger.open(str(tmp_path / f"{len(most)}.db")) as ledger:
+            tracemalloc.start()
+            import_paths(ledger, path)
+            tracemalloc.stop()
+
+    assert (most[2] - most[1]) / 1000 < 200
+
+
+def test_turns_that_are_packed_and_met_again_say_the_same(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Rollout(tmp_path)
+    for turn in range(6):
+        log.start(turn)
+        log.ask(f"question {turn}")
+        log.call(f"call_{turn}", cmd="make")
+    for turn in range(6):  # results come when many others have begun
+        log.item("function_call_output", call_id=f"call_{turn}", output=f"done {turn}")
+    log.start(2)
+    log.say("answer of the third")
+    path = log.save()
+    import_paths(ledger, path)
+    before = result(ledger)
+    monkeypatch.setattr(codex_parts, "OPEN", 1)
+    monkeypatch.setattr(numbering, "LATEST", 2)
+    monkeypatch.setattr(projection, "TURNS_AT_ONCE", 2)
+    monkeypatch.setattr(projection, "FEW", 1)
+
+    with Ledger.open(str(tmp_path / "packed.db")) as other:
+        import_paths(other, path)
+        rederive(other)
+        assert result(other) == before
+    assert len(before["turns"]) == 6
+    assert "done 0" in str(before["tool_calls"])
 
 
 def test_a_family_is_not_held_twice_while_it_is_derived_with_what_shares_its_turns(

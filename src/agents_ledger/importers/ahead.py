@@ -221,7 +221,10 @@ def _derived(sources: Sources, reader: Reader, families: Sequence[str]) -> Deriv
         return None
     derivation = reader.derive(material(sources, files, reader.version))
     check_shared(families, derivation.turns, {file.id: file for file in files})
-    turns = [structs.replace(turn, build=_built(turn.build)) for turn in derivation.turns]
+    turns = [
+        structs.replace(turn, build=_built(turn.build), record_ids=tuple(turn.record_ids))
+        for turn in derivation.turns
+    ]
     return Derived(files, structs.replace(derivation, turns=tuple(turns)))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
+from array import array
 from collections import deque
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -12,26 +14,39 @@ from msgspec import Struct, field
 
 from agents_ledger.importers import claude_code_records as records
 from agents_ledger.importers.building import milliseconds
+from agents_ledger.importers.claude_code_derived import Extras, Spill, Turns
+from agents_ledger.importers.claude_code_nodes import (
+    ASSISTANT,
+    BOUNDARY,
+    COMMAND,
+    INLINE,
+    MAIN,
+    NOTICE,
+    OTHER,
+    OWN_FILE,
+    PRINTED,
+    PROMPT,
+    QUEUED,
+    RESULT,
+    SUMMARY,
+    Nodes,
+)
 from agents_ledger.importers.claude_code_records import CHAIN, NOTICES, Record
-from agents_ledger.importers.claude_code_tree import Tree, begin_below
-from agents_ledger.importers.claude_code_turns import ASKED, BESIDE, Build, Kept, beside
+from agents_ledger.importers.claude_code_tree import Tree
 from agents_ledger.importers.outlines import (
     BROKEN,
+    NONE,
     UUID,
-    FileSets,
     as_text,
-    in_turns,
     malformed,
     openers,
-    parents_first,
     parsed,
     project_name,
 )
-from agents_ledger.importers.reader import RECORD_MAX, Line, Material, fingerprint
+from agents_ledger.importers.reader import RECORD_MAX, Line, Material
 from agents_ledger.model.sources import (
     Derivation,
     DerivedSession,
-    DerivedTurn,
     Fault,
     SourceFile,
     SourceTitle,
@@ -39,22 +54,6 @@ from agents_ledger.model.sources import (
 
 NAME = "claude-code"
 TITLES = {"ai-title": ("ai_title", 1), "custom-title": ("custom_title", 2)}
-OPENERS = {"prompt", "command", "summary", "boundary"}
-COMPACTING = {"summary", "boundary"}
-
-
-class _Node(Struct, gc=False):
-    """A record in the tree, and where to read it again."""
-
-    line: Line
-    kind: str
-    parent: str | None  # as the record says
-    previous: str | None  # the record before it in its file, where parents are missing
-    side: str  # of a subagent: "file" of its own, or "inline" in its parent's
-    at: int
-    print: bytes
-    file_ids: frozenset[int]
-    spills: tuple[str, ...] = ()  # outputs in files of their own that it names
 
 
 class _Session(Struct):
@@ -63,8 +62,9 @@ class _Session(Struct):
     session_id: str
     file_ids: set[int]
     path: str
-    chain: list[str] = field(default_factory=list)  # uuids in the order of the file
-    side_chain: list[str] = field(default_factory=list)  # those of subagents written into it
+    file_set: int  # of its records
+    chain: array[int] = field(default_factory=lambda: array("i"))  # records in the file's order
+    side_chain: array[int] = field(default_factory=lambda: array("i"))  # of subagents inside it
     title: str | None = None
     title_rank: int = 0
     parent_session: str | None = None
@@ -73,6 +73,7 @@ class _Session(Struct):
     last_at: int = 0
     first_at: int = 0
     task: str | None = None
+    unsaid: tuple[str, ...] = ("cwd", "git_branch", "version", "entrypoint", "session_kind")
     metadata: dict[str, Any] = field(default_factory=dict)
     waiting: dict[str, deque[_Queued]] = field(default_factory=dict)  # what was typed, by its text
 
@@ -82,21 +83,13 @@ class _Queued(NamedTuple):
 
     session: _Session
     line: Line
-    print: bytes
     text: str
     typed_at: str
-    after: str | None  # the record before it in its file
+    after: int  # the record before it in its file, or NONE
 
     def key(self) -> tuple[str, str, str]:
         """The same in every file that tells of it."""
         return self.session.session_id, self.typed_at, self.text
-
-
-class Spill(Struct, frozen=True):
-    """An output that was too large for a record."""
-
-    file: SourceFile
-    print: bytes
 
 
 class Outline:
@@ -105,21 +98,18 @@ class Outline:
     def __init__(self, material: Material, version: int) -> None:
         self.material = material
         self.version = version
-        self.nodes: dict[str, _Node] = {}
-        self.files = FileSets()
+        self.nodes = Nodes(material)
         self.sessions: dict[str, _Session] = {}
-        self.passing: dict[str, str | None] = {}  # records of no turn, and what they hang on
         self.leaf_titles: dict[str, SourceTitle] = {}
         self.leafs: list[str] = []  # of which each summary tells
-        self.tasks: dict[str, list[str]] = {}  # prompt of a subagent -> the calls that gave it
-        self.callers: dict[str, str] = {}  # call of a subagent -> its record
+        self.tasks: dict[bytes, list[str]] = {}  # prompt of a subagent -> the calls that gave it
+        self.callers: dict[str, int] = {}  # call of a subagent -> its record
         self.at_work: dict[str, str] = {}  # call of a subagent -> the subagent
         self.queued: list[_Queued] = []
         self.delivered: list[_Queued] = []
         self.spills: dict[str, Spill] = {}
         self.about: dict[str, tuple[SourceFile, dict[str, Any]]] = {}  # session -> what is said
-        self.half_way: dict[str, str] = {}  # prompt -> the record it hangs on
-        self.preserved: dict[str, str] = {}  # compaction -> the first record that it left
+        self.preserved: dict[int, str] = {}  # compaction -> the first record that it left
         for file in material.files:
             if file.kind == "document":
                 self._read_document(file)
@@ -132,9 +122,8 @@ class Outline:
         self._count_spills()
         self.titles = self._called_elsewhere()
         for leaf in self.leafs:
-            self.material.count("summary", "derived" if leaf in self.nodes else "unmapped")
-        self.parents = {uuid: self._hangs_on(uuid, node) for uuid, node in self.nodes.items()}
-        begin_below(self.parents, {u for u, node in self.nodes.items() if node.kind == "other"})
+            self.material.count("summary", "derived" if leaf in self.nodes.ids else "unmapped")
+        self.nodes.settle()
         self.sides = {s.session_id: self._sides(s) for s in self.sessions.values()}
 
     # -- files beside -------------------------------------------------------------------------
@@ -168,7 +157,7 @@ class Outline:
             session.metadata |= {"agent": said} | ({"agent_type": kind} if kind else {})
 
     def _count_spills(self) -> None:
-        named = {key for node in self.nodes.values() for key in node.spills}
+        named = {key for keys in self.nodes.spills.values() for key in keys}
         for key in self.spills:
             self.material.count(records.SPILLED, "derived" if key in named else "unmapped")
 
@@ -181,7 +170,7 @@ class Outline:
             return
         known.file_ids |= session.file_ids
         side = dict.fromkeys([*known.side_chain, *session.side_chain])
-        known.side_chain = list(side)
+        known.side_chain = array("i", side)
         known.last_at = max(known.last_at, session.last_at)
         if session.title_rank >= known.title_rank and session.title:
             known.title, known.title_rank = session.title, session.title_rank
@@ -196,12 +185,12 @@ class Outline:
         last, before = other.chain[-1], known.chain[-1]
         if last in known.chain or before in other.chain:
             return len(other.chain) > len(known.chain)
-        ends = ((self.nodes[s.chain[-1]].at, len(s.chain), s.path) for s in (other, known))
+        ends = ((self.nodes.ats[s.chain[-1]], len(s.chain), s.path) for s in (other, known))
         return other.path == known.path or next(ends) > next(ends)
 
     def _read(self, file: SourceFile) -> _Session:
         name = PurePosixPath(file.path.replace("\\", "/")).stem
-        session = _Session(name, {file.id}, file.path)
+        session = _Session(name, {file.id}, file.path, self.nodes.files.of([file.id]))
         for line in self.material.lines(file):
             try:
                 record = records.read(line.data or b"")
@@ -222,8 +211,8 @@ class Outline:
 
     def _chain(self, line: Line, record: Record, session: _Session) -> None:
         uuid = str(record.uuid)
-        kind = self._kind(record, session)
-        self.material.count(str(record.type), "unmapped" if kind == "other" else "derived")
+        kind = self._kind(line, record, session)
+        self.material.count(str(record.type), "unmapped" if kind == OTHER else "derived")
         at = self.material.moment(record.timestamp, line)
         session.first_at = session.first_at or at
         session.last_at = max(session.last_at, at)
@@ -231,87 +220,96 @@ class Outline:
         session.said_id = record.session_id or session.said_id
         inline = record.is_sidechain and not record.agent_id
         chain = session.side_chain if inline else session.chain
-        self._note(uuid, kind, line, record, chain[-1] if chain else None, at=at)
-        chain.append(uuid)
-        if kind == "boundary" and (first := records.first_preserved(record)):
-            self.preserved[uuid] = first
-        if kind == "assistant":
-            for prompt, call in records.tasks(record):
+        number = self.nodes.number(uuid)
+        if number < len(self.nodes.kinds):
+            self._meet_again(number, kind, line)
+        else:
+            self._note(kind, line, record, session, chain[-1] if chain else NONE, at=at)
+        chain.append(number)
+        if kind == BOUNDARY and (first := records.first_preserved(record)):
+            self.preserved[number] = first
+        if kind == ASSISTANT:
+            for prompt, call in records.tasks(record, line.data or b""):
                 if call not in self.callers:
-                    self.callers[call] = uuid
-                    self.tasks.setdefault(prompt, []).append(call)
+                    self.callers[call] = number
+                    self.tasks.setdefault(_digest(prompt), []).append(call)
+
+    def _meet_again(self, number: int, kind: int, line: Line) -> None:
+        """A record that another file has too, or another line."""
+        nodes = self.nodes
+        files = nodes.files[nodes.file_sets[number]]
+        nodes.file_sets[number] = nodes.files.of(files | {line.file.id})
+        # Of two contents under one id the longer is shown, then the one with the smaller hash.
+        held = (-nodes.places.length(number), nodes.places.print(number))
+        if (-line.length, line.fingerprint()) < held:
+            nodes.places.put(number, line)
+            nodes.kinds[number] = kind
 
     def _note(
-        self, uuid: str, kind: str, line: Line, record: Record, previous: str | None, *, at: int
+        self, kind: int, line: Line, record: Record, session: _Session, previous: int, *, at: int
     ) -> None:
-        known = self.nodes.get(uuid)
-        print_ = line.fingerprint()
-        if known is not None:
-            known.file_ids = self.files.of(known.file_ids | {line.file.id})
-            # Of two contents under one id the longer is shown, then the one with the smaller hash.
-            if (-line.length, print_) < (-known.line.length, known.print):
-                known.line, known.kind, known.print = self.material.held(line), kind, print_
-            return
-        spills: tuple[str, ...] = ()
-        if kind == "result" and self.spills:
+        nodes = self.nodes
+        file_set = session.file_set
+        if kind == RESULT and self.spills:
             spills = tuple(sorted(records.spills_named(line.data or b"") & self.spills.keys()))
-        parent = record.parent_uuid or record.logical_parent_uuid
-        self.nodes[uuid] = _Node(
-            self.material.held(line),
+            if spills:
+                nodes.spills[len(nodes)] = spills
+                beside = (self.spills[key].file.id for key in spills)
+                file_set = nodes.files.of([line.file.id, *beside])
+        nodes.add(
+            str(record.uuid),
             kind,
-            previous if parent == previous else parent,  # the same letters need not be held twice
-            previous,
-            ("file" if record.agent_id else "inline") if record.is_sidechain else "",
-            at,
-            print_,
-            self.files.of([line.file.id, *(self.spills[key].file.id for key in spills)]),
-            spills,
+            line,
+            at=at,
+            parent=record.parent_uuid or record.logical_parent_uuid,
+            previous=previous,
+            side=(OWN_FILE if record.agent_id else INLINE) if record.is_sidechain else MAIN,
+            file_set=file_set,
         )
 
     def _describe(self, record: Record, session: _Session) -> None:
-        metadata = session.metadata
-        for name in ("cwd", "git_branch", "version", "entrypoint", "session_kind"):
-            if name not in metadata:
-                said = getattr(record, name)
-                if said:
-                    metadata[name] = said
+        for name in session.unsaid:
+            said = getattr(record, name)
+            if said:
+                session.metadata[name] = said
+                session.unsaid = tuple(each for each in session.unsaid if each != name)
         if record.is_sidechain and record.agent_id:
             session.agent_id = record.agent_id
             session.parent_session = record.session_id
 
-    def _kind(self, record: Record, session: _Session) -> str:
+    def _kind(self, line: Line, record: Record, session: _Session) -> int:
         if record.type == "assistant":
-            return "assistant"
+            return ASSISTANT
         if record.type == "system":
-            return "boundary" if record.subtype == "compact_boundary" else "notice"
+            return BOUNDARY if record.subtype == "compact_boundary" else NOTICE
         if record.type == "attachment":
             if not records.is_queued(record):
-                return "other"
+                return OTHER
             self._deliver(records.queued_text(record), session)
-            return "queued"
-        return self._user_kind(record, session)
+            return QUEUED
+        return self._user_kind(line, record, session)
 
-    def _user_kind(self, record: Record, session: _Session) -> str:
+    def _user_kind(self, line: Line, record: Record, session: _Session) -> int:
         """What a user's record really is: few of them were typed by somebody."""
         if record.is_compact_summary:
-            return "summary"
-        if records.has_result(record):
-            return "result"
+            return SUMMARY
+        if records.has_result(record, line.data or b""):
+            return RESULT
         if record.is_meta:
-            return "notice"
+            return NOTICE
         text = records.words_of(record)
         self._deliver(text, session)
         if text.startswith(records.COMMANDS):
-            return "command"
+            return COMMAND
         if text.startswith(records.PRINTED):
-            return "printed"
-        return "notice" if text.startswith(NOTICES) else "prompt"
+            return PRINTED
+        return NOTICE if text.startswith(NOTICES) else PROMPT
 
     def _plain(self, line: Line, record: Record, session: _Session) -> None:
         kind = record.type or "(none)"
         mapped = True
         if record.uuid:
-            self.passing[record.uuid] = record.parent_uuid
+            self.nodes.pass_on(record.uuid, record.parent_uuid)
         if kind in TITLES:
             name, rank = TITLES[kind]
             if getattr(record, name) and rank >= session.title_rank:
@@ -339,29 +337,28 @@ class Outline:
         """Add what other files call the sessions here, or in a folder below theirs; what is said
         here of others."""
         own = {file.id: file.path for file in self.material.files}
-        for said in self.material.titles([uuid for uuid in self.nodes if UUID.fullmatch(uuid)]):
+        names = (self.nodes.ids.name(number) for number in range(len(self.nodes)))
+        for said in self.material.titles(name for name in names if UUID.fullmatch(name)):
             known = self.leaf_titles.get(said.record_id, said)
-            paths = (own[file_id] for file_id in self.nodes[said.record_id].file_ids)
+            number = self.nodes.ids.get(said.record_id)
+            paths = (own[file_id] for file_id in self.nodes.files[self.nodes.file_sets[number]])
             is_there = any(path.startswith(said.folder) for path in paths)
             if is_there and said.file_id not in own and said.rank() >= known.rank():
                 self.leaf_titles[said.record_id] = said
         return tuple(
             said
             for leaf, said in self.leaf_titles.items()
-            if leaf not in self.nodes and UUID.fullmatch(leaf) and said.title
+            if leaf not in self.nodes.ids and UUID.fullmatch(leaf) and said.title
         )
 
     def _enqueue(self, line: Line, record: Record, session: _Session) -> None:
-        queued = _Queued(
-            session,
-            self.material.held(line),
-            line.fingerprint(),
-            records.text_of(record.content),
-            str(record.timestamp),
-            session.chain[-1] if session.chain else None,
-        )
+        text = records.text_of(record.content)
+        if not text or text.startswith(NOTICES):
+            return
+        after = session.chain[-1] if session.chain else NONE
+        queued = _Queued(session, line, text, str(record.timestamp), after)
         self.queued.append(queued)
-        session.waiting.setdefault(queued.text, deque()).append(queued)
+        session.waiting.setdefault(text, deque()).append(queued)
 
     def _deliver(self, text: str, session: _Session) -> None:
         """A record with the text of what was typed before is that, given to the agent."""
@@ -371,210 +368,123 @@ class Outline:
     def _add_queued(self) -> None:
         """Text typed while the agent worked may stand nowhere else."""
         texts: dict[str, str] = {}
-        typed: dict[str, dict[str, _Node]] = {}  # by the record they were typed after
-        known = set(self.nodes)
+        typed: dict[int, list[int]] = {}  # by the record they were typed after
         delivered = {queued.key() for queued in self.delivered}
         for queued in self.queued:
-            said = bool(queued.text) and not queued.text.startswith(NOTICES)
-            if not said or queued.after is None or queued.key() in delivered:
+            if queued.after == NONE or queued.key() in delivered:
                 continue
             uuid = f"{queued.session.session_id}:queued:{queued.typed_at}"
             if texts.setdefault(uuid, queued.text) != queued.text:  # typed in the same instant
                 uuid = f"{uuid}:{zlib.crc32(queued.text.encode(errors='replace')):08x}"
-            node = _Node(
-                queued.line,
-                "queued",
-                queued.after,
-                queued.after,
-                "",
-                milliseconds(queued.typed_at),
-                queued.print,
-                self.files.of([queued.line.file.id]),
-            )
-            if uuid not in known:
-                known.add(uuid)
-                typed.setdefault(queued.after, {})[uuid] = node
-        if typed:
-            placed: dict[str, _Node] = {}
-            for uuid, node in self.nodes.items():
-                placed[uuid] = node
-                placed |= typed.get(uuid, {})
-            self.nodes = placed
+            if uuid not in self.nodes.ids:
+                number = self.nodes.number(uuid)
+                self.nodes.add(
+                    uuid,
+                    QUEUED,
+                    queued.line,
+                    at=milliseconds(queued.typed_at),
+                    parent=None,
+                    previous=queued.after,
+                    side=MAIN,
+                    file_set=self.nodes.files.of([queued.line.file.id]),
+                )
+                typed.setdefault(queued.after, []).append(number)
+        self.nodes.insert(typed)
 
-    # -- the tree -----------------------------------------------------------------------------
-
-    def _hangs_on(self, uuid: str, node: _Node) -> str | None:
-        """The record above: as it says, or, where that one is lost, the one before in its file."""
-        parent, seen = node.parent, {uuid}
-        while parent in self.passing and parent not in self.nodes and parent not in seen:
-            seen.add(parent)
-            parent = self.passing[parent]
-        if parent in self.nodes and parent != uuid:
-            apart = node.side == "inline" and self.nodes[parent].side != "inline"
-            return None if apart else parent
-        if node.parent is None and node.side:
-            return None
-        if parent is not None and parent not in seen and node.side != "file":
-            self.material.fault(node.line, f"the record it follows is not there: {parent}")
-        return node.previous if node.previous in self.nodes else None
-
-    def _sides(self, session: _Session) -> dict[str, list[str]]:
+    def _sides(self, session: _Session) -> dict[int, list[int]]:
         """The records of each subagent written into a session, by the first of them."""
-        tops = openers(
-            session.side_chain, lambda uuid: self.parents[uuid] is None, self.parents.__getitem__
-        )
-        found: dict[str, list[str]] = {}
-        for uuid in session.side_chain:
-            found.setdefault(tops[uuid], []).append(uuid)
+        if not session.side_chain:
+            return {}
+        parents = self.nodes.parents
+        tops = openers(session.side_chain, parents, lambda record: parents[record] < 0)
+        found: dict[int, list[int]] = {}
+        for record in session.side_chain:
+            found.setdefault(tops[record], []).append(record)
         return found
-
-    def _opens(self, uuid: str) -> bool:
-        """A prompt opens a turn, a compaction does, and the work that goes on after one."""
-        kind = self.nodes[uuid].kind
-        if kind in OPENERS:
-            return True
-        if kind in BESIDE:
-            return False
-        above = self.parents[uuid]
-        seen: set[str] = set()
-        while above is not None and self.nodes[above].kind in BESIDE and above not in seen:
-            seen.add(above)
-            above = self.parents[above]
-        return above is not None and self.nodes[above].kind in COMPACTING
-
-    def _joins(self, opener: str, above: str, *, waits: bool) -> bool:
-        """Prompts that follow each other without an answer are one query. A summary belongs to the
-        boundary it hangs on."""
-        kinds = self.nodes[opener].kind, self.nodes[above].kind
-        return kinds == ("summary", "boundary") or (waits and ASKED.issuperset(kinds))
 
     # -- what comes of it ---------------------------------------------------------------------
 
     def derivation(self) -> Derivation:
         """Turns, parents first, and sessions."""
-        turn_of, parents = in_turns(
-            self.nodes,
-            [uuid for uuid, node in self.nodes.items() if node.kind == "assistant"],
-            opens=self._opens,
-            parent=self.parents.__getitem__,
-            joins=self._joins,
-        )
-        members: dict[str, list[str]] = {}
-        for uuid in self.nodes:  # in the order they were first read
-            members.setdefault(turn_of[uuid], []).append(uuid)
-        spawned = self._spawned()
-        tree = Tree(turn_of, parents, members, set())
-        tree.fold(lambda uuid: self.nodes[uuid].kind)
-        tree.answered.update(self._answered(members))
-        order = list(parents_first(parents))
-        kept = tree.kept(self.preserved)
-        self.half_way = tree.half_way(self.parents, lambda uuid: self.nodes[uuid].kind)
+        tree = Tree(self.nodes)
         return Derivation(
-            sessions=tuple(self._sessions(tree)),  # first: each turn lets go of its records
-            turns=tuple(self._derived(top, spawned, tree, kept.get(top)) for top in order),
+            turns=Turns(
+                tree, self.version, Extras(self.spills, self._spawned(), tree.kept(self.preserved))
+            ),
+            sessions=tuple(self._sessions(tree)),
             faults=tuple(self.material.faults),
             counts=self.material.counts,
             titles=self.titles,
         )
 
-    def _answered(self, members: dict[str, list[str]]) -> set[str]:
-        return {
-            top
-            for top, uuids in members.items()
-            if any(self.nodes[u].kind in ("assistant", *COMPACTING) for u in uuids)
-        }
-
-    def _derived(
-        self, top: str, spawned: dict[str, dict[str, str]], tree: Tree, kept: Kept | None
-    ) -> DerivedTurn:
-        """A turn; its records are let go of, for memory need not hold all of both."""
-        parent, uuids = tree.parents.get(top), tuple(tree.members.pop(top))
-        children = {call: child for u in uuids for call, child in spawned.get(u, {}).items()}
-        nodes = [self.nodes.pop(uuid) for uuid in uuids]
-        spills = {key: self.spills[key] for node in nodes for key in node.spills}
-        prints = [node.print for node in nodes] + [spills[key].print for key in sorted(spills)]
-        said = [*(kept or ()), *(part for pair in sorted(children.items()) for part in pair)]
-        prints += [":".join(said).encode(errors="replace")] if said else []
-        return DerivedTurn(
-            top,
-            parent,
-            fingerprint(self.version, prints),
-            self.files.of(file_id for node in nodes for file_id in node.file_ids),
-            uuids,
-            Build(
-                self.material,
-                top,
-                parent,
-                uuids,
-                tuple(node.kind for node in nodes),
-                tuple(node.line for node in nodes),
-                beside(children, {key: spill.file for key, spill in spills.items()}, kept),
-            ),
-        )
-
-    def _spawned(self) -> dict[str, dict[str, str]]:
+    def _spawned(self) -> dict[int, dict[str, str]]:
         """The sessions of subagents that no result names, by the record and the call that spawned:
         those that are still at work, and those written into their parent's file."""
-        found: dict[str, dict[str, str]] = {}
+        found: dict[int, dict[str, str]] = {}
         given = {
             prompt: iter([call for call in calls if call not in self.at_work])
             for prompt, calls in self.tasks.items()
         }
-        told: set[str] = set()
+        told: set[int] = set()
         for call, agent in self.at_work.items():
             if call in self.callers:
                 found.setdefault(self.callers[call], {})[call] = f"{NAME}:agent-{agent}"
         for session in self.sessions.values():
             for root in self.sides[session.session_id]:
-                text = records.words_of(records.read(self.material.bytes_of(self.nodes[root].line)))
-                giver = next(given.get(text, iter(())), None) if root not in told else None
+                text = records.words_of(records.read(self.nodes.places.bytes_of(root)))
+                giver = next(given.get(_digest(text), iter(())), None) if root not in told else None
                 told.add(root)
                 if giver is not None:
-                    label = f"{NAME}:{session.session_id}:{root}"
+                    label = f"{NAME}:{session.session_id}:{self.nodes.ids.name(root)}"
                     found.setdefault(self.callers[giver], {})[giver] = label
         return found
 
     def _sessions(self, tree: Tree) -> Iterator[DerivedSession]:
+        nodes, half_way = self.nodes, tree.half_way()
         for session in self.sessions.values():
             if session.chain:
-                yield self._session(session, tree)
+                yield self._session(session, tree, half_way)
             for root, own in self.sides[session.session_id].items():
-                if self.nodes[root].file_ids & session.file_ids:
+                if nodes.files[nodes.file_sets[root]] & session.file_ids:
+                    name = nodes.ids.name(root)
                     yield DerivedSession(
-                        session_id=f"{session.session_id}:{root}",
-                        label=f"{NAME}:{session.session_id}:{root}",
-                        head=tree.head(own[-1]),
+                        session_id=f"{session.session_id}:{name}",
+                        label=f"{NAME}:{session.session_id}:{name}",
+                        head=tree.name(tree.head(own[-1])),
                         file_ids=frozenset(session.file_ids),
                         is_subagent=True,
                         parent_label=f"{NAME}:{session.session_id}",
-                        created_at=self.nodes[root].at,
-                        updated_at=max(self.nodes[u].at for u in own),
+                        created_at=nodes.ats[root],
+                        updated_at=max(nodes.ats[record] for record in own),
                         metadata=session.metadata,
                     )
 
-    def _forked_within(self, head: str | None, tree: Tree) -> dict[str, str]:
+    def _forked_within(self, head: int, tree: Tree, half_way: dict[int, int]) -> dict[str, str]:
         """The turns on a thread that it left half way, each with the last record it has of it: the
         agent went on from there in another session, or before this one was taken back."""
         left: dict[str, str] = {}
-        while head is not None and self.half_way:
-            if head in self.half_way and (parent := tree.parents[head]) is not None:
-                left[parent] = self.half_way[head]
+        while head >= 0 and half_way:
+            if head in half_way and (parent := tree.name(tree.parents[head])) is not None:
+                left[parent] = self.nodes.ids.name(half_way[head])
             head = tree.parents[head]
         return left
 
-    def _session(self, session: _Session, tree: Tree) -> DerivedSession:
-        titles = [self.leaf_titles[u].title for u in session.chain if u in self.leaf_titles]
+    def _session(self, session: _Session, tree: Tree, half_way: dict[int, int]) -> DerivedSession:
+        called = {self.nodes.ids.get(leaf): said.title for leaf, said in self.leaf_titles.items()}
+        titles = [called[record] for record in session.chain if record in called] if called else []
         metadata = dict(session.metadata)
         if "cwd" in metadata:
             metadata["project"] = project_name(metadata["cwd"])
         head = tree.head(session.chain[-1])
-        within = self._forked_within(head, tree)
+        within = self._forked_within(head, tree, half_way)
         metadata |= {"forked_within": within} if within else {}
-        beside = {self.spills[key].file.id for u in session.chain for key in self.nodes[u].spills}
+        spills = self.nodes.spills
+        named = [spills[record] for record in session.chain if record in spills] if spills else []
+        beside = {self.spills[key].file.id for keys in named for key in keys}
         return DerivedSession(
             session_id=session.session_id,
             label=f"{NAME}:{session.session_id}",
-            head=head,
+            head=tree.name(head),
             file_ids=frozenset(session.file_ids | beside),
             title=session.title or (titles[-1] if titles else None),
             agent_id=session.agent_id,
@@ -586,3 +496,7 @@ class Outline:
             routing_key=metadata.get("cwd"),
             metadata=metadata,
         )
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()

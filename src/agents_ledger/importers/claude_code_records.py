@@ -19,9 +19,7 @@ from agents_ledger.importers.outlines import (
     as_text,
     mend,
     parsed,
-    record_of,
 )
-from agents_ledger.importers.reader import Line, Material
 
 CHAIN = {"user", "assistant", "system", "attachment"}
 PLAIN = {
@@ -155,12 +153,12 @@ def read(data: bytes) -> Record:
         return _without_misfits(mended)
 
 
-def whole(material: Material, line: Line) -> dict[str, Any]:
-    """A held record, with all that is shown of it."""
+def whole(data: bytes) -> dict[str, Any]:
+    """A record, with all that is shown of it."""
     try:
-        return cast(dict[str, Any], _decode_whole(material.bytes_of(line)))
+        return cast(dict[str, Any], _decode_whole(data))
     except BROKEN:
-        return record_of(material, line)
+        return as_dict(parsed(data))
 
 
 def agent_of(result: Any) -> str | None:
@@ -225,11 +223,11 @@ def words_of(record: Record) -> str:
     return text_of(parsed(raw_content(record)))
 
 
-def has_result(record: Record) -> bool:
-    """Whether a user record brings what came of a call."""
-    content = raw_content(record)
-    if b'"tool_result"' not in content:
+def has_result(record: Record, data: bytes) -> bool:
+    """Whether a user record brings what came of a call. `data`: all of the record."""
+    if b'"tool_result"' not in data:
         return False
+    content = raw_content(record)
     try:
         return any(block.type == "tool_result" for block in _decode_blocks(content))
     except BROKEN:
@@ -254,13 +252,12 @@ def first_preserved(record: Record) -> str | None:
     return as_text(as_dict(said.get("preservedSegment")).get("headUuid"))
 
 
-def tasks(record: Record) -> Iterator[tuple[str, str]]:
-    """The prompts that a record's calls give to subagents, and the calls."""
-    raw = raw_content(record)
-    if b'"Task"' not in raw and b'"Agent"' not in raw:
+def tasks(record: Record, data: bytes) -> Iterator[tuple[str, str]]:
+    """The prompts that a record's calls give to subagents, and the calls. `data`: all of it."""
+    if b'"Task"' not in data and b'"Agent"' not in data:
         return
     try:
-        blocks = _decode_blocks(raw)
+        blocks = _decode_blocks(raw_content(record))
     except BROKEN:
         return
     for block in blocks:

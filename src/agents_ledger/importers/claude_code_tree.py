@@ -1,111 +1,240 @@
-"""Claude Code: the turns of a family as a tree."""
+"""Claude Code: the turns of a family as a tree. A turn is known by its place among them, and stands
+after its parent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from array import array
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, chain
 
-from agents_ledger.importers.claude_code_turns import ASKED, BESIDE, Kept
-from agents_ledger.importers.outlines import answered_above, openers
+from agents_ledger.importers.claude_code_nodes import (
+    ASSISTANT,
+    BOUNDARY,
+    COMMAND,
+    NOTICE,
+    OTHER,
+    PRINTED,
+    PROMPT,
+    RESULT,
+    SUMMARY,
+    Nodes,
+)
+from agents_ledger.importers.claude_code_turns import Kept
+from agents_ledger.importers.outlines import NONE, InTurns, in_turns, roots_first
 
-LOCAL = BESIDE | {"command"}  # what a command leaves that the program itself answered
+ASKED = {PROMPT, COMMAND}
+OPENERS = (PROMPT, COMMAND, SUMMARY, BOUNDARY)
+COMPACTING = (SUMMARY, BOUNDARY)
+BESIDE = (NOTICE, PRINTED, OTHER)  # what neither asks nor answers
+MANY = -2
+_BESIDE = sum(1 << kind for kind in BESIDE)
+_LOCAL = _BESIDE | 1 << COMMAND  # what a command leaves that the program itself answered
 
 
-class Tree(NamedTuple):
-    """The turns of an outline."""
+class Tree:
+    """The turns of some records."""
 
-    turn_of: dict[str, str]
-    parents: dict[str, str | None]
-    members: dict[str, list[str]]
-    answered: set[str]
+    def __init__(self, nodes: Nodes) -> None:
+        self.nodes = nodes
+        order = nodes.order()
+        answers = (record for record, kind in enumerate(nodes.kinds) if kind == ASSISTANT)
+        found = in_turns(order, nodes.parents, answers, opens=self._opens, joins=self._joins)
+        folded = self._fold(found)
+        left = (top for top in found.turns if top not in folded)
+        self.tops = array("i", roots_first(left, found.above))  # the record that opens each
+        places = array("i", [NONE]) * len(nodes)
+        for turn, top in enumerate(chain(self.tops, folded)):
+            places[top] = turn
+        self.parents = array("i", (_at(places, found.above[top]) for top in self.tops))
+        self.turn_of = found.turn_of  # of every record, or NONE
+        for record, top in enumerate(found.turn_of):
+            self.turn_of[record] = places[top]
+        self._group(order, len(self.tops) + len(folded))
+        self._leading: dict[int, int] = {}  # what is folded into turns: before their own records
+        self._trailing: dict[int, list[int]] = {}  # and after them
+        for top, other in folded.items():
+            self._move(places[top], _at(places, other), leads=found.above[top] < 0)
+        self.answered = bytearray(len(self.tops))
+        for record, kind in enumerate(nodes.kinds):
+            if kind in (ASSISTANT, *COMPACTING) and self.turn_of[record] >= 0:
+                self.answered[self.turn_of[record]] = 1
 
-    @property
-    def below(self) -> dict[str | None, list[str]]:
-        """The children of each turn; of None, the roots."""
-        found: dict[str | None, list[str]] = {}
-        for turn, parent in self.parents.items():
-            found.setdefault(parent, []).append(turn)
+    def __len__(self) -> int:
+        return len(self.tops)
+
+    # -- which records are a turn -------------------------------------------------------------
+
+    def _opens(self, record: int) -> bool:
+        """A prompt opens a turn, a compaction does, and the work that goes on after one."""
+        kinds = self.nodes.kinds
+        if kinds[record] in OPENERS:
+            return True
+        if kinds[record] in BESIDE:
+            return False
+        parents = self.nodes.parents
+        above = parents[record]
+        seen: set[int] | None = None
+        while above >= 0 and kinds[above] in BESIDE:
+            seen = seen or set()
+            if above in seen:
+                break
+            seen.add(above)
+            above = parents[above]
+        return above >= 0 and kinds[above] in COMPACTING
+
+    def _joins(self, opener: int, above: int, *, waits: bool) -> bool:
+        """Prompts that follow each other without an answer are one query. A summary belongs to the
+        boundary it hangs on."""
+        kinds = self.nodes.kinds[opener], self.nodes.kinds[above]
+        return kinds == (SUMMARY, BOUNDARY) or (waits and set(kinds) <= ASKED)
+
+    def _fold(self, found: InTurns) -> dict[int, int]:
+        """The turns in which nobody was asked anything, and those they belong to, or NONE: what was
+        told before the first prompt belongs to that, a command that only the program itself
+        answered belongs to the turn it was given after."""
+        kinds, above = self.nodes.kinds, found.above
+        said = array("H", bytes(2 * len(kinds)))  # the kinds of each turn's records, as bits
+        for record, top in enumerate(found.turn_of):
+            said[top] |= 1 << kinds[record]
+        heirs = _heirs(found)
+        roots = (top for top in found.turns if above[top] < 0)
+        folded = {top: heirs[top] for top in roots if _is_told(said[top], heirs[top])}
+        for other in folded.values():
+            if other >= 0:
+                above[other] = NONE
+        for top in found.turns:
+            is_local = said[top] & 1 << PRINTED and not said[top] & ~_LOCAL
+            if is_local and above[top] >= 0 and heirs[top] == NONE:
+                folded[top] = above[top]
+        return folded
+
+    def _move(self, turn: int, other: int, *, leads: bool) -> None:
+        """The records of a turn are another's now, or nobody's."""
+        for record in self._segment(turn):
+            self.turn_of[record] = other
+        if other >= 0 and leads:
+            self._leading[other] = turn
+        elif other >= 0:
+            self._trailing.setdefault(other, []).append(turn)
+
+    def _group(self, order: Sequence[int], turns: int) -> None:
+        """Put the records of each turn beside each other, in the order they were first read."""
+        counts = array("I", bytes(4 * turns))
+        for turn in self.turn_of:
+            if turn >= 0:
+                counts[turn] += 1
+        self._ends = array("I", accumulate(counts))
+        at = array("I", (end - count for end, count in zip(self._ends, counts, strict=True)))
+        self._members = array("i", [NONE]) * len(self.turn_of)
+        for record in order:
+            turn = self.turn_of[record]
+            if turn >= 0:
+                self._members[at[turn]] = record
+                at[turn] += 1
+
+    def _segment(self, turn: int) -> array[int]:
+        return self._members[self._ends[turn - 1] if turn else 0 : self._ends[turn]]
+
+    def members(self, turn: int) -> array[int]:
+        """The records of a turn in order."""
+        found = self._segment(turn)
+        if turn in self._leading:
+            found = self._segment(self._leading[turn]) + found
+        for each in self._trailing.get(turn, ()):
+            found += self._segment(each)
         return found
 
-    def fold(self, kind: Callable[[str], str]) -> None:
-        """Take away turns in which nobody was asked anything: a command that only the program
-        itself answered belongs to the turn it was given after, what was told before the first
-        prompt belongs to that."""
-        below = self.below
-        for turn in below.get(None, ()):
-            heirs = below.get(turn, ())
-            kinds = set(map(kind, self.members[turn]))
-            if kinds == {"other"}:
-                self._taken(turn, turn)
-            elif len(heirs) == 1 and kinds <= BESIDE:
-                self.parents[heirs[0]] = None
-                self.members[heirs[0]][:0] = self._taken(turn, heirs[0])
-        for turn, parent in list(self.parents.items()):
-            if parent is not None and turn not in below:
-                kinds = set(map(kind, self.members[turn]))
-                if "printed" in kinds and kinds <= LOCAL:
-                    self.members[parent] += self._taken(turn, parent)
+    # -- what they are to each other ----------------------------------------------------------
 
-    def _taken(self, turn: str, other: str) -> list[str]:
-        """The records of a turn, which are another's now."""
-        del self.parents[turn]
-        moved = self.members.pop(turn)
-        self.turn_of.update(dict.fromkeys(moved, other))
-        return moved
-
-    def head(self, uuid: str) -> str | None:
+    def head(self, record: int) -> int:
         """The nearest answered turn at or above a record: a pending prompt is never a head."""
-        return answered_above(self.turn_of[uuid], self.parents, self.answered.__contains__)
+        turn = self.turn_of[record]
+        while turn >= 0 and not self.answered[turn]:
+            turn = self.parents[turn]
+        return turn
 
-    def kept(self, preserved: Mapping[str, str]) -> dict[str, Kept]:
+    def name(self, turn: int) -> str | None:
+        """What a turn is called: as the record that opens it."""
+        return self.nodes.ids.name(self.tops[turn]) if turn >= 0 else None
+
+    def half_way(self) -> dict[int, int]:
+        """The prompts that hang on a record from which the agent went on, and that record."""
+        asked, went_on = 1, 2
+        state = bytearray(len(self.nodes))
+        parents, kinds = self.nodes.parents, self.nodes.kinds
+        for top in self.tops:
+            if kinds[top] in ASKED and parents[top] >= 0:
+                state[parents[top]] = asked
+        for record, above in enumerate(parents):
+            if (
+                above >= 0
+                and state[above] == asked
+                and kinds[record] in (ASSISTANT, RESULT)
+                and self.turn_of[above] == self.turn_of[record]
+            ):
+                state[above] = went_on
+        return {
+            turn: parents[top]
+            for turn, top in enumerate(self.tops)
+            if kinds[top] in ASKED and parents[top] >= 0 and state[parents[top]] == went_on
+        }
+
+    def kept(self, preserved: Mapping[int, str]) -> dict[int, Kept]:
         """Of what compactions left in the context, the turns that each left whole. The tree is gone
         through once, whatever they name: a path leads from its root to where one is."""
-        firsts: dict[str, str] = {}
-        for uuid, first in preserved.items():
-            firsts.setdefault(self.turn_of[uuid], first)
-        below = self.below if firsts else {}
-        found: dict[str, Kept] = {}
-        path: list[str] = []
-        places: dict[str, int] = {}  # of the turns on the path
-        waiting = [(root, 0) for root in below.get(None, ())]
-        while waiting:
-            turn, depth = waiting.pop()
-            for left in path[depth:]:
-                del places[left]
-            del path[depth:]
-            named = firsts.get(turn)
-            at = places.get(self.turn_of.get(named or "", ""), depth)
-            if named is not None and at < depth:
-                at += named not in (path[at], self.members[path[at]][0])
+        firsts: dict[int, int] = {}
+        for record, first in preserved.items():
+            firsts.setdefault(self.turn_of[record], self.nodes.ids.get(first))
+        if not firsts:
+            return {}
+        first_child, sibling = self._below()
+        found: dict[int, Kept] = {}
+        path = array("i")
+        depths = array("i", [NONE]) * len(self.tops)  # of the turns on the path
+        turn = first_child[len(self.tops)]
+        while turn >= 0:
+            depths[turn] = depth = len(path)
+            named = firsts.get(turn, NONE)
+            at = depths[self.turn_of[named]] if named >= 0 and self.turn_of[named] >= 0 else NONE
+            if 0 <= at < depth:
+                at += named not in (self.tops[path[at]], self.members(path[at])[0])
                 if 0 < at < depth:
-                    found[turn] = Kept(path[at], path[at - 1])
-            places[turn] = depth
+                    found[turn] = Kept(str(self.name(path[at])), str(self.name(path[at - 1])))
             path.append(turn)
-            waiting += [(child, depth + 1) for child in below.get(turn, ())]
+            following = first_child[turn]
+            while following < 0 and path:  # nothing is below: the next beside it, or above
+                left = path.pop()
+                depths[left] = NONE
+                following = sibling[left]
+            turn = following
         return found
 
-    def half_way(
-        self, above: Mapping[str, str | None], kind: Callable[[str], str]
-    ) -> dict[str, str]:
-        """The prompts that hang on a record from which the agent went on, and that record."""
-        prompts = {
-            top: up for top in self.parents if kind(top) in ASKED and (up := above[top]) is not None
-        }
-        asked_at = set(prompts.values())
-        went_on = {
-            up
-            for uuid, up in above.items()
-            if up in asked_at
-            and kind(uuid) in ("assistant", "result")
-            and self.turn_of[up] == self.turn_of[uuid]
-        }
-        return {top: up for top, up in prompts.items() if up in went_on}
+    def _below(self) -> tuple[array[int], array[int]]:
+        """The first child of each turn and, last, the first root; and the next one beside each."""
+        first_child = array("i", [NONE]) * (len(self.tops) + 1)
+        sibling = array("i", [NONE]) * len(self.tops)
+        for turn in range(len(self.tops) - 1, -1, -1):
+            above = self.parents[turn]  # NONE is last
+            sibling[turn] = first_child[above]
+            first_child[above] = turn
+        return first_child, sibling
 
 
-def begin_below(parents: dict[str, str | None], unsaid: set[str]) -> None:
-    """What hooks left before anything was said is no part of a thread, which begins below."""
-    tops = openers(unsaid, lambda uuid: uuid not in unsaid, parents.__getitem__)
-    before = {uuid for uuid in unsaid if tops[uuid] in unsaid}
-    for uuid, above in parents.items():
-        if above in before:
-            parents[uuid] = None
+def _at(places: Sequence[int], record: int) -> int:
+    return places[record] if record >= 0 else NONE
+
+
+def _heirs(found: InTurns) -> array[int]:
+    """The one turn below each; NONE if there is none, MANY if there are more."""
+    heirs = array("i", [NONE]) * len(found.above)
+    for top in found.turns:
+        above = found.above[top]
+        if above >= 0:
+            heirs[above] = top if heirs[above] == NONE else MANY
+    return heirs
+
+
+def _is_told(said: int, heir: int) -> bool:
+    """Whether in a turn without a parent nothing was asked, and it leads to one other or to none:
+    then only hooks left something."""
+    return said == 1 << OTHER or (heir >= 0 and not said & ~_BESIDE)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from msgspec import Struct
-
 from agents_ledger.importers import claude_code_records as records
 from agents_ledger.importers.building import TurnBuilder, milliseconds
 from agents_ledger.importers.claude_code_records import text_of
 from agents_ledger.importers.outlines import as_dict, as_number, as_text
-from agents_ledger.importers.reader import Line, Material
+from agents_ledger.importers.reader import Material
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.sources import SourceFile
 from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, MessageSource, Turn
@@ -50,32 +48,14 @@ class Beside(NamedTuple):
     kept: Kept | None = None
 
 
-_NOTHING = Beside({}, {})
-
-
-def beside(
-    spawned: dict[str, str], spills: dict[str, SourceFile], kept: Kept | None = None
-) -> Beside:
-    """What belongs to a turn; to most nothing does, and memory holds that once."""
-    return Beside(spawned, spills, kept) if spawned or spills or kept else _NOTHING
-
-
-class Build(Struct, frozen=True, gc=False):
-    """Makes the turn of some records. There is one for every turn of a family: it is small."""
-
-    material: Material
-    turn_id: str
-    parent_id: str | None
-    uuids: tuple[str, ...]
-    kinds: tuple[str, ...]  # of each record
-    lines: tuple[Line, ...]
-    beside: Beside
-
-    def __call__(self) -> Turn:
-        """The turn."""
-        builder = TurnBuilder(self.turn_id, self.parent_id)
-        lines = zip(self.uuids, self.kinds, self.lines, strict=True)
-        return _Turn(self.material, builder, self.beside).built(lines)
+def build_turn(
+    material: Material,
+    builder: TurnBuilder,
+    said: Iterable[tuple[str, str, bytes]],
+    beside: Beside,
+) -> Turn:
+    """The turn of some records: each with its id and kind."""
+    return _Turn(material, builder, beside).built(said)
 
 
 class _Turn:
@@ -86,8 +66,8 @@ class _Turn:
         self.summarises = False
         self.local: set[str] = set()
 
-    def built(self, lines: Iterable[tuple[str, str, Line]]) -> Turn:
-        whole = [(uuid, kind, records.whole(self.material, line)) for uuid, kind, line in lines]
+    def built(self, said: Iterable[tuple[str, str, bytes]]) -> Turn:
+        whole = [(uuid, kind, records.whole(data)) for uuid, kind, data in said]
         pieces: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for uuid, kind, record in whole:
             if kind == "assistant":

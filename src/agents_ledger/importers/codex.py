@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agents_ledger.importers.building import milliseconds
+from agents_ledger.importers.codex_derived import Turns
+from agents_ledger.importers.codex_parts import VERSION, Part, Parts
 from agents_ledger.importers.codex_rollout import (
     ONLY_HERE,
     Payload,
@@ -24,19 +25,17 @@ from agents_ledger.importers.codex_rollout import (
     is_subagent,
     parent_thread,
 )
-from agents_ledger.importers.codex_turns import NAME, VERSION, Part, build_turn
+from agents_ledger.importers.codex_turns import NAME
 from agents_ledger.importers.outlines import (
     BROKEN,
     UUID7,
-    answered_above,
     as_dict,
     as_text,
-    parents_first,
     project_name,
     uuid7_ms,
 )
 from agents_ledger.importers.reader import Home, Look, Material, Project
-from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, SourceKind
+from agents_ledger.model.sources import Derivation, DerivedSession, SourceKind
 
 ROLLOUT = re.compile(r"rollout-.*?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:_[0-9a-f-]+)?$")
 META_FIELDS = {
@@ -96,94 +95,50 @@ class Codex:
 
     def derive(self, material: Material) -> Derivation:
         """What the records say."""
-        rollouts = [Rollout(material, file) for file in material.files]
-        return _derivation(material, [rollout for rollout in rollouts if rollout.parts])
+        parts = Parts(material)
+        rollouts = [Rollout(material, file, parts) for file in material.files]
+        parts.group()
+        rollouts = [rollout for rollout in rollouts if rollout.own]
+        turns = Turns(parts)
+        sessions = _sessions(rollouts, parts, turns)
+        return Derivation(
+            turns=turns,
+            sessions=tuple(sorted(sessions, key=lambda session: session.session_id)),
+            faults=tuple(material.faults),
+            counts=material.counts,
+        )
 
 
 # -- what comes of it -------------------------------------------------------------------------
 
 
-def _derivation(material: Material, rollouts: list[Rollout]) -> Derivation:
-    best: dict[str, Part] = {}
-    file_ids: dict[str, set[int]] = {}
-    for rollout in rollouts:
-        for part in rollout.parts.values():
-            file_ids.setdefault(part.id, set()).add(part.file_id)
-            known = best.get(part.id)
-            if known is None or part.rank() > known.rank():
-                best[part.id] = part
-    parents = {part.id: part.parent for part in best.values()}
-    order = list(parents_first(parents))
-    followed = {parent for parent in parents.values() if parent is not None}
-    turns = []
-    for turn_id in order:
-        part, parent = best[turn_id], parents[turn_id]
-        sealed = turn_id in followed
-        turns.append(
-            DerivedTurn(
-                turn_id,
-                parent,
-                part.fingerprint(sealed),
-                frozenset(file_ids[turn_id]),
-                tuple(_record_ids(part)),
-                partial(build_turn, material, part, parent, sealed),
-            )
-        )
-    sessions = _sessions(rollouts, parents, best)
-    return Derivation(
-        turns=tuple(turns),
-        sessions=tuple(sorted(sessions, key=lambda session: session.session_id)),
-        faults=tuple(material.faults),
-        counts=material.counts,
-    )
-
-
-def _record_ids(part: Part) -> Iterator[str]:
-    for number in range(part.items):
-        yield f"{part.id}:{number}"
-    for number in range(part.events):
-        yield f"{part.id}:asked:{number}"
-
-
-def _sessions(
-    rollouts: list[Rollout], parents: dict[str, str | None], best: dict[str, Part]
-) -> Iterator[DerivedSession]:
+def _sessions(rollouts: list[Rollout], parts: Parts, turns: Turns) -> Iterator[DerivedSession]:
     """One for each thread with a file, and for those that only forks tell of."""
-
-    def answered(turn_id: str) -> bool:
-        part = best[turn_id]
-        if part.is_compaction and parents[turn_id] is None:
-            return False
-        return part.answered or part.is_summary
-
-    def head(turn_id: str | None) -> str | None:
-        return answered_above(turn_id, parents, answered)
-
     own: dict[str, list[Rollout]] = {}
     for rollout in rollouts:
         own.setdefault(rollout.thread, []).append(rollout)
     for thread, files in own.items():
-        files.sort(key=lambda r: (r.last_at, len(r.parts), r.first_line))
+        files.sort(key=lambda r: (r.last_at, len(r.own), r.first_line))
         latest = files[-1]
         within = {
             part.id: f"{part.id}:{part.items - 1}"
-            for part in latest.parts.values()
-            if part.replayed and part.items > 0 and part.weight < best[part.id].weight
+            for part in map(parts.read, latest.own)
+            if part.replayed and part.items > 0 and part.weight < turns.best(part.id).weight
         }
-        yield _own_session(thread, files, head(latest.path[-1] if latest.path else None), within)
-    for thread, copies in _told(rollouts).items():
+        head = turns.head(parts.read(latest.path[-1]).id) if latest.path else None
+        yield _own_session(thread, files, head, within)
+    for thread, copies in _told(rollouts, parts).items():
         if thread in own:
             continue
-        longest = max(copies, key=lambda copy: (len(copy.parts), copy.parts[-1].rank()))
-        last = longest.parts[-1]
+        longest = max(copies, key=lambda copy: (copy.length, parts.rank(copy.number, copy.last)))
         yield _session(
             thread,
             longest.meta,
             {"only_in_forks": True},
-            head=head(last.id),
+            head=turns.head(longest.last.id),
             file_ids=frozenset(copy.file_id for copy in copies),
             created_at=milliseconds(longest.meta.timestamp) or uuid7_ms(thread),
-            updated_at=uuid7_ms(last.task),
+            updated_at=uuid7_ms(longest.last.task),
         )
 
 
@@ -191,17 +146,21 @@ class _Replay(NamedTuple):
     """What a fork's file tells of the thread it was forked from."""
 
     meta: Payload
-    parts: list[Part]
+    length: int  # in turns
+    number: int  # of the last
+    last: Part
     file_id: int
 
 
-def _told(rollouts: list[Rollout]) -> dict[str, list[_Replay]]:
+def _told(rollouts: list[Rollout], parts: Parts) -> dict[str, list[_Replay]]:
     told: dict[str, list[_Replay]] = {}
     for rollout in rollouts:
         for younger, meta in zip(rollout.metas, rollout.metas[1:], strict=False):
-            parts = [p for p in rollout.parts.values() if _before(p.task, younger.id)]
-            if parts:
-                told.setdefault(meta.id, []).append(_Replay(meta, parts, rollout.file.id))
+            before = [n for n in rollout.own if _before(parts.read(n).task, younger.id)]
+            if before:
+                last = parts.read(before[-1])
+                replay = _Replay(meta, len(before), before[-1], last, rollout.file.id)
+                told.setdefault(meta.id, []).append(replay)
     return told
 
 

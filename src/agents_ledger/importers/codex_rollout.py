@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import re
+from array import array
 from collections import Counter
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
+from agents_ledger.importers.codex_parts import Part, Parts
 from agents_ledger.importers.codex_turns import (
     AGENT_ITEMS,
     CARRIED_EVENTS,
     INJECTED,
     NAME,
     NEWLY_SPAWNED,
-    Part,
-    Piece,
     content_text,
     item_text,
 )
 from agents_ledger.importers.outlines import (
     BROKEN,
+    NONE,
     UUID,
     UUID7,
     as_dict,
@@ -33,6 +34,7 @@ from agents_ledger.importers.outlines import (
     parsed,
 )
 from agents_ledger.importers.reader import Line, Material
+from agents_ledger.model.numbering import Numbering
 from agents_ledger.model.sources import Fate, SourceFile
 
 ENVELOPES = {"session_meta", "turn_context", "response_item", "event_msg", "compacted"}
@@ -108,30 +110,35 @@ def is_old(line: Payload) -> bool:
 class Rollout:
     """One file, read in order: the turns in it, and what it says of its thread."""
 
-    def __init__(self, material: Material, file: SourceFile) -> None:
+    def __init__(self, material: Material, file: SourceFile, parts: Parts) -> None:
         self.material = material
+        self._parts = parts
         self.file = file
         self.metas: list[Payload] = []  # its own, then those of the threads it was forked from
         self.first_line = b""
-        self.parts: dict[str, Part] = {}
-        self.path: list[str] = []  # the turns in use: rolled back ones are off it
+        self.own = range(len(parts), len(parts))  # the numbers of its turns
+        self.path = array("i")  # the turns in use: rolled back ones are off it
         self.title: str | None = None
         self.cwd: str | None = None
         self.first_at = self.last_at = 0
         self._task: str | None = None
         self._closed = False
+        self._at = NONE  # the turn that goes on
         self._part: Part | None = None
         self._waiting: list[tuple[str, Line]] = []  # for the next turn
-        self._calls: dict[str, Part] = {}
-        self._last_of: dict[str, Part] = {}  # by task
-        self._numbers: Counter[tuple[str, bool]] = Counter()
+        self._calls = Numbering(forgets=True)
+        self._called = array("i")  # the turn of each call
+        self._tasks = Numbering()
+        self._last_of = array("i")  # the turn of each task, or NONE
+        self._opened = array("I")  # turns of each task
+        self._compacted_in = array("I")
         self._early: Counter[str] = Counter()  # tokens before the first turn
         self._total: dict[str, int] | None = None
         self._context: int | None = None
         self._chain = hashlib.blake2b(digest_size=8)
         for line in material.lines(file):
             self._read(line)
-        for part in self.parts.values():
+        for part in map(parts.read, self.own):
             fate: Fate = "unmapped" if part.has_words else "derived"
             material.count("event_msg/agent_message", fate, part.said)
 
@@ -231,75 +238,108 @@ class Rollout:
         self._closed = False
         if task != self._task:
             self._task = task
-            self._part = self._last_of.get(task)
+            known = self._tasks.get(task)
+            self._go_on(self._last_of[known] if known >= 0 else NONE)
 
-    def _open(self, turn_id: str, task: str, is_compaction: bool = False) -> Part:
+    def _go_on(self, turn: int) -> None:
+        self._parts.going_on = self._at = turn
+        self._part = self._parts[turn] if turn >= 0 else None
+
+    def _task_number(self, task: str) -> int:
+        number = self._tasks.add(task)
+        if number == len(self._last_of):
+            self._last_of.append(NONE)
+            self._opened.append(0)
+            self._compacted_in.append(0)
+        return number
+
+    def _open(self, turn_id: str, task: str, is_compaction: bool = False) -> int:
         meta = self.owner(task)
         thread = (as_text(meta.id) if meta else None) or self.thread
-        self._part = Part(
+        part = Part(
             turn_id,
             task,
-            self.path[-1] if self.path else None,
+            self._parts[self.path[-1]].id if self.path else None,
             self.file.id,
             self.thread,
-            thread,
             thread != self.thread,
             as_text(meta.model_provider) if meta else None,
             (as_text(meta.cwd) if meta else None) or self.cwd,
             meta is not None and is_subagent(meta),
             is_compaction,
         )
-        self.parts[turn_id] = self._last_of[task] = self._part
-        self._numbers[task, is_compaction] += 1
-        self.path.append(turn_id)
-        return self._part
+        number = self._parts.add(part)
+        self._go_on(number)
+        self.own = range(self.own.start, number + 1)
+        known = self._task_number(task)
+        self._last_of[known] = number
+        if is_compaction:
+            self._compacted_in[known] += 1
+        else:
+            self._opened[known] += 1
+        self.path.append(number)
+        return number
 
-    def _turn(self, inner: bytes) -> Part:
+    def _turn(self, inner: bytes) -> int:
         """The turn that something said belongs to, made if need be."""
-        if self._part is not None and not self._part.is_compaction:
-            return self._part
+        part = self._part
+        if part is not None and not part.is_compaction:
+            return self._at
         if self._task is not None:
-            mine = self._numbers[self._task, False]
+            mine = self._opened[self._task_number(self._task)]
             turn_id = f"{self._task}:{mine + 1}" if mine else self._task
-            part = self._open(turn_id, self._task)
+            number = self._open(turn_id, self._task)
         else:
             chain = self._chain.copy()
             chain.update(inner)
-            turn_id = f"{NAME}:{self.root}:{len(self.parts) + 1}:{chain.hexdigest()}"
-            part = self._open(turn_id, turn_id)
+            turn_id = f"{NAME}:{self.root}:{len(self.own) + 1}:{chain.hexdigest()}"
+            number = self._open(turn_id, turn_id)
         for kind, line in self._waiting:
-            self._add(part, kind, line, 0)
+            self._add(number, kind, line, 0)
         self._waiting.clear()
-        part.tokens |= self._early
+        self._parts[number].tokens |= self._early
         self._early.clear()
-        return part
+        return number
 
-    def _prompted(self, inner: bytes) -> Part:
+    def _prompted(self, inner: bytes) -> int:
         """The turn of a prompt. Without turn ids, one that comes after an answer opens a turn."""
         if self._closed:
             self._task = None
-        if self._task is None and self._part is not None and self._part.answered:
-            self._part = None
+        part = self._part
+        if self._task is None and part is not None and part.answered:
+            self._go_on(NONE)
         return self._turn(inner)
 
-    def _add(self, part: Part, kind: str, line: Line, at: int) -> None:
-        number = -1
+    def _add(self, turn: int, kind: str, line: Line, at: int) -> None:
+        part = self._part if turn == self._at and self._part else self._parts[turn]
+        number = 0
         if kind == "item":
             number, part.items = part.items, part.items + 1
             part.weight += 1
         elif kind == "asked":
             number, part.events = part.events, part.events + 1
-        part.pieces.append(Piece(kind, number, self.material.held(line)))
-        part.prints.append(line.fingerprint())
+        self._parts.note(turn, kind, number, line)
         part.first_at = part.first_at or at
-        part.last_at = max(part.last_at, at)
 
     def _carry(self, kind: str, line: Line) -> None:
         """What describes a turn goes to the one that is open, else to the next."""
-        if self._part is None or self._part.is_compaction:
+        part = self._part
+        if part is None or part.is_compaction:
             self._waiting.append((kind, line))
         else:
-            self._add(self._part, kind, line, 0)
+            self._add(self._at, kind, line, 0)
+
+    def _of_call(self, call_id: str | None) -> int:
+        """The turn of a call, or NONE."""
+        call = self._calls.get(call_id) if call_id else NONE
+        return self._called[call] if call >= 0 else NONE
+
+    def _note_call(self, call_id: str, turn: int) -> None:
+        call = self._calls.add(call_id)
+        if call == len(self._called):
+            self._called.append(turn)
+        else:
+            self._called[call] = turn
 
     # -- items: what the model saw and said ---------------------------------------------------
 
@@ -307,40 +347,44 @@ class Rollout:
         """Whether something comes of an item."""
         kind = kind or ("message" if isinstance(payload.role, str) else "other")
         if kind == "message":
-            part = self._message(payload, inner)
-            if part is None:
+            turn = self._message(payload, inner)
+            if turn == NONE:
                 self._waiting.append(("item", line))
                 return True
         elif kind.endswith(("_output", "_result")):
-            part = self._calls.get(as_text(payload.call_id) or "") or self._turn(inner)
-            part.weight -= NEWLY_SPAWNED in bytes(memoryview(payload.output)[:200])
+            turn = self._of_call(as_text(payload.call_id))
+            turn = turn if turn >= 0 else self._turn(inner)
+            if NEWLY_SPAWNED in bytes(memoryview(payload.output)[:200]):
+                self._parts[turn].weight -= 1
         elif kind in AGENT_ITEMS or kind.endswith("_call"):
-            part = self._turn(inner)
+            turn = self._turn(inner)
+            part = self._parts[turn]
             part.answered = part.answered or kind != "agent_message"
             if kind.endswith("_call") and as_text(payload.call_id):
-                self._calls[payload.call_id] = part
+                self._note_call(payload.call_id, turn)
         else:
             return False
-        self._add(part, "item", line, at)
+        self._add(turn, "item", line, at)
         self._chain.update(inner)
         return True
 
-    def _message(self, payload: Payload, inner: bytes) -> Part | None:
-        """The turn of a message; None if it waits for one: the client put it in."""
+    def _message(self, payload: Payload, inner: bytes) -> int:
+        """The turn of a message; NONE if it waits for one: the client put it in."""
         if payload.role == "assistant":
-            part = self._turn(inner)
+            turn = self._turn(inner)
+            part = self._parts[turn]
             part.answered = part.has_words = True
-            return part
+            return turn
         if payload.role == "user":
             text = content_text(parsed(payload.content) or parsed(payload.message))
             if not text.startswith(INJECTED):
-                part = self._prompted(inner)
-                part.prompts.add(hash(text))
-                return part
+                turn = self._prompted(inner)
+                self._parts[turn].prompts.add(hash(text))
+                return turn
             found = CWD.search(text)
             self.cwd = self.cwd or (found[1].strip() if found else None)
-        if self._task is None and self._part is None:
-            return None
+        if self._task is None and self._at == NONE:
+            return NONE
         return self._turn(inner)
 
     # -- events: what the client showed -------------------------------------------------------
@@ -379,47 +423,52 @@ class Rollout:
 
     def _asked(self, line: Line, text: str, at: int) -> None:
         """That a human typed this. It says so before or after the item, or without one."""
-        part = self._part
+        part, turn = self._part, self._at
         known = part is not None and hash(text) in part.prompts and not part.answered
         if part is None or part.is_compaction or not known:
-            part = self._prompted(text.encode(errors="surrogatepass"))
-            part.prompts.add(hash(text))
-        self._add(part, "asked", line, at)
+            turn = self._prompted(text.encode(errors="surrogatepass"))
+            self._parts[turn].prompts.add(hash(text))
+        self._add(turn, "asked", line, at)
 
     def _agent_said(self, line: Line, at: int) -> None:
-        part = self._turn(b"agent_message")
+        turn = self._turn(b"agent_message")
+        part = self._parts[turn]
         part.said += 1
         part.answered = True
-        self._add(part, "said", line, at)
+        self._add(turn, "said", line, at)
 
     def _detail(self, line: Line, call_id: str | None, at: int) -> None:
-        part = self._calls.get(call_id or "") or self._part
-        if part is None:
+        turn = self._of_call(call_id)
+        turn = turn if turn >= 0 else self._at
+        if turn == NONE:
             self._waiting.append(("detail", line))
             return
-        self._add(part, "detail", line, at)
+        self._add(turn, "detail", line, at)
 
     def _compacted(self, line: Line, at: int) -> bool:
         """A compaction cuts a turn in two: what follows stands on it."""
         if not self.path:  # nothing is known that it could have summarised
-            part = self._turn(b"compacted")
-            part.summarises = True
-            self._add(part, "item", line, at)
+            turn = self._turn(b"compacted")
+            self._parts[turn].summarises = True
+            self._add(turn, "item", line, at)
             return True
-        above = self._task or self.path[-1]
-        number = self._numbers[above, True] + 1
-        part = self._open(f"{above}:compaction:{number}", above, is_compaction=True)
+        above = self._task or self._parts[self.path[-1]].id
+        task = self._task_number(above)
+        number, followed = self._compacted_in[task] + 1, self._opened[task]
+        turn = self._open(f"{above}:compaction:{number}", above, is_compaction=True)
+        part = self._parts[turn]
         part.context_tokens = self._context
-        part.trigger = "context_limit" if self._numbers[above, False] else None
+        part.trigger = "context_limit" if followed else None
         part.answered = True
-        self._add(part, "item", line, at)
+        self._add(turn, "item", line, at)
         return True
 
     def _roll_back(self, turns: int) -> None:
         """The last turns with a prompt are no longer in use: what follows branches off."""
         while turns > 0 and self.path:
-            turns -= bool(self.parts[self.path.pop()].prompts)
-        self._part = self._task = None
+            turns -= bool(self._parts[self.path.pop()].prompts)
+        self._go_on(NONE)
+        self._task = None
 
     def _count(self, info: Any) -> None:
         """Totals only grow, and are often repeated; one that fell began anew."""
@@ -437,7 +486,7 @@ class Rollout:
         elif base is None or total.get("total_tokens", 0) < base.get("total_tokens", 0):
             base = {}
         self._total = total
-        part = self._part or (self.parts[self.path[-1]] if self.path else None)
+        part = self._part or (self._parts[self.path[-1]] if self.path else None)
         counted = self._early if part is None else part.tokens
         for name, number in total.items():
             grown = max(0, number - base.get(name, 0))

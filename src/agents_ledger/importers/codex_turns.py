@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from msgspec import Struct, field
-
 from agents_ledger.importers.building import TurnBuilder, milliseconds
+from agents_ledger.importers.codex_parts import Part, Parts, Piece
 from agents_ledger.importers.outlines import (
     as_dict,
     as_list,
     as_text,
     parsed,
-    record_of,
     uuid7_ms,
     without_data,
 )
-from agents_ledger.importers.reader import Line, Material, fingerprint
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.config import Setting, encode
 from agents_ledger.model.turns import (
@@ -30,7 +27,6 @@ from agents_ledger.model.turns import (
     to_json,
 )
 
-VERSION = 6
 NAME = "codex"
 AGENT_ITEMS = {"reasoning", "agent_message"}
 CARRIED_EVENTS = {
@@ -64,62 +60,6 @@ IMAGE_FIELDS = ("image_url", "result", "data")
 DENIED = ("declined", "denied", "rejected")
 
 
-class Piece(Struct, frozen=True, gc=False):
-    """A record of a turn: what it is to the turn, and which of its kind."""
-
-    kind: str
-    number: int
-    line: Line
-
-
-class Part(Struct):
-    """A turn as one file has it: forks have copies of it, some of them cut short."""
-
-    id: str
-    task: str  # the source's turn id, or this one's
-    parent: str | None
-    file_id: int
-    file_thread: str
-    thread: str  # whose turn it is
-    replayed: bool
-    provider: str | None
-    cwd: str | None  # of its thread; older versions say it nowhere else
-    by_agent: bool  # its prompts come from an agent
-    is_compaction: bool = False
-    context_tokens: int | None = None  # of the context that was compacted
-    trigger: str | None = None
-    pieces: list[Piece] = field(default_factory=list)
-    prints: list[bytes] = field(default_factory=list)
-    items: int = 0
-    weight: int = 0  # of two copies the heavier is the longer
-    events: int = 0
-    said: int = 0  # texts of the agent that only events may hold
-    has_words: bool = False
-    prompts: set[int] = field(default_factory=set)  # hashes of their texts
-    answered: bool = False
-    summarises: bool = False  # what came before it stands in no file
-    tokens: dict[str, int] = field(default_factory=dict)
-    first_at: int = 0
-    last_at: int = 0
-
-    @property
-    def is_summary(self) -> bool:
-        """Whether nothing but a summary of what stands in no file is known of it."""
-        return self.summarises and not (self.answered or self.prompts)
-
-    def fingerprint(self, sealed: bool) -> bytes:
-        """Of all that its content comes from."""
-        told = (self.provider, self.cwd, self.by_agent, sealed)
-        said = repr((sorted(self.tokens.items()), *told))
-        return fingerprint(VERSION, (*self.prints, said.encode()))
-
-    def rank(self) -> tuple[int, int, bool, int, int, list[bytes]]:
-        """The longest copy tells most, then the original, then the earliest."""
-        counted = self.tokens.get("total_tokens", 0)
-        length = len(self.prints)
-        return (self.weight, counted, not self.replayed, length, -self.first_at, self.prints)
-
-
 def content_text(content: Any) -> str:
     """The words of a content: a text, or the texts of a list."""
     if isinstance(content, str):
@@ -133,14 +73,15 @@ def item_text(item: dict[str, Any]) -> str:
     return content_text(item.get("content"))
 
 
-def build_turn(material: Material, part: Part, parent_id: str | None, sealed: bool) -> Turn:
+def build_turn(parts: Parts, number: int, parent_id: str | None, sealed: bool) -> Turn:
     """The turn that these records make. A sealed one has successors: it is no longer open."""
-    return _Turn(material, part, TurnBuilder(part.id, parent_id)).built(sealed)
+    part = parts.read(number)
+    building = _Turn(part, TurnBuilder(part.id, parent_id))
+    return building.built(parts.pieces(number), sealed)
 
 
 class _Turn:
-    def __init__(self, material: Material, part: Part, builder: TurnBuilder) -> None:
-        self.material = material
+    def __init__(self, part: Part, builder: TurnBuilder) -> None:
         self.part = part
         self.builder = builder
         self.typed: set[str] = set()  # texts that the client says a human typed
@@ -154,8 +95,8 @@ class _Turn:
         self.speaker: str | None = None  # the last message of the agent
         self.end: TurnStatus | None = None
 
-    def built(self, sealed: bool) -> Turn:
-        pieces = [(piece, record_of(self.material, piece.line)) for piece in self.part.pieces]
+    def built(self, said: Iterable[Piece], sealed: bool) -> Turn:
+        pieces = [(piece, as_dict(parsed(piece.data))) for piece in said]
         for piece, record in pieces:
             self._look_ahead(piece, _payload_of(record))
         for piece, record in pieces:

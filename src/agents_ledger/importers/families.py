@@ -56,6 +56,8 @@ def check_shared(
     families: Sequence[str], turns: Iterable[DerivedTurn], files: Mapping[int, SourceFile]
 ) -> None:
     """Raise Apart unless turns that stand in files of several families connect all of these."""
+    if len(families) == 1:
+        return
     apart = {frozenset(files[file_id].family for file_id in turn.file_ids) for turn in turns}
     connected: set[str] = set()
     more = {families[0]}

@@ -34,7 +34,6 @@ from agents_ledger.ledger.projection import (
     Written,
     files_of_kin,
     files_sharing,
-    names_of,
 )
 from agents_ledger.ledger.sources import Sources
 from agents_ledger.model.errors import StoreUnavailable
@@ -283,7 +282,7 @@ class Importer:
             derivation = self._derivation(reader, version, families, in_order(kept.values()))
             if tangled is not None:
                 check_shared(families, derivation.turns, kept)
-            names = names_of(derivation)
+            names = Names(derivation)
             shared = self._files_shared(names)
             others = {self.sources.file_by_id(file_id).family for file_id in shared - set(kept)}
             others -= {file.family for file in kept.values()}  # states that are not read again

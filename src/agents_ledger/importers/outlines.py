@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -21,6 +21,8 @@ UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{1
 NUMBER_END = 1 << 53
 LONE = re.compile("[\ud800-\udfff]")
 T = TypeVar("T")
+NONE = -1  # the number of no record
+NO_TURN = -2
 
 
 def as_dict(value: Any) -> dict[str, Any]:
@@ -150,18 +152,6 @@ def without_data(value: Any, names: Iterable[str] = ("data",)) -> Any:
     return kept
 
 
-class FileSets:
-    """The sets of files that records stand in: there are many records, and few such sets."""
-
-    def __init__(self) -> None:
-        self._sets: dict[frozenset[int], frozenset[int]] = {}
-
-    def of(self, file_ids: Iterable[int]) -> frozenset[int]:
-        """A set, the same one whenever these files are asked for."""
-        found = frozenset(file_ids)
-        return self._sets.setdefault(found, found)
-
-
 class States:
     """The states of documents that are written anew: which of them a later one says all of."""
 
@@ -184,85 +174,126 @@ class States:
 
 def parents_first(parents: dict[str, str | None]) -> Iterator[str]:
     """Every turn after its parent; one that leads back to itself is made a root."""
-    done: set[str] = set()
-    for start in parents:
-        path: dict[str, None] = {}
-        at: str | None = start
-        while at is not None and at in parents and at not in done and at not in path:
-            path[at] = None
-            at = parents[at]
-        if at is not None and at in path:
-            parents[at] = None
-            path = dict.fromkeys([each for each in path if each != at] + [at])
+    names = list(parents)
+    numbers = {name: number for number, name in enumerate(names)}
+    above = array("i", [numbers.get(up, NONE) if up else NONE for up in parents.values()])
+    for number in roots_first(range(len(names)), above):
+        if above[number] == NONE and parents[names[number]] in parents:
+            parents[names[number]] = None
+        yield names[number]
+
+
+def roots_first(turns: Iterable[int], above: MutableSequence[int]) -> Iterator[int]:
+    """The same of turns that have numbers. `above` gives the parent of each, or less than 0."""
+    on_path, is_done = 1, 2
+    state = bytearray(len(above))
+    for start in turns:
+        path: list[int] = []
+        at = start
+        while at >= 0 and not state[at]:
+            state[at] = on_path
+            path.append(at)
+            at = above[at]
+        if at >= 0 and state[at] == on_path:
+            above[at] = NONE
+            path.remove(at)
+            path.append(at)
         for each in reversed(path):
-            done.add(each)
+            state[each] = is_done
             yield each
 
 
 class Joins(Protocol):
     """Which openers open no turn of their own."""
 
-    def __call__(self, opener: str, above: str, *, waits: bool) -> bool:
+    def __call__(self, opener: int, above: int, *, waits: bool) -> bool:
         """Whether it belongs to the turn above; `waits`: that has no answer and no other heir."""
 
 
+class InTurns(NamedTuple):
+    """Records in turns. A turn is known by the record that opens it."""
+
+    turns: array[int]
+    turn_of: array[int]  # of every record
+    above: array[int]  # of every turn its parent, or NONE
+
+
 def in_turns(
-    records: Collection[str],
-    answers: Iterable[str],
+    records: Sequence[int],
+    parents: Sequence[int],
+    answers: Iterable[int],
     *,
-    opens: Callable[[str], bool],
-    parent: Callable[[str], str | None],
+    opens: Callable[[int], bool],
     joins: Joins,
-) -> tuple[dict[str, str], dict[str, str | None]]:
-    """The turn of every record, and the parent of every turn: it is an opener, and all below it up
-    to the next ones."""
-    opened_by = openers(records, opens, parent)
-    above: dict[str, str | None] = {}
-    for opener in dict.fromkeys(opened_by.values()):
-        up = parent(opener)
-        above[opener] = None if up is None else opened_by[up]
-    answered = {opened_by[answer] for answer in answers}
-    heirs = Counter(above.values())
-    into = {
-        opener: up
-        for opener, up in above.items()
-        if up is not None
-        and up != opener
-        and joins(opener, up, waits=up not in answered and heirs[up] == 1)
-    }
-    for record, opener in opened_by.items() if into else ():
-        opened_by[record] = _follow(opener, into)
-    parents = {
-        opener: None if up is None else _follow(up, into)
-        for opener, up in above.items()
-        if opener not in into
-    }
-    return opened_by, {turn: None if up == turn else up for turn, up in parents.items()}
+) -> InTurns:
+    """Put records in turns: an opener, and all below it up to the next ones. Records are numbers,
+    given in order; `parents` has the one above each, or less than 0."""
+    turn_of = openers(records, parents, opens)
+    above = array("i", [NO_TURN]) * len(parents)
+    found = array("i")
+    for record in records:
+        opener = turn_of[record]
+        if above[opener] == NO_TURN:
+            above[opener] = turn_of[parents[opener]] if parents[opener] >= 0 else NONE
+            found.append(opener)
+    answered = bytearray(len(parents))
+    for answer in answers:
+        answered[turn_of[answer]] = 1
+    into = _joined(found, above, answered, joins)
+    if into:
+        for record in records:
+            turn_of[record] = _follow(turn_of[record], into)
+        found = array("i", (opener for opener in found if opener not in into))
+    for turn in found:
+        up = above[turn] if above[turn] < 0 else _follow(above[turn], into)
+        above[turn] = NONE if up == turn or up in into else up
+    return InTurns(found, turn_of, above)
+
+
+def _joined(
+    found: Iterable[int], above: Sequence[int], answered: Sequence[int], joins: Joins
+) -> dict[int, int]:
+    """The openers that open no turn of their own, and those above them."""
+    heirs = bytearray(len(above))  # none, one, or more
+    for opener in found:
+        if above[opener] >= 0:
+            heirs[above[opener]] = min(2, heirs[above[opener]] + 1)
+    into: dict[int, int] = {}
+    for opener in found:
+        up = above[opener]
+        if up < 0 or up == opener:
+            continue
+        if joins(opener, up, waits=not answered[up] and heirs[up] == 1):
+            into[opener] = up
+    return into
 
 
 def openers(
-    records: Collection[str], opens: Callable[[str], bool], parent: Callable[[str], str | None]
-) -> dict[str, str]:
+    records: Iterable[int], parents: Sequence[int], opens: Callable[[int], bool]
+) -> array[int]:
     """For every record the one that opens its turn: itself, or the nearest opener above."""
-    found: dict[str, str] = {}
+    unknown, on_path = -1, -2
+    found = array("i", [unknown]) * len(parents)
     for record in records:
-        path: dict[str, None] = {}
-        at: str | None = record
-        top = record
-        while at is not None and at not in found and at not in path:
-            path[at] = None
+        path: list[int] = []
+        at = top = record
+        while at >= 0 and found[at] == unknown:
+            found[at] = on_path
+            path.append(at)
             top = at
             if opens(at):
                 break
-            at = parent(at)
-        if at is not None and at in found:
+            at = parents[at]
+        if at >= 0 and found[at] >= 0:
             top = found[at]
         for each in path:
             found[each] = top
     return found
 
 
-def _follow(opener: str, into: dict[str, str]) -> str:
+def _follow(opener: int, into: Mapping[int, int]) -> int:
+    if opener not in into:
+        return opener
     seen = {opener}
     while opener in into and into[opener] not in seen:
         opener = into[opener]

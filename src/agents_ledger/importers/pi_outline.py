@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.outlines import (
+    NONE,
     UUID,
     answered_above,
     as_number,
@@ -103,15 +105,29 @@ class Outline:
 
     # -- what comes of it ---------------------------------------------------------------------
 
+    def _in_turns(self) -> tuple[dict[str, str], dict[str, str | None]]:
+        """The turn of every entry, and the parent of every turn."""
+        keys = list(self.nodes)
+        numbers = {key: number for number, key in enumerate(keys)}
+        ups = (self._parent(key) for key in keys)
+        found = in_turns(
+            range(len(keys)),
+            array("i", (NONE if up is None else numbers[up] for up in ups)),
+            [numbers[key] for key, node in self.nodes.items() if node.kind == "assistant"],
+            opens=lambda number: self._opens(keys[number]),
+            joins=lambda opener, above, *, waits: self._joins(
+                keys[opener], keys[above], waits=waits
+            ),
+        )
+        above = {turn: found.above[turn] for turn in found.turns}
+        return (
+            {key: keys[turn] for key, turn in zip(keys, found.turn_of, strict=True)},
+            {keys[turn]: None if up < 0 else keys[up] for turn, up in above.items()},
+        )
+
     def derivation(self) -> Derivation:
         """Turns, parents first, and sessions."""
-        turn_of, parents = in_turns(
-            self.nodes,
-            [key for key, node in self.nodes.items() if node.kind == "assistant"],
-            opens=self._opens,
-            parent=self._parent,
-            joins=self._joins,
-        )
+        turn_of, parents = self._in_turns()
         self._follow_calls(turn_of)
         members: dict[str, list[Node]] = {turn: [] for turn in parents}
         for key, node in self.nodes.items():

@@ -141,7 +141,7 @@ class Bytes(Protocol):
         """Some bytes of a file."""
 
 
-Titles = Callable[[Sequence[str]], Iterable[SourceTitle]]
+Titles = Callable[[Iterable[str]], Iterable[SourceTitle]]
 
 
 class Material:
@@ -164,7 +164,7 @@ class Material:
         self.counts: Counter[tuple[str, Fate]] = Counter()
         self._peeked: dict[int, list[Peeked]] = {}
         self._timeless: set[int] = set()  # files with something else for a time
-        self._holds = sum(file.kept_bytes for file in files) <= HOLD_MAX
+        self.holds = sum(file.kept_bytes for file in files) <= HOLD_MAX
 
     def lines(self, file: SourceFile) -> Iterator[Line]:
         """The lines of a file in order; blank ones, and ones too long to parse, are left out."""
@@ -197,7 +197,7 @@ class Material:
 
     def held(self, line: Line) -> Line:
         """The line to keep for later: of large families only where it stands."""
-        return line if self._holds else structs.replace(line, data=None)
+        return line if self.holds else structs.replace(line, data=None)
 
     def bytes_of(self, line: Line) -> bytes:
         """The bytes of a held line."""
@@ -230,7 +230,7 @@ class Material:
 
     def peek(self, file: SourceFile) -> Iterator[Peeked]:
         """Every version of every row, without what it says."""
-        if not self._holds:
+        if not self.holds:
             return peek(self._sources.stream(file.id))
         if file.id not in self._peeked:
             self._peeked[file.id] = list(peek(self._sources.stream(file.id)))
@@ -245,7 +245,7 @@ class Material:
         for framed in self._framed(file, wanted):
             if framed.row is not None:
                 last[framed.row.identity] = framed.offset
-            if self._holds:
+            if self.holds:
                 held.append(_version(framed))
         for each in held or map(_version, self._framed(file, wanted)):
             if each.row is None:
@@ -270,7 +270,7 @@ class Material:
 
     def held_row(self, row: Row) -> Row:
         """The row to keep for later: of large families only where it stands."""
-        return row if self._holds else row._replace(values=None)
+        return row if self.holds else row._replace(values=None)
 
     def values_of(self, row: Row) -> dict[str, Any]:
         """The values of a held row."""

@@ -6,10 +6,9 @@ stands on is frozen; what its source adds later is kept beside it.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Literal, NamedTuple
 
 from msgspec import structs
@@ -17,6 +16,7 @@ from msgspec import structs
 from agents_ledger.ledger import names, sessions, threads, waiting
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.projected_sessions import lead_on, note_titles
+from agents_ledger.ledger.projected_tree import Tree
 from agents_ledger.ledger.projected_turns import (
     Change,
     Known,
@@ -34,8 +34,10 @@ from agents_ledger.model.sources import (
     Derivation,
     DerivedSession,
     DerivedTurn,
+    Part,
     SourceFile,
     SourceTitle,
+    Turns,
 )
 from agents_ledger.model.turns import to_json
 from agents_ledger.store.database import Row, Transaction, Work
@@ -45,6 +47,8 @@ Outcome = Literal["imported", "upserted", "skipped"]
 BATCH_BYTES = 5 << 20  # of content a transaction: others wait no longer than that takes
 BATCH_TURNS = 200
 BATCH = 50  # derivations
+TURNS_AT_ONCE = 1000
+FEW = 10_000  # names of records that are held
 
 
 class Written(NamedTuple):
@@ -105,14 +109,13 @@ class Projector:
         known by; `done` is told what came of it."""
         self._core.recover_once()
         derivation = _with_ids(derivation)
-        known = _known(self._core, [turn.id for turn in derivation.turns])
-        owners = _owners(derivation)
+        tree = Tree(derivation)
         written, stale = 0, set[str]()
         outcomes: dict[str, Outcome] = {}  # known when it is committed: another may be quicker
         titled: list[SourceTitle] = []
         batch: list[Change] = []
         before = [partial(_ensure_sessions, source=source, derived=derivation.sessions)]
-        for more in _batches(_changes(derivation.turns, known, stale, owners)):
+        for more in _batches(self._changes(derivation.turns, stale, tree)):
             if batch:  # what is small is one commit with all that is said of it
                 self.flush()
                 self._commit([_Part(before, batch)])
@@ -126,24 +129,40 @@ class Projector:
                 version=version,
                 files=files,
                 derivation=derivation,
-                fingerprints=_session_fingerprints(derivation),
+                tree=tree,
+                fingerprints=tree.fingerprints(),
                 outcomes=outcomes,
                 stale=stale,
-                owners=owners,
             )
         ]
         if derivation.titles:
             after.append(partial(note_titles, titles=derivation.titles, titled=titled))
         part = _Part(before, batch, after)
         self._asked.append(_Asked(part, Written(outcomes, written, titled), done))
-        self._note(names, batch)
         self._turns += len(batch)
         self._bytes += sum(file.kept_bytes for file in files)
         if self._turns >= BATCH_TURNS or self._bytes > BATCH_BYTES or len(self._asked) >= BATCH:
             self.flush()
+        else:
+            self._note(names, batch)
+
+    def _changes(
+        self, derived: Iterable[DerivedTurn], stale: set[str], tree: Tree
+    ) -> Iterator[Change]:
+        """The turns that are new or have changed, with their content; frozen ones become stale."""
+        more = iter(derived)
+        while turns := list(islice(more, TURNS_AT_ONCE)):
+            ids = [turn.id for turn in turns]
+            known = self._core.db.read(partial(known_now, turn_ids=ids))
+            for turn in turns:
+                stored = known.get(turn.id)
+                if is_due(turn, stored):
+                    yield Change(turn, turn.build(), stored, tree.owner(turn.id))
+                elif stored is not None and _has_more(turn, stored):
+                    stale.add(turn.id)
 
     def _note(self, names: Names, batch: Sequence[Change]) -> None:
-        self._names.update(names.records, names.sessions, names.parents)
+        self._names.update(names.records(), names.sessions, names.parents)
         for change in batch:
             self._names.update(message.id for message in change.turn.messages)
             for call in change.turn.tool_calls:
@@ -152,7 +171,7 @@ class Projector:
     def concerns(self, names: Names) -> bool:
         """Whether what waits may be of the trees that have these names, or of their kin: it has to
         be committed before anybody can tell."""
-        return not self._names.isdisjoint(names.of_trees())
+        return bool(self._names) and not self._names.isdisjoint(names.of_trees())
 
     def flush(self) -> None:
         """Commit what waits: all of it together, or, if that fails, each for itself."""
@@ -188,48 +207,58 @@ class Projector:
         self._core.index()
 
 
-class Names(NamedTuple):
+class Names:
     """What others would name to be of the same trees as a derivation."""
 
-    records: list[str]
-    sessions: list[str]
-    parents: list[str]
-    with_kin: bool
+    def __init__(self, derivation: Derivation) -> None:
+        derived = derivation.sessions
+        self._turns = derivation.turns
+        self.sessions = [name for each in derived for name in (each.label, *each.aliases)]
+        self.parents = [each.parent_label for each in derived if each.parent_label is not None]
+        self.with_kin = derivation.with_kin
+        few = list(islice(self._records(), FEW + 1))
+        self._few = few if len(few) <= FEW else None
+
+    def records(self) -> Iterator[str]:
+        """Its records; where they are many, made anew whenever they are gone through."""
+        return self._records() if self._few is None else iter(self._few)
+
+    def _records(self) -> Iterator[str]:
+        return (as_id(each) for turn in self._turns for each in turn.record_ids)
 
     def of_trees(self) -> Iterator[str]:
         """Records, sessions, and parents of kin."""
-        return chain(self.records, self.sessions, self.parents if self.with_kin else ())
-
-
-def names_of(derivation: Derivation) -> Names:
-    """All that a derivation is known by."""
-    derived = derivation.sessions
-    return Names(
-        [as_id(each) for turn in derivation.turns for each in turn.record_ids],
-        [name for session in derived for name in (session.label, *session.aliases)],
-        [session.parent_label for session in derived if session.parent_label is not None],
-        derivation.with_kin,
-    )
+        return chain(self.records(), self.sessions, self.parents if self.with_kin else ())
 
 
 def _with_ids(derivation: Derivation) -> Derivation:
     """The same, where what a source calls a turn cannot be an id: under one that can."""
-    turns, sessions = derivation.turns, derivation.sessions
-    if all(is_id(turn.id) for turn in turns):
+    if all(is_id(turn.id) for turn in derivation.turns):
         return derivation
     return structs.replace(
         derivation,
-        turns=tuple(
-            structs.replace(turn, id=as_id(turn.id), parent_id=_as_id(turn.parent_id))
-            for turn in turns
-        ),
+        turns=_Renamed(derivation.turns),
         sessions=tuple(
             structs.replace(
                 each, head=_as_id(each.head), parent_turn_id=_as_id(each.parent_turn_id)
             )
-            for each in sessions
+            for each in derivation.sessions
         ),
     )
+
+
+class _Renamed:
+    """The same turns, under ids that can be some."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    def __iter__(self) -> Iterator[DerivedTurn]:
+        for turn in self._turns:
+            yield structs.replace(turn, id=as_id(turn.id), parent_id=_as_id(turn.parent_id))
 
 
 def _as_id(name: str | None) -> str | None:
@@ -256,14 +285,10 @@ def _outcome(before: str | None, now: str) -> Outcome:
 # -- what changed -----------------------------------------------------------------------------
 
 
-def _known(core: Core, turn_ids: Sequence[str]) -> dict[str, Known]:
-    return core.db.read(lambda tx: known_now(tx, turn_ids))
-
-
 def files_sharing(core: Core, names: Names) -> set[int]:
     """The files that already gave rows with any of these records: they are of the same trees."""
     found: set[int] = set()
-    for ids in in_batches(names.records):
+    for ids in in_batches(names.records()):
         found |= {row[0] for row in core.db.read(partial(_run, "source_files_of_messages", ids))}
     return found
 
@@ -285,19 +310,8 @@ def _run(statement: str, ids: str, tx: Transaction) -> list[Row]:
     return tx.run(statement, ids=ids)
 
 
-def _changes(
-    derived: Iterable[DerivedTurn],
-    known: Mapping[str, Known],
-    stale: set[str],
-    owners: Mapping[str, str],
-) -> Iterator[Change]:
-    """The turns that are new or have changed, with their content; frozen ones become stale."""
-    for turn in derived:
-        stored = known.get(turn.id)
-        if is_due(turn, stored):
-            yield Change(turn, turn.build(), stored, owners.get(turn.id))
-        elif stored is not None and stored.frozen and stored.fingerprint != turn.fingerprint:
-            stale.add(turn.id)
+def _has_more(turn: DerivedTurn, stored: Known) -> bool:
+    return stored.frozen and stored.fingerprint != turn.fingerprint
 
 
 def _batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
@@ -312,26 +326,6 @@ def _batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def _owners(derivation: Derivation) -> dict[str, str]:
-    """For every turn the first session whose thread holds it: the subagents it spawns answer to."""
-    parents = {turn.id: turn.parent_id for turn in derivation.turns}
-    owners: dict[str, str] = {}
-    first_to_last = sorted(derivation.sessions, key=lambda s: (s.created_at, s.label))
-    for session in first_to_last:
-        turn_id = session.head
-        while turn_id is not None and turn_id in parents and turn_id not in owners:
-            owners[turn_id] = session.label
-            turn_id = parents[turn_id]
-    beside = [turn for turn in derivation.turns if turn.id not in owners]
-    for turn in beside:
-        if turn.owner is not None:
-            owners[turn.id] = turn.owner
-            continue
-        holders = (s.label for s in first_to_last if s.file_ids & turn.file_ids)
-        owners[turn.id] = next(holders, first_to_last[0].label if first_to_last else "")
-    return owners
 
 
 # -- sessions and heads -----------------------------------------------------------------------
@@ -356,43 +350,6 @@ def _ensure_sessions(tx: Transaction, source: str, derived: Sequence[DerivedSess
             sessions.create(tx, made)
 
 
-def _session_fingerprints(derivation: Derivation) -> dict[str, str]:
-    """Of everything a session shows: its thread's turns and what is said of it."""
-    turns = {turn.id: turn for turn in derivation.turns}
-    done: dict[str, bytes] = {}
-    roots: dict[str, str] = {}
-    trees: dict[str, list[bytes]] = {}
-    for turn in derivation.turns:  # parents first: each hash covers its ancestors'
-        above = done.get(turn.parent_id or "", b"")
-        done[turn.id] = hashlib.blake2b(above + turn.fingerprint, digest_size=16).digest()
-        roots[turn.id] = roots.get(turn.parent_id or "", turn.id)
-        trees.setdefault(roots[turn.id], []).append(done[turn.id])
-    prints = {}
-    for session in derivation.sessions:
-        if session.fingerprint is not None:
-            prints[session.label] = session.fingerprint
-            continue
-        shown = {name: getattr(session, name) for name in _SAID} | {"head": session.head}
-        said = to_json(shown).encode()
-        own = done.get(session.head or "", b"")
-        tips = trees.get(roots.get(session.head or "", ""))  # a database holds many trees
-        if tips is None:
-            tips = [done[t.id] for t in turns.values() if t.file_ids & session.file_ids]
-        prints[session.label] = hashlib.sha256(own + b"".join(sorted(tips)) + said).hexdigest()
-    return prints
-
-
-_SAID = (
-    "title",
-    "updated_at",
-    "is_subagent",
-    "parent_label",
-    "task_description",
-    "task_status",
-    "metadata",
-)
-
-
 def _finish(
     tx: Transaction,
     source: str,
@@ -400,23 +357,23 @@ def _finish(
     files: Sequence[SourceFile],
     *,
     derivation: Derivation,
-    fingerprints: Mapping[str, str],
+    tree: Tree,
+    fingerprints: dict[str, str],
     outcomes: dict[str, Outcome],
     stale: set[str],
-    owners: Mapping[str, str],
 ) -> None:
     """What is said of the sessions, their heads, and that the files are derived."""
-    heads = _settled(tx, derivation)
+    heads = _settled(tx, derivation, tree)
     for session in derivation.sessions:
         settled = structs.replace(session, head=heads[session.label])
         before = _follow(tx, source, settled, fingerprints[session.label])
         outcomes[session.label] = _outcome(before, fingerprints[session.label])
         if stale:
             tx.run("mark_source_has_more", label=session.label)
-    _hang_subagents(tx, derivation, owners)
+    _hang_subagents(tx, derivation, tree)
     if derivation.part is None:
         lead_on(tx, files, derivation)
-    _note_sources(tx, files, derivation)
+    _note_sources(tx, files, derivation.part, tree)
     for file in files:
         tx.run(
             "mark_derived",
@@ -427,12 +384,13 @@ def _finish(
     _note_faults(tx, files, derivation)
 
 
-def _hang_subagents(tx: Transaction, derivation: Derivation, owners: Mapping[str, str]) -> None:
-    for ids in in_batches([turn.id for turn in derivation.turns]):
+def _hang_subagents(tx: Transaction, derivation: Derivation, tree: Tree) -> None:
+    for ids in in_batches(tree.names()):
         tx.run("unlink_lost_subagents", ids=ids)
         for child, turn_id, parent in tx.run("spawned_sessions", ids=ids):
-            if parent != owners[turn_id] and child != owners[turn_id]:
-                tx.run("set_parent_session", label=child, parent=owners[turn_id])
+            owner = tree.owner(turn_id)
+            if owner not in (parent, child):
+                tx.run("set_parent_session", label=child, parent=owner)
     for session in derivation.sessions:
         tx.run("break_circle", label=session.label)
 
@@ -457,29 +415,48 @@ def _note_faults(tx: Transaction, files: Sequence[SourceFile], derivation: Deriv
             )
 
 
-def _note_sources(tx: Transaction, files: Sequence[SourceFile], derivation: Derivation) -> None:
+def _note_sources(
+    tx: Transaction, files: Sequence[SourceFile], part: Part | None, tree: Tree
+) -> None:
     """Which turns each file is part of, also where it told nothing new of them."""
-    wanted: dict[int, set[str]] = {file.id: set() for file in files}
-    for turn in derivation.turns:
-        for file_id in turn.file_ids:
-            wanted[file_id].add(turn.id)
-    part, gone = derivation.part, set[str]()
-    for file_id, turn_ids in wanted.items():
-        known = {row[0] for row in tx.run("turns_of_file", file_id=file_id)}
-        missing = [TurnSource(turn_id, file_id) for turn_id in turn_ids - known]
-        if missing:
-            tx.run_many("insert_turn_source", missing)
-        lost = known - turn_ids
-        if part is not None and file_id not in part.files:
-            is_read = file_id in part.rows
-            lost = {turn_id for turn_id in lost if is_read and not part.is_rest(turn_id)}
-        gone |= lost
-    retire(tx, gone - {turn.id for turn in derivation.turns})
+    gone: set[str] = set()
+    told = tree.by_file()
+    is_new = bytearray(len(tree))
+    for file in files:
+        is_all = part is None or file.id in part.files
+        for number in told.get(file.id, ()):
+            is_new[number] = 1
+        for turn_id in _turns_of(tx, file.id):
+            number = tree.ids.get(turn_id)
+            if number >= 0:
+                is_new[number] = 0
+            elif is_all or _is_lost(turn_id, file.id, part):
+                gone.add(turn_id)
+        new = (TurnSource(tree.ids.name(n), file.id) for n in told.get(file.id, ()) if is_new[n])
+        while some := list(islice(new, TURNS_AT_ONCE)):
+            tx.run_many("insert_turn_source", some)
+        for number in told.get(file.id, ()):
+            is_new[number] = 0
+    retire(tx, gone)
 
 
-def _settled(tx: Transaction, derivation: Derivation) -> dict[str, str | None]:
+def _is_lost(turn_id: str, file_id: int, part: Part | None) -> bool:
+    """Whether a turn that is not told any more comes from what was read of a file."""
+    return part is not None and file_id in part.rows and not part.is_rest(turn_id)
+
+
+def _turns_of(tx: Transaction, file_id: int) -> Iterator[str]:
+    """The turns that a file is part of, some at a time."""
+    after = ""
+    while rows := tx.run("turns_of_file", file_id=file_id, after=after, limit=TURNS_AT_ONCE):
+        yield from (row[0] for row in rows)
+        if len(rows) < TURNS_AT_ONCE:
+            return
+        after = rows[-1][0]
+
+
+def _settled(tx: Transaction, derivation: Derivation, tree: Tree) -> dict[str, str | None]:
     """The head of each session by its label: a turn that was answered, or the nearest above it."""
-    parents = {turn.id: turn.parent_id for turn in derivation.turns}
     heads = {session.label: session.head for session in derivation.sessions}
     asked = {head for head in heads.values() if head is not None}
     while asked:
@@ -488,8 +465,8 @@ def _settled(tx: Transaction, derivation: Derivation) -> dict[str, str | None]:
             pending |= {row[0] for row in tx.run("pending_turns", ids=ids)}
         for label, head in heads.items():
             if head in pending:
-                heads[label] = parents.get(head)
-        asked = {parents.get(turn_id) or "" for turn_id in pending} - {""}
+                heads[label] = tree.parent(head)
+        asked = {tree.parent(turn_id) or "" for turn_id in pending} - {""}
     return heads
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -198,7 +198,7 @@ class Sources:
         """The files a session was derived from."""
         return self._files("source_files_of_session", label=label)
 
-    def titles_of(self, record_ids: Sequence[str]) -> list[SourceTitle]:
+    def titles_of(self, record_ids: Iterable[str]) -> list[SourceTitle]:
         """What files call the sessions of these records."""
         if not self._core.db.read(lambda tx: tx.run("has_source_titles")):
             return []

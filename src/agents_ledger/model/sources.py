@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -55,7 +55,7 @@ class DerivedTurn(Struct, frozen=True):
     parent_id: str | None
     fingerprint: bytes  # of the records it comes from
     file_ids: frozenset[int]
-    record_ids: tuple[str, ...]  # that become its messages: who has one of them is the same tree
+    record_ids: Iterable[str]  # that become its messages: who has one of them is the same tree
     build: Callable[[], Turn]
     system_prompt_hash: str | None = None  # None: as in the turn above
     owner: str | None = None  # the session it belongs to, should it stand on no session's thread
@@ -117,10 +117,18 @@ class SourceTitle(NamedTuple):
         return self.path[: max(self.path.rfind("/"), self.path.rfind("\\")) + 1]
 
 
+class Turns(Protocol):
+    """Turns, each after its parent. They may be made anew whenever they are gone through."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[DerivedTurn]: ...
+
+
 class Derivation(Struct, frozen=True, kw_only=True):
     """All that a set of files says. Turns stand after their parents."""
 
-    turns: tuple[DerivedTurn, ...]
+    turns: Turns
     sessions: tuple[DerivedSession, ...]
     with_kin: bool = False  # parents and children of its sessions are derived with them
     faults: tuple[Fault, ...] = ()

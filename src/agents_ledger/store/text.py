@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -67,7 +68,8 @@ def ids_of(ids: Sequence[str]) -> str:
     return msgspec.json.encode(escape_row(tuple(ids))).decode()
 
 
-def in_batches(ids: Sequence[str]) -> Iterator[str]:
+def in_batches(ids: Iterable[str]) -> Iterator[str]:
     """The same, so many at once."""
-    for at in range(0, len(ids), IDS_AT_ONCE):
-        yield ids_of(ids[at : at + IDS_AT_ONCE])
+    more = iter(ids)
+    while some := tuple(islice(more, IDS_AT_ONCE)):
+        yield ids_of(some)

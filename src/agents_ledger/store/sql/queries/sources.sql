@@ -205,7 +205,8 @@ ON CONFLICT (id) DO UPDATE SET
 SELECT id FROM turns WHERE id IN <ids> AND status IN ('pending', 'streaming');
 
 -- turns_of_file --
-SELECT turn_id FROM turn_sources WHERE file_id = :file_id;
+SELECT turn_id FROM turn_sources WHERE file_id = :file_id AND turn_id > :after
+ORDER BY turn_id LIMIT :limit;
 
 -- insert_turn_source --
 INSERT INTO turn_sources (turn_id, file_id) VALUES (:turn_id, :file_id) ON CONFLICT DO NOTHING;

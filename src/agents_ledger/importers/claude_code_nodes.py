@@ -1,0 +1,185 @@
+"""Claude Code: the records of a tree by number, in columns: a session may have millions of them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from agents_ledger.importers.outlines import NONE, openers
+from agents_ledger.importers.places import Places
+from agents_ledger.importers.reader import Line, Material
+from agents_ledger.model.numbering import Numbering, Sets
+
+KINDS = (
+    "prompt",
+    "command",
+    "summary",
+    "boundary",
+    "assistant",
+    "result",
+    "notice",
+    "printed",
+    "queued",
+    "other",
+)
+PROMPT, COMMAND, SUMMARY, BOUNDARY, ASSISTANT, RESULT, NOTICE, PRINTED, QUEUED, OTHER = range(10)
+MAIN, INLINE, OWN_FILE = range(3)  # whose a record is: a subagent's may be in its parent's file
+LOST = -2  # what a record follows is not known yet
+
+
+class _Lost(NamedTuple):
+    parent: str
+    previous: int  # the record before it in its file
+
+
+class Nodes:
+    """The records of a tree, without their content."""
+
+    def __init__(self, material: Material) -> None:
+        self.material = material
+        self.ids = Numbering()
+        self.places = Places(material)
+        self.files = Sets()
+        self.kinds = bytearray()
+        self.sides = bytearray()
+        self.ats = array("Q")  # when
+        self.parents = array("i")  # the record above, or NONE
+        self.file_sets = array("I")
+        self.spills: dict[int, tuple[str, ...]] = {}  # outputs in files of their own that one names
+        self._inserted: Mapping[int, Iterable[int]] = {}
+        self._lost: dict[int, _Lost] = {}
+        self._before = self._last = ("", NONE)  # most records follow the one before
+        self._passing = Numbering()  # records of no turn
+        self._passed_to = array("i")  # the record each of them hangs on, NONE, or LOST
+        self._passed_lost: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def order(self) -> range | array[int]:
+        """The records in the order they were first read."""
+        if not self._inserted:
+            return range(len(self))
+        found = array("i")
+        inserted = {number for numbers in self._inserted.values() for number in numbers}
+        for number in range(len(self)):
+            if number not in inserted:
+                found.append(number)
+                found.extend(self._inserted.get(number, ()))
+        return found
+
+    def number(self, uuid: str) -> int:
+        """The number of a record. If there are no more than that yet, it is to be added."""
+        number = self.ids.add(uuid)
+        self._before, self._last = self._last, (uuid, number)
+        return number
+
+    def add(
+        self,
+        uuid: str,
+        kind: int,
+        line: Line,
+        *,
+        at: int,
+        parent: str | None,
+        previous: int,
+        side: int,
+        file_set: int,
+    ) -> None:
+        """The record that has the next number. `previous` is the one before it in its file."""
+        above = previous
+        if parent is None:
+            above = NONE if side else previous
+        elif parent == self._before[0] and side == MAIN:
+            above = self._before[1]
+        elif parent != uuid:
+            above = self._above(parent, previous, side)
+            if above == LOST:
+                self._lost[len(self.kinds)] = _Lost(parent, previous)
+        self.parents.append(above)
+        self.places.add(line)
+        self.kinds.append(kind)
+        self.sides.append(side)
+        self.ats.append(at)
+        self.file_sets.append(file_set)
+
+    def insert(self, after: Mapping[int, Iterable[int]]) -> None:
+        """Say after which records those added last were written."""
+        self._inserted = after
+
+    def pass_on(self, uuid: str, parent: str | None) -> None:
+        """A record of no turn: what hangs on it hangs on what it hangs on."""
+        number = self._passing.add(uuid)
+        to = NONE
+        if parent is not None:
+            to = self._get(parent)
+            known = self._passing.get(parent) if to < 0 else NONE
+            if to < 0:
+                to = self._passed_to[known] if known not in (NONE, number) else LOST
+        if number == len(self._passed_to):
+            self._passed_to.append(to)
+        else:
+            self._passed_to[number] = to
+            self._passed_lost.pop(number, None)
+        if to == LOST:
+            self._passed_lost[number] = str(parent)
+
+    # -- what hangs on what -------------------------------------------------------------------
+
+    def _above(self, parent: str, previous: int, side: int) -> int:
+        """The record above, as it says, as far as that is known yet."""
+        found = self._get(parent)
+        if found < 0:
+            passing = self._passing.get(parent)
+            found = self._passed_to[passing] if passing >= 0 else LOST
+            if found == NONE:
+                return previous
+        return self._beside(found, side)
+
+    def _get(self, uuid: str) -> int:
+        """The number of a record; less than 0 if it is not here."""
+        for known, number in (self._before, self._last):
+            if uuid == known:
+                return number
+        return self.ids.get(uuid)
+
+    def _beside(self, found: int, side: int) -> int:
+        apart = found >= 0 and side == INLINE and self.sides[found] != INLINE
+        return NONE if apart else found
+
+    def settle(self) -> None:
+        """All records are here: where the one above is lost, it is the one before in its file."""
+        for number, (parent, previous) in self._lost.items():
+            seen = {self.ids.name(number)}
+            at: str | None = parent
+            found = LOST
+            while at is not None and at not in seen:
+                found = self.ids.get(at)
+                passing = self._passing.get(at) if found < 0 else NONE
+                if passing < 0:
+                    break
+                seen.add(at)
+                found = self._passed_to[passing]
+                at = self._passed_lost.get(passing) if found < 0 else None
+            if found >= 0:
+                self.parents[number] = self._beside(found, self.sides[number])
+                continue
+            self.parents[number] = previous
+            if at is not None and at not in seen and self.sides[number] != OWN_FILE:
+                what = f"the record it follows is not there: {at}"
+                self.material.fault(self.places.line(number), what)
+        self._lost.clear()
+        if OTHER in self.kinds:
+            self._begin_below()
+
+    def _begin_below(self) -> None:
+        """What hooks left before anything was said is no part of a thread, which begins below."""
+        unsaid = array("i", (n for n, kind in enumerate(self.kinds) if kind == OTHER))
+        tops = openers(unsaid, self.parents, lambda number: self.kinds[number] != OTHER)
+        before = bytearray(len(self))
+        for number in unsaid:
+            before[number] = self.kinds[tops[number]] == OTHER
+        for number, above in enumerate(self.parents):
+            if above >= 0 and before[above]:
+                self.parents[number] = NONE

@@ -1,0 +1,152 @@
+"""Codex: the turns of a family as its files have them, packed: one may have a million records."""
+
+from __future__ import annotations
+
+from array import array
+from itertools import accumulate, islice
+
+import msgspec
+from msgspec import Struct, field
+
+from agents_ledger.importers.outlines import NONE
+from agents_ledger.importers.places import Places
+from agents_ledger.importers.reader import Line, Material, fingerprint
+
+VERSION = 6
+OPEN = 4096  # turns that are held as they are: only the latest get more records
+KINDS = ("item", "asked", "said", "detail", "context")
+KIND, PART = 3, 32  # bits before a number of its kind, and before that of its turn
+NUMBER_MAX = (1 << PART - KIND) - 1
+_NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
+
+
+class Piece(Struct, frozen=True, gc=False):
+    """A record of a turn: what it is to the turn, and which of its kind."""
+
+    kind: str
+    number: int
+    data: bytes
+
+
+class Part(Struct, array_like=True):
+    """A turn as one file has it: forks have copies of it, some of them cut short."""
+
+    id: str
+    task: str  # the source's turn id, or this one's
+    parent: str | None
+    file_id: int
+    file_thread: str
+    replayed: bool  # it is a turn of another thread
+    provider: str | None
+    cwd: str | None  # of its thread; older versions say it nowhere else
+    by_agent: bool  # its prompts come from an agent
+    is_compaction: bool = False
+    context_tokens: int | None = None  # of the context that was compacted
+    trigger: str | None = None
+    items: int = 0
+    weight: int = 0  # of two copies the heavier is the longer
+    events: int = 0
+    said: int = 0  # texts of the agent that only events may hold
+    has_words: bool = False
+    prompts: set[int] = field(default_factory=set)  # hashes of their texts
+    answered: bool = False
+    summarises: bool = False  # what came before it stands in no file
+    tokens: dict[str, int] = field(default_factory=dict)
+    first_at: int = 0
+
+    @property
+    def is_summary(self) -> bool:
+        """Whether nothing but a summary of what stands in no file is known of it."""
+        return self.summarises and not (self.answered or self.prompts)
+
+
+Rank = tuple[int, int, bool, int, int, list[bytes]]
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Part).decode
+
+
+class Parts:
+    """The turns by number, and the records of each. Those that were not met for long are packed."""
+
+    def __init__(self, material: Material) -> None:
+        self.going_on = NONE  # the turn that is not packed, however long it is
+        self._open: dict[int, Part] = {}
+        self._packed: list[bytes] = []
+        self._places = Places(material)
+        self._records = array("Q")  # the turn of each, which of its kind it is, and its kind
+        self._members = self._ends = array("I")
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    def add(self, part: Part) -> int:
+        """The number of one more turn."""
+        number = len(self._packed)
+        self._packed.append(b"")
+        self._hold(number, part)
+        return number
+
+    def _hold(self, number: int, part: Part) -> None:
+        self._open[number] = part
+        if len(self._open) > OPEN:
+            others = (each for each in self._open if each not in (number, self.going_on))
+            for oldest in list(islice(others, 1)):
+                self._packed[oldest] = _encode(self._open.pop(oldest))
+
+    def __getitem__(self, number: int) -> Part:
+        """A turn, to be changed at once."""
+        part = self._open.get(number)
+        if part is None:
+            part = _decode(self._packed[number])
+            self._hold(number, part)
+        return part
+
+    def read(self, number: int) -> Part:
+        """A turn that will not be changed."""
+        part = self._open.get(number)
+        return _decode(self._packed[number]) if part is None else part
+
+    # -- their records ------------------------------------------------------------------------
+
+    def note(self, part: int, kind: str, number: int, line: Line) -> None:
+        """A record of a turn, and which of its kind it is."""
+        self._places.add(line)
+        self._records.append(part << PART | number << KIND | _NUMBERS[kind])
+
+    def group(self) -> None:
+        """All records are noted: put those of each turn beside each other."""
+        counts = array("I", bytes(4 * len(self)))
+        for record in self._records:
+            counts[record >> PART] += 1
+        self._ends = array("I", accumulate(counts))
+        at = array("I", (end - count for end, count in zip(self._ends, counts, strict=True)))
+        self._members = array("I", bytes(4 * len(self._records)))
+        for number, record in enumerate(self._records):
+            part = record >> PART
+            self._members[at[part]] = number
+            at[part] += 1
+
+    def _of(self, part: int) -> array[int]:
+        return self._members[self._ends[part - 1] if part else 0 : self._ends[part]]
+
+    def pieces(self, part: int) -> list[Piece]:
+        """The records of a turn in order."""
+        return [self._piece(number) for number in self._of(part)]
+
+    def _piece(self, number: int) -> Piece:
+        record = self._records[number]
+        kind = KINDS[record & (1 << KIND) - 1]
+        return Piece(kind, record >> KIND & NUMBER_MAX, self._places.bytes_of(number))
+
+    def fingerprint(self, number: int, part: Part, *, sealed: bool) -> bytes:
+        """Of all that the content of a turn comes from."""
+        told = (part.provider, part.cwd, part.by_agent, sealed)
+        said = repr((sorted(part.tokens.items()), *told))
+        prints = map(self._places.print, self._of(number))
+        return fingerprint(VERSION, (*prints, said.encode()))
+
+    def rank(self, number: int, part: Part) -> Rank:
+        """The longest copy tells most, then the original, then the earliest."""
+        counted = part.tokens.get("total_tokens", 0)
+        prints = list(map(self._places.print, self._of(number)))
+        return (part.weight, counted, not part.replayed, len(prints), -part.first_at, prints)

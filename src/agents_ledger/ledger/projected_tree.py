@@ -1,0 +1,156 @@
+"""The turns of a derivation as a tree, packed: one session may have a million of them."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Iterable, Iterator
+
+from agents_ledger.model.numbering import Numbering, Sets
+from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn
+from agents_ledger.model.turns import to_json
+
+PRINT = 16  # bytes of a hash
+NONE = -1
+SAID = (
+    "title",
+    "updated_at",
+    "is_subagent",
+    "parent_label",
+    "task_description",
+    "task_status",
+    "metadata",
+)
+
+
+class Tree:
+    """What is known of turns without their content, in some 70 bytes each. They have numbers, each
+    a larger one than its parent."""
+
+    def __init__(self, derivation: Derivation) -> None:
+        self.ids = Numbering()
+        self.files = Sets()
+        self.file_sets = array("I")
+        self._parents = array("i")
+        self._outside: dict[int, str] = {}  # parents that are not derived here
+        self._roots = array("i")
+        self._prints = bytearray()  # of each turn with all above it
+        self._trees: dict[int, bytearray] = {}  # the same by their roots
+        self._sessions = sorted(derivation.sessions, key=lambda s: (s.created_at, s.label))
+        self._labels: dict[str, int] = {}
+        self._owners = array("i")
+        for turn in derivation.turns:
+            self._add(turn)
+        self._own()
+        self._owner_labels = list(self._labels)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def names(self) -> Iterator[str]:
+        """The ids of all turns."""
+        return map(self.ids.name, range(len(self.ids)))
+
+    def parent(self, turn_id: str) -> str | None:
+        """The id of the turn above one."""
+        number = self.ids.get(turn_id)
+        above = self._parents[number] if number >= 0 else NONE
+        return self.ids.name(above) if above >= 0 else self._outside.get(number)
+
+    def owner(self, turn_id: str) -> str | None:
+        """The first session whose thread holds a turn: the subagents it spawns answer to it."""
+        number = self.ids.get(turn_id)
+        return self._owner_labels[self._owners[number]] if number >= 0 else None
+
+    def _add(self, turn: DerivedTurn) -> None:
+        above = self.ids.get(turn.parent_id) if turn.parent_id is not None else NONE
+        number = self.ids.add(turn.id)
+        if number < len(self._parents):  # it is told twice
+            return
+        if above < 0 and turn.parent_id is not None:
+            self._outside[number] = turn.parent_id
+        print_ = hashlib.blake2b(self._print(above) + turn.fingerprint, digest_size=PRINT).digest()
+        self._prints += print_
+        self._parents.append(above)
+        self._roots.append(self._roots[above] if above >= 0 else number)
+        self._trees.setdefault(self._roots[number], bytearray()).extend(print_)
+        self.file_sets.append(self.files.of(turn.file_ids))
+        self._owners.append(self._label(turn.owner) if turn.owner is not None else NONE)
+
+    def by_file(self) -> dict[int, array[int]]:
+        """The numbers of the turns that each file is part of."""
+        found: dict[int, array[int]] = {}
+        for number, files in enumerate(self.file_sets):
+            for file_id in self.files[files]:
+                found.setdefault(file_id, array("i")).append(number)
+        return found
+
+    def _print(self, number: int) -> bytes:
+        return bytes(self._prints[PRINT * number : PRINT * number + PRINT]) if number >= 0 else b""
+
+    # -- owners -------------------------------------------------------------------------------
+
+    def _label(self, label: str) -> int:
+        return self._labels.setdefault(label, len(self._labels))
+
+    def _own(self) -> None:
+        """What stands on no thread belongs to the session it says, else to one of its files."""
+        held = bytearray(len(self))
+        for session in self._sessions:
+            owner = self._label(session.label)
+            number = self.ids.get(session.head) if session.head is not None else NONE
+            while number >= 0 and not held[number]:
+                held[number] = 1
+                self._owners[number] = owner
+                number = self._parents[number]
+        holders: dict[int, int] = {}  # by the set of files
+        for number, known in enumerate(self._owners):
+            if known == NONE:
+                files = self.file_sets[number]
+                if files not in holders:
+                    holders[files] = self._holder(self.files[files])
+                self._owners[number] = holders[files]
+
+    def _holder(self, file_ids: frozenset[int]) -> int:
+        holders = (each.label for each in self._sessions if each.file_ids & file_ids)
+        return self._label(next(holders, self._sessions[0].label if self._sessions else ""))
+
+    # -- fingerprints -------------------------------------------------------------------------
+
+    def fingerprints(self) -> dict[str, str]:
+        """Of everything a session shows: its thread's turns and what is said of it."""
+        ordered: dict[int, bytes] = {}  # a database holds many trees
+        prints = {}
+        for session in self._sessions:
+            if session.fingerprint is not None:
+                prints[session.label] = session.fingerprint
+                continue
+            shown = {name: getattr(session, name) for name in SAID} | {"head": session.head}
+            head = self.ids.get(session.head) if session.head is not None else NONE
+            if head < 0:
+                tips = _in_order(self._of_files(session))
+            else:
+                root = self._roots[head]
+                tips = ordered.get(root) or _in_order([bytes(self._trees[root])])
+                ordered[root] = tips
+            said = to_json(shown).encode()
+            prints[session.label] = hashlib.sha256(self._print(head) + tips + said).hexdigest()
+        return prints
+
+    def _of_files(self, session: DerivedSession) -> Iterator[bytes]:
+        for number, files in enumerate(self.file_sets):
+            if self.files[files] & session.file_ids:
+                yield self._print(number)
+
+
+def _in_order(prints: Iterable[bytes]) -> bytes:
+    """Hashes that stand side by side, in their order: sorted by their first byte, then each lot."""
+    lots: dict[int, bytearray] = {}
+    for some in prints:
+        for at in range(0, len(some), PRINT):
+            lots.setdefault(some[at], bytearray()).extend(some[at : at + PRINT])
+    found = bytearray()
+    for _, lot in sorted(lots.items()):
+        each = sorted(bytes(lot[at : at + PRINT]) for at in range(0, len(lot), PRINT))
+        found += b"".join(each)
+    return bytes(found)

@@ -1,0 +1,140 @@
+"""Numbers for names, packed: where there are millions of them, an object for each is too much."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+WIDTH = 16  # bytes of a UUID
+LETTERS = 36
+LATEST = 16_384  # names that are not packed: most sessions have fewer records
+
+
+class Numbering:
+    """Numbers from 0 for names, in the order they come.
+
+    The latest are as they are; the others are packed, where a UUID takes some 30 bytes: in a table
+    of open addresses, never more than half full. A place holds one more than a number, or 0.
+    """
+
+    def __init__(self, *, forgets: bool = False) -> None:
+        """`forgets`: of names that are no UUIDs only hashes are packed, and name() is not asked."""
+        self._numbers: dict[str, int] = {}  # of the latest
+        self._names: list[str] = []
+        self._packed = 0  # how many are
+        self._keys = bytearray()
+        self._places = array("I", bytes(4))
+        self._forgets = forgets
+        self._others: dict[int, str] = {}  # names that are packed, and no UUIDs
+
+    def __len__(self) -> int:
+        return self._packed + len(self._names)
+
+    def __contains__(self, name: str) -> bool:
+        return self.get(name) >= 0
+
+    def get(self, name: str) -> int:
+        """The number of a name; -1 if it has none."""
+        number = self._numbers.get(name, -1)
+        return self._find(name) if number < 0 and self._packed else number
+
+    def add(self, name: str) -> int:
+        """The number of a name, the next one if it has none yet."""
+        number = self.get(name)
+        if number < 0:
+            number = self._packed + len(self._names)
+            self._numbers[name] = number
+            self._names.append(name)
+            if len(self._names) == LATEST:
+                self._pack()
+        return number
+
+    def name(self, number: int) -> str:
+        """The name that has a number."""
+        if number >= self._packed:
+            return self._names[number - self._packed]
+        if number in self._others:
+            return self._others[number]
+        letters = self._keys[WIDTH * number : WIDTH * number + WIDTH].hex()
+        return f"{letters[:8]}-{letters[8:12]}-{letters[12:16]}-{letters[16:20]}-{letters[20:]}"
+
+    def _find(self, name: str) -> int:
+        key = packed(name)
+        other = None if key or self._forgets else name
+        key = key or _digest(name)
+        places, keys, mask = self._places, self._keys, len(self._places) - 1
+        place = hash(key) & mask
+        while number := places[place]:
+            end = WIDTH * number
+            if keys[end - WIDTH : end] == key and self._others.get(number - 1) == other:
+                return number - 1
+            place = place + 1 & mask
+        return -1
+
+    def _pack(self) -> None:
+        for name in self._names:
+            key = packed(name)
+            if key is None and not self._forgets:
+                self._others[self._packed] = name
+            self._keys += key or _digest(name)
+            self._packed += 1
+        self._numbers.clear()
+        self._names.clear()
+        if 2 * self._packed > len(self._places):
+            size = 4 << (2 * self._packed).bit_length()  # bytes
+            self._places = array("I", bytes(size))
+            self._put(0)
+        else:
+            self._put(self._packed - LATEST)
+
+    def _put(self, first: int) -> None:
+        places, mask = self._places, len(self._places) - 1
+        for number in range(first, self._packed):
+            place = hash(bytes(self._keys[WIDTH * number : WIDTH * number + WIDTH])) & mask
+            while places[place]:
+                place = place + 1 & mask
+            places[place] = number + 1
+
+
+class Sets:
+    """Numbers for sets of numbers, as of the files that records stand in: there are many records,
+    and few such sets."""
+
+    def __init__(self) -> None:
+        self._sets: list[frozenset[int]] = []
+        self._numbers: dict[frozenset[int], int] = {}
+
+    def of(self, numbers: Iterable[int]) -> int:
+        """The number of a set, the same one whenever it is asked for."""
+        found = frozenset(numbers)
+        number = self._numbers.setdefault(found, len(self._sets))
+        if number == len(self._sets):
+            self._sets.append(found)
+        return number
+
+    def __getitem__(self, number: int) -> frozenset[int]:
+        return self._sets[number]
+
+    def joined(self, numbers: Iterable[int]) -> int:
+        """The number of all that stands in some sets."""
+        some = set(numbers)
+        if len(some) == 1:
+            return some.pop()
+        return self.of(each for number in some for each in self._sets[number])
+
+
+def packed(name: str) -> bytes | None:
+    """The bytes of a UUID as programs write it; None for any other name."""
+    if len(name) != LETTERS or name[8:24:5] != "----" or name != name.lower():
+        return None
+    try:
+        key = bytes.fromhex(name.replace("-", ""))
+    except ValueError:
+        return None
+    return key if len(key) == WIDTH else None  # blanks may stand between the digits
+
+
+def _digest(name: str) -> bytes:
+    import hashlib  # it loads OpenSSL, which most programs do not need at once
+
+    return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=WIDTH).digest()
