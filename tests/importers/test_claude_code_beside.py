@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from agents_ledger import Ledger
@@ -144,3 +145,22 @@ def test_a_result_written_before_its_call_is_that_calls(ledger: Ledger, tmp_path
     assert {call.id: call.result_json for call in turn.tool_calls} == {"t1": '"one"', "t2": '"two"'}
     assert {call.status for call in turn.tool_calls} == {"completed"}
     assert [message.role for message in turn.messages] == ["user", "assistant", "assistant"]
+
+
+def test_records_of_qwen_code_are_not_taken_for_claude_code_s(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    said = {"sessionId": SESSION, "timestamp": "2026-03-01T10:00:00Z", "cwd": "/home/dev/shop"}
+    records: list[dict[str, object]] = [
+        {"type": "system", "systemPayload": {"uiEvent": {}}},
+        {"type": "user", "message": {"role": "user", "parts": [{"text": "Begin."}]}},
+        {"type": "assistant", "message": {"role": "model", "parts": [{"text": "Begun."}]}},
+    ]
+    lines = [{"uuid": uid(f"a{n}"), **said, **record} for n, record in enumerate(records)]
+    path = tmp_path / f"{SESSION}.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    report = import_paths(ledger, path)
+
+    assert report.without_reader == [str(path)]
+    assert ledger.sessions() == ()

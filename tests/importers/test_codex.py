@@ -368,6 +368,7 @@ def test_the_old_format_has_no_envelope(ledger: Ledger, tmp_path: Path, told: st
 
     (turn,) = ledger.thread("codex:old-1").turns
     assert turn.workspace_path == "/home/dev/till"
+    assert turn.started_at == 1754042400000  # of the file: no record says its own
     assert [m.source for m in turn.messages] == ["event", "human", None]
     assert '"cwd":"/home/dev/till"' in (ledger.session("codex:old-1").metadata_json or "")
     assert sum(report.records.values()) == len(lines)

@@ -17,6 +17,7 @@ from agents_ledger.importers.reader import Home, Look, Material, Project, Trace
 from agents_ledger.model.sources import Derivation, SourceKind
 
 SUBAGENTS = "subagents"
+QWENS = b'"systemPayload"'  # in records of Qwen Code, which look much the same
 FOLDER = re.compile("-|[A-Za-z]--")  # begins the name of a project's: a path, with dashes
 
 
@@ -53,10 +54,12 @@ class ClaudeCode:
                 continue
             if record.type in records.PLAIN:
                 return True
-            if record.type in records.CHAIN and record.session_id and record.uuid:
-                return True
             said = records.raw_content(record) != b"null"
-            if record.type in ("user", "assistant") and said and isinstance(record.timestamp, str):
+            speaks = record.type in ("user", "assistant")
+            known = record.session_id and record.uuid and QWENS not in line
+            if record.type in records.CHAIN and known and (said or not speaks):
+                return True
+            if speaks and said and isinstance(record.timestamp, str):
                 return True
         return False
 

@@ -12,7 +12,7 @@ from agents_ledger.importers.outlines import NONE
 from agents_ledger.importers.places import Places
 from agents_ledger.importers.reader import Line, Material, fingerprint
 
-VERSION = 6
+VERSION = 7
 OPEN = 4096  # turns that are held as they are: only the latest get more records
 KINDS = ("item", "asked", "said", "detail", "context")
 KIND, PART = 3, 32  # bits before a number of its kind, and before that of its turn
@@ -39,6 +39,7 @@ class Part(Struct, array_like=True):
     replayed: bool  # it is a turn of another thread
     provider: str | None
     cwd: str | None  # of its thread; older versions say it nowhere else
+    began: int  # when its thread did: the oldest say no other time
     by_agent: bool  # its prompts come from an agent
     is_compaction: bool = False
     context_tokens: int | None = None  # of the context that was compacted
@@ -140,7 +141,7 @@ class Parts:
 
     def fingerprint(self, number: int, part: Part, *, sealed: bool) -> bytes:
         """Of all that the content of a turn comes from."""
-        told = (part.provider, part.cwd, part.by_agent, sealed)
+        told = (part.provider, part.cwd, part.began, part.by_agent, sealed)
         said = repr((sorted(part.tokens.items()), *told))
         prints = map(self._places.print, self._of(number))
         return fingerprint(VERSION, (*prints, said.encode()))

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
+from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.codex_parts import Part, Parts
 from agents_ledger.importers.codex_turns import (
     AGENT_ITEMS,
@@ -265,6 +266,7 @@ class Rollout:
             thread != self.thread,
             as_text(meta.model_provider) if meta else None,
             (as_text(meta.cwd) if meta else None) or self.cwd,
+            milliseconds(meta.timestamp) if meta else 0,
             meta is not None and is_subagent(meta),
             is_compaction,
         )

@@ -133,7 +133,8 @@ class _Turn:
         """When it happened. A replay has the time of the fork; the turn's id knows better."""
         if self.part.replayed and (known := uuid7_ms(self.part.task)):
             return known
-        return milliseconds(record.get("timestamp")) or milliseconds(record.get("created_at"))
+        at = milliseconds(record.get("timestamp")) or milliseconds(record.get("created_at"))
+        return at or self.part.began
 
     def _step(self, piece: Piece, record: dict[str, Any]) -> None:
         payload, at = _payload_of(record), self._at(record)
