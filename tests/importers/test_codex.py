@@ -349,6 +349,20 @@ def test_a_turn_was_held_where_its_thread_was_if_nothing_else_says_so(
     assert turn.workspace_path == "/home/dev/shop"
 
 
+def test_a_task_that_ended_without_a_word_failed(ledger: Ledger, tmp_path: Path) -> None:
+    log = Rollout(tmp_path)
+    log.exchange(1, "One.")
+    log.start(2)
+    log.ask("Two.")
+    log.event("task_complete", turn_id=turn_id(2), last_agent_message=None)
+
+    import_paths(ledger, log.save())
+
+    turn = ledger.get_turn(turn_id(2))
+    assert (turn.status, turn.error) == ("failed", "no answer recorded")
+    assert ledger.head(f"codex:{THREAD}") == turn_id(1)
+
+
 @pytest.mark.parametrize("told", ["Be brief.", None])
 def test_the_old_format_has_no_envelope(ledger: Ledger, tmp_path: Path, told: str | None) -> None:
     head = {"id": "old-1", "timestamp": "2025-08-01T10:00:00Z", "instructions": told}

@@ -108,6 +108,8 @@ class _Turn:
         status: TurnStatus | None = None
         if not (self.builder.answered or self.builder.compaction):
             status = self.end or ("failed" if sealed else None)
+            if status == "completed" and self.part.prompts:  # it met an error, which is not kept
+                status = "failed"
             if self.part.is_summary:
                 status = "completed"
             if status == "failed":
