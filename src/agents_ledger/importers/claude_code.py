@@ -70,7 +70,7 @@ class ClaudeCode:
             path = path.with_name(path.name.removesuffix(records.ABOUT) + ".jsonl")
         if records.is_spill(path):
             path = path.parent.parent.with_name(path.parent.parent.name + ".jsonl")
-        for folder in path.parents:
+        for folder in path.parents if SUBAGENTS in path.parts else ():
             if folder.name == SUBAGENTS:
                 path = folder.parent.with_name(folder.parent.name + ".jsonl")
         return f"{self.name}:{path}"

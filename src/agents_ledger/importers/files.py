@@ -98,7 +98,9 @@ def chunks(path: Path, file: BinaryIO, start: int) -> Iterator[bytes]:
     """The content from an offset on, unpacked where it is compressed."""
     if not is_packed(path):
         file.seek(start)
-        while data := file.read(CHUNK_BYTES):
+        left = os.fstat(file.fileno()).st_size - start  # more is not made room for
+        while data := file.read(min(CHUNK_BYTES, max(HEAD_BYTES, left + 1))):
+            left -= len(data)
             yield data
         return
     for data in _unpacked(path, file):
@@ -169,9 +171,15 @@ def _member(archive: Path, path: Path, file: BinaryIO) -> IO[bytes]:
 def head(path: Path, size: int = HEAD_BYTES) -> bytes:
     """The first bytes of a file's content."""
     with open_regular(path) as file:
-        try:
-            if is_packed(path):
-                return next(_unpacked(path, file, size), b"")[:size]
-            return file.read(size)
-        except OSError as error:
-            raise Refused(f"cannot be read: {error.strerror}") from error
+        return head_of(path, file, size)
+
+
+def head_of(path: Path, file: BinaryIO, size: int = HEAD_BYTES) -> bytes:
+    """The same of one that is open."""
+    try:
+        if is_packed(path):
+            return next(_unpacked(path, file, size), b"")[:size]
+        file.seek(0)
+        return file.read(size)
+    except OSError as error:
+        raise Refused(f"cannot be read: {error.strerror}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -117,11 +117,13 @@ class Importer:
         self._titled += self.sources.unshown_titles()
         behind = [file for file in self.sources.files_behind() if file.source in READERS]
         sizes: Counter[str] = Counter()
-        for each in found:
-            sizes[each.reader.family(each.path)] += each.size
+        of_files = [each.reader.family(each.path) for each in found]
+        for family, each in zip(of_files, found, strict=True):
+            sizes[family] += each.size
         try:
             planned: list[list[str]] = []
-            keeper = self._kept(found, planned, progress)
+            until = _until(found, of_files) if self._ahead is not None else {}
+            keeper = self._kept(found, until, planned, progress)
             for file in behind:  # what an import that was interrupted left
                 keeper.take(file, READERS[file.source])
             self._plan(keeper, keeper.families, planned)
@@ -141,12 +143,12 @@ class Importer:
     def _kept(
         self,
         found: Sequence[Found],
+        until: Mapping[str, int],
         planned: list[list[str]],
         progress: Callable[[float], None],
     ) -> Keeper:
         """Keep what is new. Families that no file to come belongs to, nor a copy of them, are
         planned already."""
-        until = _until(found) if self._ahead is not None else {}
         with Keeper(self.sources) as keeper:
             for at, each in enumerate(found):
                 keeper.add(each)
@@ -350,13 +352,12 @@ class Importer:
         self.report.faults += told.faults
 
 
-def _until(found: Sequence[Found]) -> dict[str, int]:
-    """For every family the number of the file with which all of its own have been added, and all
-    that a copy of it is looked for among: those in the same folder, or the next few of them."""
+def _until(found: Sequence[Found], families: Sequence[str]) -> dict[str, int]:
+    """By the family of each file, the number of the file with which all of it has been added, and
+    all that a copy of it is looked for among: those in the same folder, or the next few."""
     ends = {each.path.parent: at for at, each in enumerate(found)}
     until: dict[str, int] = {}
-    for at, each in enumerate(found):
-        family = each.reader.family(each.path)
+    for at, (family, each) in enumerate(zip(families, found, strict=True)):
         settled = min(ends[each.path.parent], at + REMEMBERED)
         until[family] = max(until.get(family, 0), settled)
     return until
