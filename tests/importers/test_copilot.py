@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agents_ledger import Ledger
 from agents_ledger.importers.copilot import Copilot
 from agents_ledger.importers.importing import rederive
@@ -93,21 +95,28 @@ def test_a_prompt_and_all_that_follows_it_is_a_turn(ledger: Ledger, tmp_path: Pa
     assert not ledger.audit()
 
 
-def test_totals_come_with_the_end_and_count_once(ledger: Ledger, tmp_path: Path) -> None:
+def test_totals_come_with_the_end_of_a_run_and_are_of_that_run(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     log = Events(tmp_path)
     log.add("user.message", content="One.")
     log.say("First.")
     log.add("session.shutdown", modelMetrics=metrics(1000, 25))
+    log.add("session.shutdown", modelMetrics=metrics(1000, 25))  # said again
     log.add("session.resume", eventCount=4)
+    log.add("user.message", content="Lost.")
+    log.say("It dies here, and tells no total.", outputTokens=500)
+    log.add("session.resume", eventCount=8)
     log.add("user.message", content="Two.")
     log.say("Second.")
     log.add("session.shutdown", modelMetrics=metrics(1600, 45))
 
     import_paths(ledger, log.save())
 
-    first, second = ledger.thread(LABEL).turns
+    first, lost, second = ledger.thread(LABEL).turns
     assert (first.input_tokens, first.output_tokens, first.total_tokens) == (1000, 25, 1025)
-    assert (second.input_tokens, second.output_tokens, second.total_tokens) == (600, 20, 620)
+    assert (lost.input_tokens, lost.output_tokens, lost.total_tokens) == (None, 500, 500)
+    assert (second.input_tokens, second.output_tokens, second.total_tokens) == (1600, 45, 1645)
 
 
 def test_results_tell_how_a_call_ended(ledger: Ledger, tmp_path: Path) -> None:
@@ -139,11 +148,13 @@ def test_a_subagent_s_events_are_a_session_of_its_own(ledger: Ledger, tmp_path: 
     log.say("Asking.", request("s1", "task", prompt="Look."))
     arguments = {"prompt": "Look."}
     log.add("tool.execution_start", toolCallId="s1", toolName="task", arguments=arguments)
+    log.add("tool.execution_start", toolCallId="t1", toolName="bash", arguments={"command": "ls"})
     log.add("subagent.started", toolCallId="s1", agentName="explore")
-    log.say("Looking.", parentToolCallId="s1", model="gpt-5-mini")
+    log.say("Looking.", parentToolCallId="s1", model="gpt-5-mini", outputTokens=7)
     log.add("subagent.completed", toolCallId="s1", agentName="explore")
     log.add("tool.execution_complete", toolCallId="s1", success=True, result={"content": "Seen."})
     log.say("Seen.")
+    log.add("session.shutdown", modelMetrics=metrics(1000, 27))
 
     import_paths(ledger, log.save())
 
@@ -154,6 +165,9 @@ def test_a_subagent_s_events_are_a_session_of_its_own(ledger: Ledger, tmp_path: 
     assert [(m.content, m.source) for m in turn.query] == [("Look.", "agent")]
     assert turn.response is not None
     assert turn.response.content == "Looking."
+    assert not turn.tool_calls  # the one that began meanwhile is its parent's
+    assert (turn.total_tokens, ledger.thread(LABEL).turns[0].output_tokens) == (7, 20)
+    assert session.created_at == session.updated_at == turn.completed_at
     assert [m.content for m in ledger.thread(LABEL).turns[0].messages][-1] == "Seen."
     assert not ledger.audit()
 
@@ -195,17 +209,29 @@ def test_a_prompt_without_an_answer_is_never_a_head(ledger: Ledger, tmp_path: Pa
     assert (turn.status, turn.error) == ("completed", None)
 
 
-def test_a_name_stands_beside_the_events(ledger: Ledger, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("written", "title"),
+    [
+        ("name: The cart", "The cart"),
+        ("name: 'The cart'", "The cart"),
+        ('name: "Say: \\"cart\\""', 'Say: "cart"'),
+        ("name: |-\n  The cart\n\n  of mine: all of it", "The cart  of mine: all of it"),
+        ("name:\nsummary: The cart", "The cart"),
+    ],
+)
+def test_a_name_stands_beside_the_events(
+    ledger: Ledger, tmp_path: Path, written: str, title: str
+) -> None:
     log = Events(tmp_path)
     log.add("user.message", content="One.")
     log.say("First.")
     path = log.save()
     beside = path.with_name("workspace.yaml")
-    beside.write_text(f"id: {SESSION}\ncwd: /home/dev/shop\nname: The cart\nbranch: main\n")
+    beside.write_text(f"id: {SESSION}\ncwd: /home/dev/shop\n{written}\nbranch: main\n")
 
     import_paths(ledger, path.parent)
 
-    assert ledger.query("SELECT source_title FROM sessions")[1] == [("The cart",)]
+    assert ledger.query("SELECT source_title FROM sessions")[1] == [(title,)]
 
 
 def test_whatever_stands_in_a_file_the_rest_is_imported(ledger: Ledger, tmp_path: Path) -> None:

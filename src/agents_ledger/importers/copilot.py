@@ -18,7 +18,7 @@ from msgspec import Raw, Struct, structs
 from agents_ledger.importers.cells import loose
 from agents_ledger.importers.copilot_history import is_history
 from agents_ledger.importers.copilot_history import told as history
-from agents_ledger.importers.copilot_turns import NAME, VERSION, Part, build_turn
+from agents_ledger.importers.copilot_turns import NAME, VERSION, Part, Piece, build_turn
 from agents_ledger.importers.outlines import (
     BROKEN,
     UUID,
@@ -85,7 +85,9 @@ BOM = b"\xef\xbb\xbf"
 DOCUMENT = re.compile(rb'\s*\{.*?"sessionId"\s*:\s*"', re.DOTALL)
 LISTS = re.compile(rb'"(?:timeline|chatMessages)"\s*:\s*\[')
 IN_NAME = re.compile(UUID.pattern)
-YAML_LINE = re.compile(r"^(\w+):[ \t]*(.+?)[ \t]*$", re.M)
+YAML_LINE = re.compile(r"(\w+):(.*)")
+YAML_BLOCK = re.compile(r"[|>][+-]?(?: |$)")  # its lines stand below
+RUNS = ("session.start", "session.resume")  # of the program, each with totals of its own
 
 
 class _Event(Struct, rename="camel"):
@@ -196,11 +198,23 @@ class Copilot:
 
 
 def _workspace(material: Material, file: SourceFile) -> dict[str, dict[str, str]]:
-    """What stands beside the events, by session: plain lines of a name and a value."""
-    text = material.document(file).decode(errors="replace")
-    said = {name: value.strip("\"'") for name, value in YAML_LINE.findall(text)}
+    """What stands beside the events, by session: names with their values, which may go on in the
+    lines below."""
+    lines: dict[str, list[str]] = {}
+    last: list[str] = []
+    for line in material.document(file).decode(errors="replace").splitlines():
+        named = YAML_LINE.match(line)
+        if named:
+            last = lines.setdefault(named[1], [])
+        last.append((named[2] if named else line).strip())
+    said = {name: _value(" ".join(values).strip()) for name, values in lines.items()}
     material.count("workspace.yaml", "derived" if "id" in said else "unmapped")
     return {said["id"]: said} if "id" in said else {}
+
+
+def _value(text: str) -> str:
+    """A value of YAML: plain, quoted, or in lines."""
+    return as_text(parsed(text)) or YAML_BLOCK.sub("", text, count=1).strip("\"'")
 
 
 def _history(material: Material, file: SourceFile) -> _History | None:
@@ -231,9 +245,10 @@ class _Log:
         self._model: str | None = None
         self._waiting: list[tuple[str, str, Line, int]] = []
         self._calls: dict[str, Part] = {}
+        self._starts: dict[str, Piece] = {}  # of the calls
         self._seen: dict[str, int] = {}
-        self._totals: dict[str, dict[str, int]] = {}  # by model, as last said
-        self._uncounted: dict[str, int] = {}  # output that no total has covered yet
+        self._totals: dict[str, dict[str, int]] = {}  # of this run by model, as last said
+        self._uncounted = 0  # output of this run that no total has covered yet
         self._read_all()
 
     def _read_all(self) -> None:
@@ -290,7 +305,9 @@ class _Log:
 
     def _take(self, line: Line, kind: str, key: str, data: _Data, at: int) -> None:
         self._describe(kind, data)
-        if as_text(data.parent_tool_call_id):
+        if kind in RUNS:
+            self._totals, self._uncounted = {}, 0
+        elif as_text(data.parent_tool_call_id):
             self._inside(line, kind, key, data, at)
         elif kind == "user.message":
             if self._part is None or self._part.answered:
@@ -306,7 +323,7 @@ class _Log:
     def _describe(self, kind: str, data: _Data) -> None:
         said = as_text(data.new_model) or as_text(data.chosen_model) or as_text(data.selected_model)
         self._model = said or self._model
-        if kind in ("session.start", "session.resume"):
+        if kind in RUNS:
             context = as_dict(data.context)
             for field, name in CONTEXT.items():
                 if as_text(context.get(field)):
@@ -334,6 +351,7 @@ class _Log:
         part.pieces.append((kind, key, self._held(line)))
         part.prints.append(line.fingerprint())
         part.answered = part.answered or kind in ANSWERS
+        part.first_at = part.first_at or at
         part.last_at = max(part.last_at, at)
 
     def _carry(self, line: Line, kind: str, key: str, data: _Data, at: int) -> None:
@@ -346,16 +364,20 @@ class _Log:
                 return
             part = self._open(key, key)
         part.model = as_text(data.model) or part.model or self._model
-        if kind == "assistant.message":
-            tokens = as_number(data.output_tokens)
-            if tokens is not None:
-                self._spend(part, {"output_tokens": tokens, "total_tokens": tokens})
-                self._uncounted["output_tokens"] = self._uncounted.get("output_tokens", 0) + tokens
-        elif kind == "tool.execution_start" and call_id:
-            self._calls[call_id] = part
-        elif kind == "subagent.started" and call_id:
+        if kind == "subagent.started" and call_id:
             part.spawned[call_id] = self._subagent(call_id)
         self._add(part, kind, key, line, at)
+        self._did(part, kind, data)
+
+    def _did(self, part: Part, kind: str, data: _Data) -> None:
+        """What was added last to what an agent did, or a subagent."""
+        call_id = as_text(data.tool_call_id)
+        tokens = as_number(data.output_tokens)
+        if kind == "assistant.message" and tokens is not None:
+            self._spend(part, {"output_tokens": tokens, "total_tokens": tokens})
+            self._uncounted += tokens
+        if kind == "tool.execution_start" and call_id:
+            self._calls[call_id], self._starts[call_id] = part, part.pieces[-1]
 
     def _subagent(self, call_id: str) -> str:
         return f"{NAME}:{self.session_id}:{call_id}"
@@ -372,12 +394,12 @@ class _Log:
             caller = self._calls.get(call_id) or self._part
             if caller is not None and caller is not part:
                 caller.spawned[call_id] = turn_id
-                part.pieces += [p for p in caller.pieces if p[0] == "tool.execution_start"][-1:]
+            if call_id in self._starts:  # it says what was asked
+                part.pieces.append(self._starts[call_id])
         if kind in CARRIED:
             part.model = as_text(data.model) or part.model
             self._add(part, kind, key, line, at)
-            if kind == "tool.execution_start" and as_text(data.tool_call_id):
-                self._calls[data.tool_call_id] = part
+            self._did(part, kind, data)
 
     def _compacted(self, line: Line, key: str, data: _Data, at: int) -> None:
         if data.success is False:
@@ -396,7 +418,8 @@ class _Log:
             part.tokens[name] = part.tokens.get(name, 0) + number
 
     def _count(self, metrics: dict[str, Any]) -> None:
-        """Totals are told only at the end. The last turn gets what its messages did not say."""
+        """Totals are told only at the end of a run, and are of that run. Its last turn gets what
+        the messages did not say."""
         grown: dict[str, int] = {}
         for model, said in metrics.items():
             usage = as_dict(as_dict(said).get("usage"))
@@ -410,8 +433,8 @@ class _Log:
         part = self._part
         if part is None or not grown:
             return
-        known = self._uncounted.pop("output_tokens", 0)
-        grown["output_tokens"] = max(0, grown["output_tokens"] - known)
+        grown["output_tokens"] = max(0, grown["output_tokens"] - self._uncounted)
+        self._uncounted = 0
         grown["total_tokens"] = grown["input_tokens"] + grown["output_tokens"]
         self._spend(part, {name: number for name, number in grown.items() if number})
 
@@ -529,6 +552,7 @@ def _subagent_session(
         head=part.id if answered else None,
         file_ids=ids,
         agent_id=part.subagent,
+        created_at=part.first_at,
         updated_at=part.last_at,
         is_subagent=True,
         parent_label=f"{NAME}:{session_id}",

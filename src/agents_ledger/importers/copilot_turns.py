@@ -21,7 +21,7 @@ from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, MessageSource, Turn
 
 NAME = "copilot"
-VERSION = 2
+VERSION = 3
 FILE_TOOLS: dict[str, FileKind] = {
     "create": "written",
     "edit": "written",
@@ -30,6 +30,8 @@ FILE_TOOLS: dict[str, FileKind] = {
 }
 DENIED = ("denied", "rejected")
 KEPT = ("interactionId", "turnId", "messageId", "apiCallId", "delivery", "chunkIndex")
+
+Piece = tuple[str, str, Line]  # kind, key, record
 
 
 class Part(Struct):
@@ -41,13 +43,14 @@ class Part(Struct):
     file_id: int
     model: str | None
     cwd: str | None
-    pieces: list[tuple[str, str, Line]] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
     prints: list[bytes] = field(default_factory=list)
     tokens: dict[str, int] = field(default_factory=dict)
     spawned: dict[str, str] = field(default_factory=dict)
     is_compaction: bool = False
     subagent: str | None = None
     answered: bool = False
+    first_at: int = 0
     last_at: int = 0
 
     def rank(self) -> tuple[int, int, list[bytes]]:
