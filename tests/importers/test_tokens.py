@@ -126,3 +126,18 @@ def test_a_file_that_copies_another_counts_only_what_it_adds(tmp_path: Path) -> 
             ("codex", 200),
         ]
         assert ledger.query("SELECT sum(total_tokens) FROM turns")[1] == [(316,)]
+
+
+def test_a_copy_with_a_piece_more_counts_as_much(ledger: Ledger, tmp_path: Path) -> None:
+    nothing = {"input_tokens": 0, "output_tokens": 0}
+    one = Log(tmp_path)
+    one.user("a1", "Begin.")
+    one.assistant("a3", text("Begun."), api="m", usage={"input_tokens": 10, "output_tokens": 5})
+    two = Log(tmp_path, "22222222-2222-4222-8222-222222222222")
+    two.user("a1", "Begin.")
+    two.assistant("a2", text("Well."), api="m", usage=nothing)
+    two.lines.append(one.lines[1])
+
+    import_paths(ledger, one.save(), two.save())
+
+    assert ledger.query("SELECT total_tokens FROM turns")[1] == [(15,)]

@@ -26,6 +26,12 @@ REJECTED = ("The user doesn't want to proceed", "The user doesn't want to take t
 THINKING = ("thinking", "redacted_thinking")
 SHOWN = ("text", "thinking", "tool_use", "tool_result")  # endings of what a message or call shows
 TRIGGERS = {"auto": "context_limit", "manual": "manual"}
+TOKENS = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cache_read_input_tokens": "cached_input_tokens",
+    "cache_creation_input_tokens": "cache_write_tokens",
+}
 PERSISTED = "<persisted-output>"
 QUEUED_NOTICES = (*records.NOTICES, '{"task_id":')
 ASKED = {"prompt", "command"}
@@ -182,7 +188,10 @@ class _Turn:
         thought = [b.get("thinking") for b in blocks if b.get("type") in THINKING]
         words = dict.fromkeys(word for word in said if isinstance(word, str))  # repeats said once
         thoughts = [word for word in thought if isinstance(word, str) and word]
-        last = as_dict(pieces[-1][1].get("message"))
+        # The last tells the whole usage. A copy may have pieces that stand nowhere else: they come
+        # behind it here, and say nothing of the usage.
+        _, told = max(reversed(pieces), key=lambda piece: sum(_tokens(piece[1]).values()))
+        last = as_dict(told.get("message"))
         metadata: dict[str, Any] = {
             name: record[name] for _, record in pieces for name in KEPT_FIELDS if record.get(name)
         }
@@ -193,7 +202,7 @@ class _Turn:
             "thinking_withheld": len(thoughts) < len(thought),
             "blocks": [_without_images(b) for b in blocks if not _kind(b).endswith(SHOWN)],
         }
-        self._count(last, pieces[-1][1])
+        self._count(last, told)
         self.builder.message(
             uuid,
             "assistant",
@@ -213,15 +222,9 @@ class _Turn:
             return
         self.builder.failed, self.builder.error = False, None
         self.builder.model, self.builder.provider = model, "anthropic"
-        usage = as_dict(message.get("usage"))
-        parts = {
-            "input_tokens": as_number(usage.get("input_tokens")),
-            "output_tokens": as_number(usage.get("output_tokens")),
-            "cached_input_tokens": as_number(usage.get("cache_read_input_tokens")),
-            "cache_write_tokens": as_number(usage.get("cache_creation_input_tokens")),
-        }
-        if usage:
-            self.builder.add_tokens(**parts, total_tokens=sum(n or 0 for n in parts.values()))
+        tokens = _tokens(record)
+        if tokens:
+            self.builder.add_tokens(**tokens, total_tokens=sum(tokens.values()))
 
     def _call(self, block: dict[str, Any], at: int, message_id: str) -> None:
         name, call_id = as_text(block.get("name")) or "unknown", as_text(block.get("id"))
@@ -301,6 +304,13 @@ class _Turn:
             trigger=TRIGGERS.get(str(said.get("trigger"))) or (known.trigger if known else None),
             turn_id=self.builder.id,
         )
+
+
+def _tokens(record: dict[str, Any]) -> dict[str, int]:
+    usage = as_dict(as_dict(record.get("message")).get("usage"))
+    return {
+        ours: n for name, ours in TOKENS.items() if (n := as_number(usage.get(name))) is not None
+    }
 
 
 def _message_id(uuid: str, record: dict[str, Any]) -> str:
