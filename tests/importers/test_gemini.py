@@ -271,14 +271,18 @@ def test_a_call_without_an_id_is_kept(ledger: Ledger, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["chat.json", "chat.jsonl", "chat.log"])
-@pytest.mark.parametrize("in_lines", [True, False])
+@pytest.mark.parametrize("form", ["lines", "document", "spread"])
 def test_what_a_file_holds_counts_before_its_name(
-    ledger: Ledger, tmp_path: Path, name: str, in_lines: bool
+    ledger: Ledger, tmp_path: Path, name: str, form: str
 ) -> None:
     records = (META, ASK, TELL)
     text = "".join(json.dumps(each) + "\n" for each in records)
+    chat = {**META, "messages": records[1:]}
     path = tmp_path / name
-    path.write_text(text if in_lines else json.dumps({**META, "messages": records[1:]}))
-    import_paths(ledger, path)
+    path.write_text(
+        text if form == "lines" else json.dumps(chat, indent=2 if form == "spread" else None)
+    )
+    report = import_paths(ledger, path)
 
     assert ledger.session(label()).thread_id == f"{SESSION}:u1"
+    assert report.faults == []

@@ -120,6 +120,38 @@ def test_a_line_too_long_to_parse_is_kept_and_told(ledger: Ledger, tmp_path: Pat
     assert out.stat().st_size == path.stat().st_size
 
 
+@pytest.mark.parametrize("size", [70_000, 1_100_000])
+def test_a_file_is_known_though_its_first_line_is_long(
+    ledger: Ledger, tmp_path: Path, size: int
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "a" * size)
+
+    report = imported(ledger, *good_and(tmp_path, log.save()))
+
+    assert report.without_reader == []
+    assert ledger.get_turn(uid("a1")).status == "pending"
+
+
+def test_no_more_is_looked_at_than_may_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    head = files.head
+
+    def counted(path: Path, size: int) -> bytes:
+        seen.append(size)
+        return head(path, size)
+
+    monkeypatch.setattr(files, "head", counted)
+    (tmp_path / "image").write_bytes(b"\x89PNG" + b"a" * (2 << 20))
+    (tmp_path / "lines").write_bytes(b"{\n" + b"a" * (2 << 20))
+    unknown = Unknown([], [])
+
+    assert found_at(tmp_path, unknown) == []
+    assert seen == [files.HEAD_BYTES] * 2
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="there are no such files here")
 def test_links_pipes_and_files_that_may_not_be_read_are_faults(
     ledger: Ledger, tmp_path: Path

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from agents_ledger.importers import databases, files
-from agents_ledger.importers.exclusion import Excluded, Left, Verdict
+from agents_ledger.importers.exclusion import HEADS, Excluded, Left, Verdict
 from agents_ledger.importers.reader import Home, Reader, kind_of
 from agents_ledger.importers.readers import READERS
 from agents_ledger.model import amounts
@@ -139,11 +139,10 @@ def found_at(path: Path, unknown: Unknown) -> list[Found]:
     found = []
     for each in _files(Path(os.path.abspath(path)), unknown.faults):
         try:
-            first, status = files.head(each), files.on_disk(each).stat()
+            (reader, first), status = _told(each), files.on_disk(each).stat()
         except (LedgerError, OSError) as error:
             unknown.faults.append(Fault(str(each), str(error)))
             continue
-        reader = told_by(each, first, tuple(READERS.values()))
         if reader is None:
             unknown.without_reader.append(str(each))
         elif files.is_packed(each) and kind_of(reader, each, partial(bytes, first)) == "rows":
@@ -151,6 +150,17 @@ def found_at(path: Path, unknown: Unknown) -> list[Found]:
         else:
             found.append(Found(each, reader, status.st_size, status.st_mtime))
     return found
+
+
+def _told(path: Path) -> tuple[Reader | None, bytes]:
+    """The reader of a file, and its first bytes: more than some where the first line has more."""
+    for size in HEADS:
+        first = files.head(path, size)
+        reader = told_by(path, first, tuple(READERS.values()))
+        is_whole = len(first) < size or b"\n" in first or not first.lstrip().startswith(b"{")
+        if reader is not None or is_whole:
+            break
+    return reader, first
 
 
 def told_by(path: Path, first: bytes, readers: Sequence[Reader]) -> Reader | None:

@@ -115,12 +115,14 @@ class GeminiCli:
     kind: SourceKind = "document"
 
     def kind_of(self, path: Path, head: bytes) -> SourceKind:
-        """The older form is one document. The newer one is appended to: its first line is whole and
-        has no messages."""
-        first = parsed(head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0])
+        """The older form is one document, whatever its name. The newer one is appended to: its
+        first line is whole and has no messages."""
+        line = head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0]
+        first = parsed(line)
         if isinstance(first, dict):
             return "document" if {"messages", "history"} & first.keys() else "lines"
-        return "lines" if path.suffix == ".jsonl" else "document"
+        spread = line.strip() == b"{"
+        return "lines" if path.suffix == ".jsonl" and not spread else "document"
 
     def roots(self, home: Home) -> Sequence[Path]:
         """`tmp` below the folder of settings, which a variable may move."""

@@ -64,13 +64,17 @@ STATUSES: dict[str, TaskStatus] = {
     "success": "completed",
 }
 KEPT_OF_SESSION = ("agent", "cost", "model", "projectID", "revert", "slug", "summary", "version")
-HEADS = (
-    re.compile(rb'"messageID"\s*:.*"type"\s*:|"type"\s*:.*"messageID"\s*:', re.DOTALL),
-    re.compile(rb'"sessionID"\s*:.*"role"\s*:|"role"\s*:.*"sessionID"\s*:', re.DOTALL),
-    re.compile(rb'^\s*\{[^{]*"id"\s*:\s*"ses_', re.DOTALL),
-    re.compile(rb'"projectID"\s*:.*"directory"\s*:', re.DOTALL),
-    re.compile(rb'"worktree"\s*:.*"time"\s*:', re.DOTALL),
+KEYS = tuple(  # of a part, a message, a session, a project
+    tuple(re.compile(rb'"%s"\s*:' % name) for name in names)
+    for names in (
+        (b"messageID", b"type"),
+        (b"sessionID", b"role"),
+        (b"projectID", b"directory"),
+        (b"worktree", b"time"),
+    )
 )
+SESSION = re.compile(rb'\s*\{[^{]*"id"\s*:\s*"ses_')
+EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
 
 
 class OpenCode:
@@ -93,8 +97,8 @@ class OpenCode:
 
     def kind_of(self, path: Path, head: bytes) -> SourceKind:
         """A database, or a file rewritten whole. A database must never be kept whole."""
-        is_document = path.suffix == ".json" and not head.startswith(MAGIC)
-        return "document" if is_document else "rows"
+        is_json = path.suffix == ".json" or EXPORT.match(head)
+        return "document" if is_json and not head.startswith(MAGIC) else "rows"
 
     def recognises(self, path: Path, head: bytes) -> bool:
         """The tables, or the keys of one of the files."""
@@ -102,11 +106,14 @@ class OpenCode:
             return b"CREATE TABLE `part`" in head or bool(
                 re.search(rb'CREATE TABLE ["`]?part["`]?\s*\(.*message_id', head, re.DOTALL)
             )
-        if path.suffix != ".json" or head.lstrip()[:1] not in (b"{", b"["):
+        if path.suffix != ".json" and not EXPORT.match(head):  # that may have any name
+            return False
+        if head.lstrip()[:1] not in (b"{", b"["):
             return False
         if "session_diff" in path.parts:
             return "storage" in path.parts
-        return any(pattern.search(head) for pattern in HEADS)
+        known = any(all(key.search(head) for key in keys) for keys in KEYS)
+        return known or bool(SESSION.match(head))
 
     def family(self, path: Path) -> str:
         """One data folder: the old files stay beside the database that took them over."""

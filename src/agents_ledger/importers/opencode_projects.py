@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from agents_ledger.importers.cells import loose
+from agents_ledger.importers.databases import MAGIC
 from agents_ledger.importers.outlines import as_dict, as_text
 from agents_ledger.importers.reader import RECORD_MAX, Look, Project, Select, Table, Trace
 from agents_ledger.importers.sieves import BySession, told
@@ -28,7 +29,7 @@ FOLDER = re.compile(rb'"(?:directory|worktree|cwd)"\s*:\s*("(?:[^"\\]|\\.)*+")',
 
 def projects(path: Path, look: Look) -> Collection[Project] | None:
     """The projects of a file; of a database its rows tell."""
-    if path.suffix != ".json":
+    if path.suffix == ".db" or look.head(path).startswith(MAGIC):
         return ()
     if "storage" not in path.parts:
         return _said(path, look)  # an export
