@@ -203,6 +203,30 @@ def test_all_generations_give_the_same_rows(new_address: Callable[[], str], tmp_
     assert len(found[0]["messages"]) == 3
 
 
+def test_ids_that_were_made_unreadable_are_told_by_their_places(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    path = export(tmp_path / "export.json", SAMPLE)
+    said = json.loads(path.read_text())
+    for each in said["messages"]:
+        for part in each["parts"]:
+            part["messageID"] = "REDACTED"
+            if part["type"] == "tool":
+                part["callID"] = part["id"] = "REDACTED"
+        each["info"]["id"] = "REDACTED"
+    tool = next(p for each in said["messages"] for p in each["parts"] if p["type"] == "tool")
+    said["messages"][-1]["parts"].append(tool)
+    path.write_text(json.dumps(said))
+
+    import_paths(ledger, path)
+
+    (turn,) = ledger.thread("opencode:ses_1").turns
+    assert [m.content for m in turn.messages] == ["Read it", "", "It says x."]
+    assert turn.total_tokens == 236
+    assert [call.tool_name for call in turn.tool_calls] == ["read", "read"]
+    assert not ledger.audit()
+
+
 def test_a_tree_beside_its_database_is_merged_by_id(ledger: Ledger, tmp_path: Path) -> None:
     storage(tmp_path, SAMPLE)
     later = (user("msg_4", 5), agent("msg_5", 6, "msg_4"))

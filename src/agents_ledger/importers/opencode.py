@@ -43,7 +43,7 @@ from agents_ledger.model.sources import (
 )
 from agents_ledger.model.turns import MessageSource
 
-VERSION = 2
+VERSION = 3
 # Not account, control_account, credential and session_share: they hold secrets.
 TABLES = (
     Table("project", ("id",)),
@@ -74,6 +74,7 @@ KEYS = tuple(  # of a part, a message, a session, a project
     )
 )
 SESSION = re.compile(rb'\s*\{[^{]*"id"\s*:\s*"ses_')
+OWN = re.compile("(?:msg|prt)_")
 EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
 
 
@@ -295,17 +296,32 @@ class _Outline:
         if name and said.file:
             self._session(name, session, (0, said.length, said.print), said.file)
         for at, each in enumerate(dicts(info.messages)):
-            self._inside(each.get("info"), said, ("messages", at, "info"))
+            message = self._inside(each.get("info"), said, ("messages", at, "info"), f"{name}:{at}")
+            before = message or ""
             for number, part in enumerate(as_list(each.get("parts"))):
-                self._inside(part, said, ("messages", at, "parts", number))
+                way, place = ("messages", at, "parts", number), f"{before}:{number:06}"
+                found = self._inside(part, said, way, place, message)
+                before = before if found in (None, place) else str(found)
 
-    def _inside(self, value: Any, said: Said, way: tuple[str | int, ...]) -> None:
-        """A message or a part written into another file."""
+    def _inside(
+        self,
+        value: Any,
+        said: Said,
+        way: tuple[str | int, ...],
+        place: str,
+        message: str | None = None,
+    ) -> str | None:
+        """A message, or a part of one, written into another file; and its id. One that was made
+        unreadable is told by its place, and stands behind the one before it."""
         data = encoded(value)
         info = decoded(data, _INFO)
-        if info is not None:
-            inner = said._replace(inner=way, print=digest(data), length=len(data))
-            self._of_kind(self._kind(info), info, inner, data)
+        if info is None:
+            return None
+        info.id = info.id if OWN.match(str(info.id)) else place
+        info.message = message or info.message
+        inner = said._replace(inner=way, print=digest(data), length=len(data))
+        self._of_kind(self._kind(info), info, inner, data)
+        return str(info.id)
 
     # -- what they are ------------------------------------------------------------------------
 

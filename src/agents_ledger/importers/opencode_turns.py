@@ -125,6 +125,7 @@ class _Turn:
         self.builder = builder
         self.summary: list[str] = []
         self.trigger: str | None = None
+        self.called: set[str] = set()  # not every provider gives each call an id of its own
 
     def message(
         self, message_id: str, info: dict[str, Any], parts: list[tuple[str, dict[str, Any]]]
@@ -195,7 +196,9 @@ class _Turn:
         self.builder.add_tokens(**parts, total_tokens=sum(n or 0 for n in parts.values()))
 
     def _call(self, part_id: str, part: dict[str, Any], message_id: str, at: int) -> None:
-        call_id = as_text(part.get("callID")) or part_id
+        said = as_text(part.get("callID"))
+        call_id = said if said and said not in self.called else part_id
+        self.called.add(call_id)
         state = as_dict(part.get("state"))
         times = as_dict(state.get("time"))
         self.builder.call(
