@@ -363,6 +363,28 @@ def test_a_task_that_ended_without_a_word_failed(ledger: Ledger, tmp_path: Path)
     assert ledger.head(f"codex:{THREAD}") == turn_id(1)
 
 
+@pytest.mark.parametrize(
+    ("last", "ended"), [(None, ("failed", "429 Too Many")), ("Done.", ("completed", None))]
+)
+def test_a_task_that_an_error_ended_failed_whatever_it_did_before(
+    ledger: Ledger, tmp_path: Path, last: str | None, ended: tuple[str, str | None]
+) -> None:
+    log = Rollout(tmp_path)
+    log.start(1)
+    log.ask("One.")
+    log.call("c1", output="ok", cmd="ls")
+    log.event("error", message="429 Too Many")
+    if last is not None:
+        log.say(last)
+    log.event("task_complete", turn_id=turn_id(1), last_agent_message=last)
+
+    import_paths(ledger, log.save())
+
+    turn = ledger.get_turn(turn_id(1))
+    assert (turn.status, turn.error) == ended
+    assert ledger.head(f"codex:{THREAD}") == turn_id(1)
+
+
 @pytest.mark.parametrize("told", ["Be brief.", None])
 def test_the_old_format_has_no_envelope(ledger: Ledger, tmp_path: Path, told: str | None) -> None:
     head = {"id": "old-1", "timestamp": "2025-08-01T10:00:00Z", "instructions": told}

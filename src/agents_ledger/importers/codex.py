@@ -198,11 +198,7 @@ def _session(thread: str, meta: Payload, extra: dict[str, Any], **fields: Any) -
         if (said := as_text(getattr(meta, field))) is not None
     } | extra
     git = as_dict(meta.git)
-    for said, name in (
-        ("branch", "git_branch"),
-        ("commit_hash", "git_commit"),
-        ("repository_url", "repository"),
-    ):
+    for said, name in GIT_FIELDS.items():
         if as_text(git.get(said)):
             metadata[name] = git[said]
     if as_text(meta.source):

@@ -331,10 +331,12 @@ class _Turn:
         elif kind == "task_complete":
             self.end = self.end or "completed"
             last = as_text(payload.get("last_agent_message"))
+            if last and self.builder.failed:  # the error did not end it
+                self.builder.failed, self.builder.error = False, None
             if last and self.speaker is None:
                 self._say(f"{self.part.id}:last", last, at, {"event": True})
         elif kind == "error":
-            self.end = "failed"
+            self.end, self.builder.failed = "failed", True
             self.builder.error = as_text(payload.get("message")) or "error"
 
     def _compacted(self, message_id: str, payload: dict[str, Any], at: int) -> None:
