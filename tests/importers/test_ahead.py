@@ -261,14 +261,46 @@ def test_its_death_half_way_costs_time_only(
     check_same(address, folder, tmp_path)
 
 
+def test_to_stop_it_costs_time_only(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = some_sessions(tmp_path / "logs")
+    monkeypatch.setattr(ahead, "SILENT_SECONDS", 0.05)
+    check_same(address, folder, tmp_path, lambda other: os.kill(other.pid, signal.SIGSTOP))
+
+
+def test_to_stop_it_half_way_through_an_answer_costs_time_only(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = some_sessions(tmp_path / "logs")
+    monkeypatch.setattr(ahead, "SILENT_SECONDS", 0.05)
+
+    def send(ready: SimpleQueue[bytes], results: int) -> None:
+        answer = ready.get()
+        os.write(results, answer[: len(answer) // 2])
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    monkeypatch.setattr(ahead, "_send", send)
+    check_same(address, folder, tmp_path)
+
+
+def test_one_that_is_stopped_and_not_asked_is_ended_too(address: str) -> None:
+    Ledger.open(address).close()
+    other = Ahead(address)
+    pid = other.pid
+    os.kill(pid, signal.SIGSTOP)
+    other.close()
+    assert is_gone(pid)
+
+
 def test_half_an_answer_is_none(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = some_sessions(tmp_path / "logs")
 
-    def send(ready: SimpleQueue[bytes | None], results: int) -> None:
+    def send(ready: SimpleQueue[bytes], results: int) -> None:
         for number in count():
-            answer = ready.get() or b""
+            answer = ready.get()
             os.write(results, answer[: len(answer) // 2] if number == 5 else answer)
             if number == 5:
                 os._exit(9)

@@ -8,8 +8,10 @@ does itself.
 from __future__ import annotations
 
 import gc
+import io
 import os
 import pickle
+import select
 import signal
 import sys
 import threading
@@ -19,7 +21,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from msgspec import structs
 
@@ -32,11 +34,15 @@ from agents_ledger.ledger.sources import Sources, prepare
 from agents_ledger.model.sources import Derivation, SourceFile
 from agents_ledger.model.turns import Turn
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 WORTH_BYTES = 4 << 20  # of files; a fork for less gains nothing
 MOSTLY_NEW = 4  # times as many bytes were found as the ledger has: most of them are new to it
 FAMILY_MAX = 6 << 20  # a larger one is built turn by turn where it is written, to spare memory
 ASKED_BYTES = 16 << 20  # of files that are asked for at once
 PIPE_BYTES = 4096  # that any pipe holds
+SILENT_SECONDS = 1  # after which it is looked at
 BROKEN = (OSError, EOFError, pickle.PickleError)
 
 
@@ -51,6 +57,28 @@ class _Job(NamedTuple):
     families: tuple[str, ...]
     size: int
     asked: bytes  # as it is sent
+
+
+class _Answers(io.RawIOBase):
+    """What the other process sends. One that was stopped is as good as dead."""
+
+    def __init__(self, fd: int, pid: int) -> None:
+        self._fd = fd
+        self._pid = pid
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        while not select.select([self._fd], [], [], SILENT_SECONDS)[0]:
+            if os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None:
+                return 0
+        return os.readv(self._fd, [buffer])
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._fd)
+        super().close()
 
 
 class Ahead:
@@ -75,7 +103,7 @@ class Ahead:
         os.close(jobs)
         os.close(theirs)
         self._jobs = os.fdopen(ours, "wb", buffering=0)
-        self._results = os.fdopen(results, "rb")
+        self._results = io.BufferedReader(_Answers(results, self.pid))
         self._planned: deque[_Job] = deque()
         self._asked: deque[_Job] = deque()  # in the order of the answers
 
@@ -107,8 +135,11 @@ class Ahead:
         )
 
     def _give_up(self) -> None:
+        """It is dead, or shall be: it would answer what nobody waits for."""
         self._planned.clear()
         self._asked.clear()
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
 
     def derived(self, families: Sequence[str]) -> Derived | Apart | None:
         """What was asked for, once it is there. None: derive it here."""
@@ -128,17 +159,15 @@ class Ahead:
         return found
 
     def close(self) -> None:
-        """End it, and wait until it has let go of the ledger."""
-        pid, self.pid = self.pid, 0
-        if not pid:
+        """End it, whatever it is at, and wait until it has let go of the ledger."""
+        if not self.pid:
             return
-        with suppress(ProcessLookupError, ChildProcessError):  # where nobody waits for children
-            if self._asked:  # what it is at is not wanted any more
-                os.kill(pid, signal.SIGKILL)
-            self._give_up()
-            self._jobs.close()
-            self._results.close()
-            os.waitpid(pid, 0)
+        self._give_up()
+        self._jobs.close()
+        self._results.close()
+        with suppress(ChildProcessError):  # where nobody waits for children
+            os.waitpid(self.pid, 0)
+        self.pid = 0
 
 
 @contextmanager
@@ -178,27 +207,22 @@ def _serve(address: str, ends: Sequence[int]) -> NoReturn:
         os.close(ours)
         os.close(theirs)
         gc.freeze()  # what the parent made stays shared
-        ready: SimpleQueue[bytes | None] = SimpleQueue()
-        sender = threading.Thread(target=_send, args=(ready, results))
-        sender.start()
+        ready: SimpleQueue[bytes] = SimpleQueue()
+        threading.Thread(target=_send, args=(ready, results), daemon=True).start()
         ledger: Ledger | None = None
-        with os.fdopen(jobs, "rb") as asked, suppress(EOFError):
-            while True:
-                families, name = pickle.load(asked)  # noqa: S301 - as does this
-                ledger = ledger or Ledger.open(address, create=False, read_only=True)
-                ready.put(_answer(Sources(ledger._core), READERS[name], families))
-        ready.put(None)
-        sender.join()
-        if ledger is not None:
-            ledger.close()
+        asked = os.fdopen(jobs, "rb")
+        while True:
+            families, name = pickle.load(asked)  # noqa: S301 - as does this
+            ledger = ledger or Ledger.open(address, create=False, read_only=True)
+            ready.put(_answer(Sources(ledger._core), READERS[name], families))
     finally:
         os._exit(0)  # nothing of the parent's is flushed or closed here
 
 
-def _send(ready: SimpleQueue[bytes | None], results: int) -> None:
+def _send(ready: SimpleQueue[bytes], results: int) -> None:
     try:
-        while (answer := ready.get()) is not None:
-            left = memoryview(answer)
+        while True:
+            left = memoryview(ready.get())
             while left:
                 left = left[os.write(results, left) :]
     except OSError:  # nobody reads any more
