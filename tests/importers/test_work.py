@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import files
-from agents_ledger.importers.copies import Heads
+from agents_ledger.importers import files, importing, keeping
+from agents_ledger.importers.ahead import Ahead
+from agents_ledger.importers.copies import REMEMBERED, Heads
 from agents_ledger.importers.discovery import Unknown, Wanted, found_at
+from agents_ledger.importers.importing import Importer
 from agents_ledger.importers.reader import Line, Material
 from agents_ledger.ledger import projection
 from agents_ledger.ledger.core import Core
@@ -208,3 +211,95 @@ def test_files_of_titles_alone_are_looked_at_once_each(
     Wanted(0, ("/home/dev/secret",)).of(found)
 
     assert len(read) == 40
+
+
+def test_a_file_is_opened_once_to_be_kept(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "chats").mkdir()
+    path = tmp_path / "chats" / "session-2026-01-01T00-00-aaaaaaaa.json"  # its head tells its kind
+    path.write_text('{"sessionId": "s", "projectHash": "p", "messages": []}')
+    found = found_at(path, Unknown([], []))
+    opened: list[Path] = []
+    open_regular = files.open_regular
+
+    def counted(path: Path) -> Any:
+        opened.append(path)
+        return open_regular(path)
+
+    monkeypatch.setattr(files, "open_regular", counted)
+    Importer(ledger).run(found)
+
+    assert opened == [path]
+    assert ledger.query("SELECT kept_bytes FROM source_files")[1] == [(path.stat().st_size,)]
+
+
+def test_to_read_a_small_file_takes_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "small"
+    path.write_bytes(b"some")
+    with path.open("rb") as file:
+        tracemalloc.start()
+        assert b"".join(files.chunks(path, file, 0)) == b"some"
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert most < 4 * files.HEAD_BYTES
+
+
+def test_what_a_file_grew_by_while_it_is_read_is_read_too(tmp_path: Path) -> None:
+    path = tmp_path / "growing"
+    path.write_bytes(b"one")
+    more = b"two" * files.HEAD_BYTES
+    with path.open("rb") as file, path.open("ab", buffering=0) as writing:
+        read = files.chunks(path, file, 0)
+        first = next(read)
+        writing.write(more)
+        assert first + b"".join(read) == b"one" + more
+
+
+def test_whether_a_family_is_settled_is_asked_a_few_times_however_many_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions(tmp_path / "logs", 120)
+    monkeypatch.setattr(keeping, "BATCH_FILES", 2)
+    asked: Counter[str] = Counter()
+    is_settled = importing._is_settled
+
+    def counted(until: Mapping[str, int], at: int, family: str) -> bool:
+        asked[family] += 1
+        return is_settled(until, at, family)
+
+    monkeypatch.setattr(importing, "_is_settled", counted)
+    found = found_at(tmp_path / "logs", Unknown([], []))
+    address = str(tmp_path / "l.db")
+    other = Ahead(address)
+    with Ledger.open(address) as ledger:
+        Importer(ledger, ahead=other).run(found)
+
+    assert len(asked) == 120
+    assert max(asked.values()) <= REMEMBERED
+
+
+def test_families_that_share_turns_are_found_without_comparing_all_of_them(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = 30
+    logs = sessions(tmp_path / "logs", number)
+    import_paths(ledger, tmp_path / "logs")
+    for each, log in enumerate(logs):
+        fork = Log(tmp_path / "forks", f"{each:08}-1111-4000-8000-000000000000")
+        fork.lines, fork.last, fork.clock = list(log.lines), log.last, log.clock
+        fork.user(f"{each}c", "more")
+        fork.assistant(f"{each}d", text("said"))
+        fork.save()
+    gone_through: list[projection.Names] = []
+    of_trees = projection.Names.of_trees
+
+    def counted(self: projection.Names) -> Iterator[str]:
+        gone_through.append(self)
+        return of_trees(self)
+
+    monkeypatch.setattr(projection.Names, "of_trees", counted)
+    report = import_paths(ledger, tmp_path / "forks")
+
+    assert report.counts.imported == number
+    assert len(gone_through) <= 6 * number

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
 
 from agents_ledger.importers.reader import Material, Reader
+from agents_ledger.ledger.projection import Names
 from agents_ledger.ledger.sources import Sources
+from agents_ledger.model.numbering import Numbering
 from agents_ledger.model.sources import SUPERSEDED, DerivedTurn, SourceFile
 
 
@@ -39,11 +44,12 @@ def groups(families: Iterable[str], copies: Mapping[str, str]) -> dict[str, list
 
 def first(family: str, copies: Mapping[str, str]) -> str:
     """The family that one goes back to."""
-    met: list[str] = []
+    met: dict[str, None] = {}
     while family in copies:
         if family in met:  # each goes on from another: any of them stands for all
-            return min(met[met.index(family) :])
-        met.append(family)
+            way = list(met)
+            return min(way[way.index(family) :])
+        met[family] = None
         family = copies[family]
     return family
 
@@ -66,3 +72,55 @@ def check_shared(
         more = connected.union(*(each for each in apart if not each.isdisjoint(connected)))
     if not connected.issuperset(families):
         raise Apart(*families)
+
+
+class Tangle(NamedTuple):
+    """Families that share turns, or sessions."""
+
+    reader: Reader
+    families: set[str]
+
+
+class Tangles:
+    """Families that turned out to share something with others. Each is found by what it is known
+    by: there may be many, and each may have many records."""
+
+    def __init__(self) -> None:
+        self._names = Numbering(forgets=True)  # of families, records and sessions
+        self._of_name = array("i")  # a number of a tangle
+        self._into = array("i")  # by that: the one that took it in, or itself
+        self._all: dict[int, Tangle] = {}
+
+    def __iter__(self) -> Iterator[Tangle]:
+        return iter(self._all.values())
+
+    def takes(
+        self, reader: Reader, families: Iterable[str], others: Iterable[str], names: Names
+    ) -> bool:
+        """Whether families share something with these others, or with a tangle that is known; if
+        so, all of them are one."""
+        own = {*families, *others}
+        met = self._met(chain(own, names.of_trees())) if self._all else set[int]()
+        if not met and not (own - {*families}):
+            return False
+        mine = min(met, default=len(self._into))
+        if not met:
+            self._into.append(mine)
+            self._all[mine] = Tangle(reader, set())
+        for each in met - {mine}:
+            self._into[each] = mine
+            own |= self._all.pop(each).families
+        self._all[mine].families.update(own)
+        for name in chain(own, names.of_trees()):
+            if self._names.add(name) == len(self._of_name):
+                self._of_name.append(mine)
+        return True
+
+    def _met(self, names: Iterable[str]) -> set[int]:
+        numbers = map(self._names.get, names)
+        return {self._top(self._of_name[number]) for number in numbers if number >= 0}
+
+    def _top(self, tangle: int) -> int:
+        while self._into[tangle] != tangle:
+            self._into[tangle] = tangle = self._into[self._into[tangle]]
+        return tangle

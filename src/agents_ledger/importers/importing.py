@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from agents_ledger.importers.discovery import Found, Unknown, found_at
 from agents_ledger.importers.exclusion import Left
 from agents_ledger.importers.families import (
     Apart,
+    Tangles,
     check_shared,
     files_of,
     groups,
@@ -82,17 +83,6 @@ class _Told(NamedTuple):
     faults: tuple[Fault, ...]
 
 
-class _Tangle(NamedTuple):
-    """Families that share turns, or sessions, and what they are known by."""
-
-    reader: Reader
-    families: set[str]
-    names: set[str]
-
-    def meets(self, families: Iterable[str], names: Names) -> bool:
-        return not (self.families.isdisjoint(families) and self.names.isdisjoint(names.of_trees()))
-
-
 class Importer:
     """Imports files into one ledger."""
 
@@ -126,7 +116,7 @@ class Importer:
             keeper = self._kept(found, until, planned, progress)
             for file in behind:  # what an import that was interrupted left
                 keeper.take(file, READERS[file.source])
-            self._plan(keeper, keeper.families, planned)
+            self._plan(keeper, lambda _: True, planned)
             families = keeper.families
             progress(sum(n for family, n in sizes.items() if family not in families) * DERIVING)
             self._derive_all(keeper, planned, lambda family: progress(sizes[family] * DERIVING))
@@ -154,8 +144,7 @@ class Importer:
                 keeper.add(each)
                 progress(each.size * (1 - DERIVING))
                 if self._ahead is not None and keeper.has_flushed():
-                    settled = {each for each in keeper.families if until.get(each, at + 1) <= at}
-                    self._plan(keeper, settled, planned)
+                    self._plan(keeper, partial(_is_settled, until, at), planned)
         self._skip(keeper.unchanged)
         self.report.faults += keeper.faults
         self.report.counts.failed += keeper.failed
@@ -165,13 +154,15 @@ class Importer:
 
     # -- deriving -----------------------------------------------------------------------------
 
-    def _plan(self, keeper: Keeper, settled: Container[str], planned: list[list[str]]) -> None:
+    def _plan(
+        self, keeper: Keeper, is_settled: Callable[[str], bool], planned: list[list[str]]
+    ) -> None:
         """Add to `planned` the groups of families that are settled now."""
-        known = {family for group in planned for family in group}
-        families = (family for family in keeper.families if family not in known)
-        for group in groups(families, keeper.copies).values():
-            if all(family in settled for family in group):
+        for group in groups(keeper.unplanned, keeper.copies).values():
+            if all(map(is_settled, group)):
                 planned.append(group)
+                for family in group:
+                    del keeper.unplanned[family]
                 if self._ahead is not None:
                     size = sum(keeper.sizes[family] for family in group)
                     self._ahead.plan(group, keeper.families[group[0]], size)
@@ -182,7 +173,7 @@ class Importer:
         """Each family for itself, or with its copies; those that turn out to share turns with
         others afterwards, together: a family with many forks is read twice, not once more for
         every fork."""
-        tangled: list[_Tangle] = []
+        tangled = Tangles()
         for group in together:
             self._derive_one(keeper.families[group[0]], group, tangled)
             for family in group:
@@ -208,7 +199,7 @@ class Importer:
         self._flush()
 
     def _derive_one(
-        self, reader: Reader, families: Sequence[str], tangled: list[_Tangle] | None = None
+        self, reader: Reader, families: Sequence[str], tangled: Tangles | None = None
     ) -> None:
         failed = partial(self._failed, reader, families[0])
         try:
@@ -243,7 +234,7 @@ class Importer:
         failed: Callable[[Exception], None],
         *,
         again: bool = False,
-        tangled: list[_Tangle] | None = None,
+        tangled: Tangles | None = None,
     ) -> set[str]:
         """`tangled`: where to note families that share turns with others, to be derived later."""
         found = self._found(reader, families, again=again, tangled=tangled)
@@ -274,7 +265,7 @@ class Importer:
         families: Sequence[str],
         *,
         again: bool,
-        tangled: list[_Tangle] | None,
+        tangled: Tangles | None,
     ) -> tuple[dict[int, SourceFile], Derivation, Names] | None:
         """What the files of families mean, with all that share turns with them. None: there are
         such, and they are noted."""
@@ -288,7 +279,7 @@ class Importer:
             shared = self._files_shared(names)
             others = {self.sources.file_by_id(file_id).family for file_id in shared - set(kept)}
             others -= {file.family for file in kept.values()}  # states that are not read again
-            if _is_tangled(reader, families, others, names, tangled):
+            if tangled is not None and tangled.takes(reader, families, others, names):
                 return None
             # A shared file may be a state that is not read again.
             more = self._files(reader, others, again)
@@ -363,26 +354,9 @@ def _until(found: Sequence[Found], families: Sequence[str]) -> dict[str, int]:
     return until
 
 
-def _is_tangled(
-    reader: Reader,
-    families: Sequence[str],
-    others: set[str],
-    names: Names,
-    tangled: list[_Tangle] | None,
-) -> bool:
-    """Whether there are others to be derived with these families; if so, all of them are noted."""
-    if tangled is None:
-        return False
-    known = [each for each in tangled if each.meets([*families, *others], names)]
-    if not others and not known:
-        return False
-    mine = _Tangle(reader, {*families, *others}, set(names.of_trees()))
-    for each in known:
-        mine.families.update(each.families)
-        mine.names.update(each.names)
-        tangled.remove(each)
-    tangled.append(mine)
-    return True
+def _is_settled(until: Mapping[str, int], at: int, family: str) -> bool:
+    """Whether the files up to a number are all that a family is planned with."""
+    return until.get(family, at + 1) <= at
 
 
 def _raise(error: Exception) -> None:

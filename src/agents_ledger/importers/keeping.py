@@ -39,6 +39,7 @@ class Keeper:
 
     def __init__(self, sources: Sources) -> None:
         self.families: dict[str, Reader] = {}  # that have something to derive
+        self.unplanned: dict[str, None] = {}  # those that nobody planned yet, in order
         self.copies: dict[str, str] = {}  # families, and those that they go on from
         self.sizes: Counter[str] = Counter()  # bytes that are kept of each
         self._taken: set[str] = set()  # their paths
@@ -153,7 +154,9 @@ class Keeper:
         """A kept file is to be derived."""
         if file.path not in self._taken:
             self._taken.add(file.path)
-            self.families[file.family] = reader
+            if file.family not in self.families:
+                self.families[file.family] = reader
+                self.unplanned[file.family] = None
             self.sizes[file.family] += file.kept_bytes
 
     def _unless_derived(self, file: SourceFile, reader: Reader) -> None:

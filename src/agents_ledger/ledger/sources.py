@@ -215,7 +215,7 @@ class Sources:
 
     def note_shown(self, titles: Sequence[SourceTitle]) -> None:
         """Their sessions were derived with these."""
-        self._core.db.write(lambda tx: tx.run_many("note_title_shown", titles))
+        self._write(lambda tx: tx.run_many("note_title_shown", titles))
 
     def files_of_records(self, record_ids: Sequence[str]) -> dict[str, SourceFile]:
         """A file that gave rows to each of these records that is a message of its own."""
