@@ -218,9 +218,10 @@ class _Chats:
             found, rest = self._by_time(composer, composer.bubbles), []
         last = max((composer.bubbles[key].at for key in found), default=0)
         found += [key for key in rest if composer.bubbles[key].at > last > 0]
-        shown = [composer.bubbles[key] for key in found]
-        others = [composer.bubbles[key] for key in rest if key not in set(found)]
-        return self._timed(composer, shown), [_Timed(bubble.at, bubble) for bubble in others]
+        shown = dict.fromkeys(found)
+        others = (composer.bubbles[key] for key in rest if key not in shown)
+        path = [composer.bubbles[key] for key in found]
+        return self._timed(composer, path), [_Timed(bubble.at, bubble) for bubble in others]
 
     @staticmethod
     def _by_time(composer: Composer, keys: Iterable[str]) -> list[str]:
@@ -305,9 +306,12 @@ class _Chats:
     ) -> None:
         """Branches of what the chat shows no more, each below the turn it came after."""
         before: tuple[str | None, str | None] = (None, None)  # the turn below which, the last of it
-        for group in exchanges(rest, _asks):
-            at = group[0].at
-            below = next((turn for began, turn in reversed(heads) if 0 < began < at), None)
+        begun = sorted((began, number) for number, (began, _) in enumerate(heads) if began > 0)
+        earlier, last = 0, -1  # so many of them began before; the last of these on the path
+        for group in exchanges(rest, _asks):  # by time
+            while earlier < len(begun) and begun[earlier][0] < group[0].at:
+                last, earlier = max(last, begun[earlier][1]), earlier + 1
+            below = heads[last][1] if last >= 0 else None
             parent = before[1] if before[1] and before[0] == below else below
             before = below, self._turn(composer, group, parent)
 

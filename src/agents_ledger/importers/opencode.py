@@ -427,8 +427,9 @@ class _Outline:
         aside: str | None = None  # the end of the branch that was taken back
         directory = as_text(session.said.get("directory"))
         asked_by: MessageSource = "agent" if session.parent else "human"
+        spans = _taken_back(session)
         for group in exchanges(session.messages, lambda m: m.role == "user"):
-            gone = self._taken_back(session, group[0])
+            gone = any(first <= group[0].created <= last for first, last in spans)
             parent = aside or head if gone else head
             turn_id = group[0].id
             answered = any(message.role != "user" for message in group)
@@ -459,14 +460,6 @@ class _Outline:
                 head, aside = turn_id, None
         return head
 
-    @staticmethod
-    def _taken_back(session: _Session, first: _Message) -> bool:
-        for name, moment in session.reverts.items():
-            started = next((m.created for m in session.messages if m.id == name), None)
-            if started is not None and started <= first.created <= moment:
-                return True
-        return False
-
     def _derived(self, session: _Session, head: str | None) -> DerivedSession:
         said = session.said
         times = as_dict(said.get("time"))
@@ -493,6 +486,12 @@ class _Outline:
             routing_key=directory,
             metadata={k: v for k, v in metadata.items() if v not in (None, "", [], {})},
         )
+
+
+def _taken_back(session: _Session) -> list[tuple[int, int]]:
+    """From when to when what was said was taken back."""
+    reverts = session.reverts
+    return [(m.created, reverts[m.id]) for m in session.messages if m.id in reverts]
 
 
 def _ordered(message: _Message) -> list[Piece]:
