@@ -161,6 +161,44 @@ def test_the_history_alone(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.audit() == ()
 
 
+def test_a_history_of_now_tells_results_and_what_was_said_in_calls(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    def did(name: str, call: str, words: str | None = None, **given: Any) -> dict[str, Any]:
+        called = {"type": "tool_use", "id": call, "name": name, "input": given}
+        tokens = {"prompt": 10, "completion": 5, "cached": 100}
+        said = [text(words)] if words else []
+        return {"role": "assistant", "content": [*said, called], "metrics": {"tokens": tokens}}
+
+    where = "# Current Working Directory (/home/ann/shop) Files"
+    history = [
+        {"role": "user", "content": [text("<task>\nFix it.\n</task>"), text(where)], "ts": 1000},
+        did("execute_command", "c1", "I try.", command="make") | MODEL,
+        {
+            "role": "user",
+            "content": [
+                text("[execute_command for 'make'] Result:\nCommand failed with exit code 2.\nNo."),
+                text("<environment_details>\n</environment_details>"),
+            ],
+        },
+        did("use_subagents", "c2", prompt="Look.") | MODEL,
+        {"role": "user", "content": [text("[subagents] Result:\nSeen.")]},
+        did("attempt_completion", "c3", result="It works.") | MODEL,
+    ]
+
+    import_paths(ledger, write(tmp_path, None, history))
+
+    (turn,) = ledger.thread(LABEL).turns
+    assert [(c.id, c.status, c.result_json) for c in turn.tool_calls] == [
+        ("c1", "failed", '"Command failed with exit code 2.\\nNo."'),
+        ("c2", "completed", '"Seen."'),
+    ]
+    assert turn.response is not None
+    assert turn.response.content == "It works."
+    assert (turn.model, turn.input_tokens, turn.total_tokens) == ("model-a", 30, 345)
+    assert turn.workspace_path == ledger.session(LABEL).routing_key == "/home/ann/shop"
+
+
 def test_a_restored_task_leaves_a_branch(ledger: Ledger, tmp_path: Path) -> None:
     import_paths(ledger, write(tmp_path, FIRST + SECOND))
     other = [say(3000, "user_feedback", "Rather the lamp."), say(3001, "text", "It is lit.")]

@@ -18,7 +18,14 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.branches import Kind, Node, Plan, PlannedTurn, Planner
-from agents_ledger.importers.cline_turns import Call, api_calls, build_api, build_timeline, is_input
+from agents_ledger.importers.cline_turns import (
+    Call,
+    api_calls,
+    build_api,
+    build_timeline,
+    is_input,
+    texts,
+)
 from agents_ledger.importers.outlines import (
     BROKEN,
     States,
@@ -26,6 +33,7 @@ from agents_ledger.importers.outlines import (
     as_list,
     as_text,
     parsed,
+    project_name,
     strictly,
 )
 from agents_ledger.importers.reader import (
@@ -120,12 +128,17 @@ class _Task(Struct):
     first_at: int = 0
     last_at: int = 0
 
+    def worked_in(self, sent: str) -> None:
+        """Take the folder from what was sent, if it says one and none is known."""
+        found = WORKSPACE.search(sent) if self.workspace is None else None
+        self.workspace = found[1] if found else self.workspace
+
 
 class Cline:
     """Reader of the task folders of Cline and its descendants."""
 
     name = NAME
-    version = 2
+    version = 3
     kind: SourceKind = "document"
 
     def roots(self, home: Home) -> Sequence[Path]:
@@ -242,9 +255,8 @@ class _Outline:
         at = self.material.moment(entry.ts, file)
         task.first_at = task.first_at or at
         task.last_at = max(task.last_at, at)
-        if name == "api_req_started" and task.workspace is None:
-            found = WORKSPACE.search(str(as_dict(parsed(str(entry.text))).get("request")))
-            task.workspace = found[1] if found else None
+        if name == "api_req_started":
+            task.worked_in(str(as_dict(parsed(str(entry.text))).get("request")))
         node_id = f"{task.task_id}:{entry.ts}:{name}"
         number = task.times[node_id] = task.times.get(node_id, 0) + 1
         if number > 1:  # of one kind in one millisecond
@@ -287,6 +299,8 @@ class _Outline:
                 task.first_at = task.first_at or at
                 task.last_at = max(task.last_at, at)
                 kind: Kind = "prompt" if index == 0 or is_input(said) else "reply"
+                for words in texts(said.get("content")) if role == "user" else ():
+                    task.worked_in(words)
                 node_id = f"{task.task_id}:{index}:{zlib.crc32(data):08x}"
                 self._hang(task, file, node_id, kind, data)
         self.states.add(file, [f"{at}:{zlib.crc32(data):08x}" for at, data in enumerate(raws)])
@@ -358,12 +372,14 @@ class _Outline:
         records = [(m, node.kind, as_dict(parsed(node.record))) for m, node in nodes]
         if task.has_timeline:
             return build_timeline(turn, records, calls, task.workspace)
-        return build_api(turn, records)
+        return build_api(turn, records, task.workspace)
 
     def _sessions(self, plan: Plan) -> Iterator[DerivedSession]:
         for task in self.tasks.values():
             extension = next((part for part in task.folder.parts if part in EXTENSIONS), None)
-            metadata = {"extension": extension, "cwd": task.workspace}
+            cwd = task.workspace
+            project = project_name(cwd) if cwd else None
+            metadata = {"extension": extension, "cwd": cwd, "project": project}
             yield DerivedSession(
                 session_id=task.task_id,
                 label=f"{NAME}:{task.task_id}",
@@ -371,6 +387,7 @@ class _Outline:
                 file_ids=frozenset(task.file_ids),
                 created_at=task.first_at,
                 updated_at=task.last_at,
+                routing_key=cwd,
                 metadata={name: value for name, value in metadata.items() if value},
             )
 

@@ -32,8 +32,11 @@ XML_TOOLS = (
 )
 XML_CALL = re.compile(rf"<({XML_TOOLS})>(.*?)</\1>", re.DOTALL)
 XML_PARAM = re.compile(r"<(\w+)>\n?(.*?)\n?</\1>", re.DOTALL)
-XML_RESULT = re.compile(rf"\[({XML_TOOLS})[^\n]*\] Result:\s*")
+TOLD = re.compile(r"\[(\w+)[^\n]*\] Result:\s*")
+FAILED = ("Command failed with exit code ", "The tool execution failed ")
 TALK = ("attempt_completion", "ask_followup_question", "plan_mode_respond")
+SAID = ("question", "response", "result")  # in these
+USED = {"prompt": "input_tokens", "completion": "output_tokens", "cached": "cached_input_tokens"}
 HUMAN = re.compile(r"<(task|feedback|user_message|answer)>\n?(.*?)\n?</\1>", re.DOTALL)
 FILES: dict[str, FileKind] = {
     "appliedDiff": "written",
@@ -92,29 +95,29 @@ def api_calls(answer: Any, after: Any) -> list[Call]:
             if block.get("type") == "tool_result" and block.get("tool_use_id") == call.id:
                 call.result = without_data(block.get("content"))
                 call.failed = bool(block.get("is_error"))
-    calls = calls or _xml_calls(message, after)
+    calls = calls or _xml_calls(message)
+    told = _told(as_dict(after).get("content"))
+    if len(told) == len(calls):
+        for call, (name, result) in zip(calls, told, strict=True):
+            if call.result is None and name in call.name:  # subagents: use_subagents
+                call.result, call.failed = result, result.startswith(FAILED)
     return [call for call in calls if call.name not in TALK]
 
 
-def _xml_calls(message: dict[str, Any], after: Any) -> list[Call]:
+def _xml_calls(message: dict[str, Any]) -> list[Call]:
     """Calls of older versions, which stand in the text."""
-    calls = [
+    return [
         Call(None, name, dict(XML_PARAM.findall(inner)))
         for text in texts(message.get("content"))
         for name, inner in XML_CALL.findall(text)
     ]
-    told = _xml_results(as_dict(after).get("content"))
-    if len(told) == len(calls):
-        for call, (name, result) in zip(calls, told, strict=True):
-            if call.name == name:
-                call.result = result
-    return calls
 
 
-def _xml_results(content: Any) -> list[tuple[str, str]]:
+def _told(content: Any) -> list[tuple[str, str]]:
+    """Results that stand in the text."""
     found: list[tuple[str, str]] = []
     for text in texts(content):
-        start = XML_RESULT.match(text)
+        start = TOLD.match(text)
         if start:
             found.append((start[1], text[start.end() :]))
         elif found and not text.startswith("<environment_details>"):
@@ -122,9 +125,10 @@ def _xml_results(content: Any) -> list[tuple[str, str]]:
     return found
 
 
-def build_api(turn: PlannedTurn, records: Sequence[Record]) -> Turn:
+def build_api(turn: PlannedTurn, records: Sequence[Record], workspace: str | None) -> Turn:
     """A turn of a task that has no timeline."""
     builder = TurnBuilder(turn.id, turn.parent)
+    builder.workspace_path = workspace
     for number, (message_id, _, said) in enumerate(records):
         at = milliseconds(said.get("ts"))
         content = said.get("content")
@@ -132,10 +136,11 @@ def build_api(turn: PlannedTurn, records: Sequence[Record]) -> Turn:
             _api_input(builder, message_id, said, at)
             continue
         thoughts = [b.get("thinking") for b in blocks(content) if b.get("type") == "thinking"]
+        _api_cost(builder, said)
         builder.message(
             message_id,
             "assistant",
-            "\n\n".join(texts(content)),
+            "\n\n".join(texts(content) + _talk(content)),
             at=at,
             thinking="\n\n".join(t for t in thoughts if isinstance(t, str)) or None,
         )
@@ -143,6 +148,22 @@ def build_api(turn: PlannedTurn, records: Sequence[Record]) -> Turn:
         for position, call in enumerate(api_calls(said, after)):
             _call(builder, call.id or f"{message_id}:{position}", call, at, message_id)
     return builder.build()
+
+
+def _talk(content: Any) -> list[str]:
+    """What was said to the human by calling a tool."""
+    told = [as_dict(b.get("input")) for b in blocks(content) if b.get("name") in TALK]
+    return [words for each in told for name in SAID if (words := as_text(each.get(name)))]
+
+
+def _api_cost(builder: TurnBuilder, said: dict[str, Any]) -> None:
+    model = as_dict(said.get("modelInfo"))
+    builder.model = as_text(model.get("modelId")) or builder.model
+    builder.provider = as_text(model.get("providerId")) or builder.provider
+    used = as_dict(as_dict(said.get("metrics")).get("tokens"))
+    tokens = {ours: as_number(used.get(name)) or 0 for name, ours in USED.items() if name in used}
+    if tokens:
+        builder.add_tokens(**tokens, total_tokens=sum(tokens.values()))
 
 
 def _api_input(builder: TurnBuilder, message_id: str, said: dict[str, Any], at: int) -> None:
