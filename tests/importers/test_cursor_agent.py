@@ -73,6 +73,22 @@ def test_a_transcript_is_a_session_where_nothing_else_is(ledger: Ledger, tmp_pat
     assert ledger.audit() == ()
 
 
+def test_a_call_that_the_agent_went_on_after_was_done(ledger: Ledger, tmp_path: Path) -> None:
+    look, run = (
+        {"type": "tool_use", "name": name, "input": {"at": name}} for name in ("Glob", "Shell")
+    )
+    talk = (TALK[0], said("assistant", look, look), said("assistant", text("So."), run))
+
+    import_paths(ledger, transcript(tmp_path / PROJECT / SESSION / f"{SESSION}.jsonl", *talk))
+
+    (turn,) = ledger.thread(f"cursor:{SESSION}").turns
+    assert [(c.tool_name, c.status) for c in turn.tool_calls] == [
+        ("Glob", "completed"),
+        ("Glob", "completed"),
+        ("Shell", "cancelled"),
+    ]
+
+
 def test_the_database_is_preferred_to_the_transcript(ledger: Ledger, tmp_path: Path) -> None:
     transcript(tmp_path / PROJECT / SESSION / f"{SESSION}.jsonl", *TALK)
     rows = chat(SESSION, bubble("q1", 1, "List files", 1), bubble("a1", 2, "One file.", 2))

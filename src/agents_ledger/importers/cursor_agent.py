@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import PurePath
@@ -340,6 +340,8 @@ def _build_turn(
         else:
             record = message_in(raw(material.values_of(entry.said).get("data")))
         turn.add(entry.id, record)
+    if isinstance(group[-1].said, Line):
+        turn.went_on()
     failed = turn.builder.failed and not turn.builder.answered
     return turn.builder.build(status="failed" if failed else None)
 
@@ -349,7 +351,8 @@ class _Turn:
         self.builder = builder
         self.at = session.created_at
         self.asked_by: MessageSource = "agent" if session.parent else "human"
-        self.open: deque[str] = deque()  # calls without a result yet
+        self.open: OrderedDict[str, None] = OrderedDict()  # calls without a result yet
+        self.latest: set[str] = set()  # calls of the last message
 
     def add(self, entry_id: str, record: dict[str, Any]) -> None:
         if "role" not in record:
@@ -367,6 +370,8 @@ class _Turn:
         role = ROLES.get(str(record["role"]), "system")
         if role == "user" and blocks and all(b.get("type") in RESULTS for b in blocks):
             role = "tool"
+        if role == "assistant":
+            self.latest = set()
         if role != "tool":
             self.builder.message(
                 entry_id,
@@ -378,6 +383,12 @@ class _Turn:
                 metadata=metadata,
             )
         self._calls(entry_id, blocks)
+
+    def went_on(self) -> None:
+        """A transcript mostly tells no results: what the agent went on after was done."""
+        for call_id in self.open:
+            if call_id not in self.latest:
+                self.builder.result(call_id, None, at=self.at)
 
     def _ended(self, record: dict[str, Any]) -> None:
         wrong = record.get("error")
@@ -401,23 +412,21 @@ class _Turn:
                     at=self.at,
                     message_id=entry_id,
                 )
-                self.open.append(call_id)
+                self.open[call_id] = None
+                self.latest.add(call_id)
             elif kind in RESULTS:
                 self._result(named or as_text(block.get("tool_use_id")), block)
 
     def _result(self, named: str | None, block: dict[str, Any]) -> None:
         """Of the call it names; a transcript's calls have no ids: of the oldest still open."""
-        if named is not None and named in self.open:
-            self.open.remove(named)
-            call_id = named
-        elif self.open:
-            call_id = self.open.popleft()
-        else:
+        if not self.open:
             return
+        call_id = named if named is not None and named in self.open else next(iter(self.open))
+        del self.open[call_id]
         said = next((block[n] for n in ("result", "content", "output") if n in block), None)
         wrong = bool(block.get("isError") or block.get("is_error"))
         self.builder.result(
-            str(call_id),
+            call_id,
             without_data(said),
             at=self.at,
             status="failed" if wrong else "completed",

@@ -29,7 +29,7 @@ from agents_ledger.importers.reader import Material, Row, fingerprint
 from agents_ledger.model.records import digest
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Part, SourceFile
 
-VERSION = 10
+VERSION = 11
 TEXT = ".txt"  # a transcript of the oldest form tells least
 LABEL_MAX = 400
 SAID = (
