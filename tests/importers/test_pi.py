@@ -365,6 +365,8 @@ def test_who_speaks_is_told_by_key_and_text(ledger: Ledger, tmp_path: Path) -> N
         "System (untrusted): [2026-03-01 10:00:00 PDT] up\nSystem (untrusted): still": "event",
         "[Sun 2026-03-01 10:00 GMT+8] [Subagent Context] You are a subagent.": "agent",
         "[Queued announce messages while agent was busy]\n\n---\nQueued #1\nDone.": "event",
+        'A background task "look" just completed successfully.\n\nFindings:\nNone.': "event",
+        "A background task of mine fails: why?": "human",
         'Sender (untrusted metadata):\n```json\n{"id": "dev"}\n```\n\nHello': "human",
         "System: [2026-03-01 10:00:00 PDT] up\n\nHello": "human",
     }

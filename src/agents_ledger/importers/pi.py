@@ -61,7 +61,7 @@ class Pi:
     """Reader of pi's sessions."""
 
     name = "pi"
-    version = 3
+    version = 4
     kind: SourceKind = "lines"
 
     def roots(self, home: Home) -> Sequence[Path]:
@@ -95,7 +95,7 @@ class OpenClaw:
     """Reader of OpenClaw, under each of its names."""
 
     name = "openclaw"
-    version = 3
+    version = 4
     kind: SourceKind = "lines"
 
     def roots(self, home: Home) -> Sequence[Path]:

@@ -35,15 +35,13 @@ SILENT = {"NO_REPLY", "HEARTBEAT_OK"}
 ENVELOPE = re.compile(r"\[(?:[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]]*\] )?\[?([A-Z][A-Za-z]+) [^\]]*\]")
 MESSAGE_ID = re.compile(r"\[message_id: ([^\]\s]+)\]")
 TIME = re.compile(r"^\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]]*\] ")
-SPEAKERS: dict[str, MessageSource] = {  # by how a text begins
-    "[cron:": "cron",
-    "Read HEARTBEAT.md": "trigger",
-    "[OpenClaw heartbeat": "trigger",
-    "[Subagent Context]": "agent",
-    "[System Message]": "event",
-    "[Queued announce messages": "event",
-    "A background task ": "event",
-}
+SPEAKERS: tuple[tuple[str, MessageSource], ...] = (  # by how a text begins
+    (r"\[cron:", "cron"),
+    (r"Read HEARTBEAT\.md|\[OpenClaw heartbeat", "trigger"),
+    (r"\[Subagent Context\]", "agent"),
+    (r"\[System Message\]|\[Queued announce messages", "event"),
+    (r'A (?:background task|subagent task|cron job) "[^\n]*" just ', "event"),
+)
 PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$", re.M)
 
 
@@ -310,8 +308,8 @@ def _source(text: str, message: dict[str, Any], asked_by: MessageSource) -> Mess
     if asked_by != "human":
         return asked_by
     said = TIME.sub("", readable(text), count=1)
-    for begins, source in SPEAKERS.items():
-        if said.startswith(begins):
+    for begins, source in SPEAKERS:
+        if re.match(begins, said):
             return source
     is_notice = said.startswith(("System:", "System (untrusted):")) and "\n\n" not in said
     return "event" if is_notice or provenance == "internal_system" else "human"
