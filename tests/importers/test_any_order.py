@@ -75,6 +75,10 @@ def _an_exchange(chance: random.Random, log: Log, names: Iterator[str], folder: 
             compactMetadata={"preservedSegment": {"headUuid": chance.choice(log.uuids)}},
         )
         log.user(next(names), "What came before.", isCompactSummary=True)
+        above = log.last
+        if chance.random() < 0.5:
+            log.assistant(next(names), text("I go on."))
+            log.add("system", next(names), subtype="stop_hook_summary", parentUuid=above)
 
 
 def _leave(chance: random.Random, log: Log, names: Iterator[str]) -> None:

@@ -147,6 +147,64 @@ def test_a_result_written_before_its_call_is_that_calls(ledger: Ledger, tmp_path
     assert [message.role for message in turn.messages] == ["user", "assistant", "assistant"]
 
 
+def compacted(folder: Path, name: str = SESSION) -> Log:
+    log = Log(folder, name)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    log.add(
+        "system", "b1", subtype="compact_boundary", parentUuid=None, logicalParentUuid=uid("a2")
+    )
+    log.user("b2", "What came before.", isCompactSummary=True)
+    return log
+
+
+def test_what_is_asked_after_the_work_that_followed_a_compaction_stands_on_it(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = compacted(tmp_path)
+    log.assistant("c1", text("I go on."))
+    log.assistant("c2", text("And on."))
+    log.add("system", "d1", subtype="stop_hook_summary", parentUuid=uid("b2"))  # told of late
+    log.user("d2", "Go elsewhere.")
+    log.assistant("d3", text("Gone."))
+
+    import_paths(ledger, log.save())
+
+    turns = ledger.thread(f"claude-code:{SESSION}").turns
+    assert [turn.id for turn in turns] == [uid("a1"), uid("b1"), uid("c1"), uid("d2")]
+    assert "forked_within" not in (ledger.session(f"claude-code:{SESSION}").metadata_json or "")
+
+
+def test_a_session_that_was_forked_at_a_compaction_is_a_branch_of_it(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = compacted(tmp_path)
+    other = compacted(tmp_path, "22222222-2222-4222-8222-222222222222")
+    log.assistant("c1", text("I go on."))
+    other.user("d1", "Go elsewhere.")
+    other.assistant("d2", text("Gone."))
+
+    import_paths(ledger, log.save(), other.save())
+
+    assert {child.id for child in ledger.children(uid("b1"))} == {uid("c1"), uid("d1")}
+
+
+def test_text_typed_after_a_compaction_belongs_to_the_work_that_goes_on(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = compacted(tmp_path)
+    typed = {"operation": "enqueue", "content": "Well?", "timestamp": "2026-03-01T10:01:00.000Z"}
+    log.add("queue-operation", sessionId=SESSION, **typed)
+    log.assistant("c1", text("I go on."))
+
+    import_paths(ledger, log.save())
+
+    (last,) = ledger.children(uid("b1"))
+    assert (last.id, last.status) == (uid("c1"), "completed")
+    said = [message.content for message in ledger.get_turn(last.id).messages]
+    assert said == ["Well?", "I go on."]
+
+
 def test_records_of_qwen_code_are_not_taken_for_claude_code_s(
     ledger: Ledger, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from agents_ledger.importers.claude_code_nodes import (
     OTHER,
     PRINTED,
     PROMPT,
+    QUEUED,
     RESULT,
     SUMMARY,
     Nodes,
@@ -26,7 +27,7 @@ ASKED = {PROMPT, COMMAND}
 OPENERS = (PROMPT, COMMAND, SUMMARY, BOUNDARY)
 COMPACTING = (SUMMARY, BOUNDARY)
 BESIDE = (NOTICE, PRINTED, OTHER)  # what neither asks nor answers
-MANY = -2
+MANY = UNKNOWN = -2
 _BESIDE = sum(1 << kind for kind in BESIDE)
 _LOCAL = _BESIDE | 1 << COMMAND  # what a command leaves that the program itself answered
 
@@ -37,6 +38,8 @@ class Tree:
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
         order = nodes.order()
+        self._behind = _behind(nodes)
+        self._rehung = self._go_on(order)
         answers = (record for record, kind in enumerate(nodes.kinds) if kind == ASSISTANT)
         found = in_turns(order, nodes.parents, answers, opens=self._opens, joins=self._joins)
         folded = self._fold(found)
@@ -71,16 +74,35 @@ class Tree:
             return True
         if kinds[record] in BESIDE:
             return False
-        parents = self.nodes.parents
-        above = parents[record]
-        seen: set[int] | None = None
-        while above >= 0 and kinds[above] in BESIDE:
-            seen = seen or set()
-            if above in seen:
-                break
-            seen.add(above)
-            above = parents[above]
-        return above >= 0 and kinds[above] in COMPACTING
+        return bool(self._behind) and self._behind[record] >= 0
+
+    def _go_on(self, order: Sequence[int]) -> set[int]:
+        """What goes on after a compaction is one turn, and what is asked after that in the same
+        file stands on it, though it may hang on the compaction itself: hooks that are told of late
+        make it so. Returns the records that hang elsewhere now."""
+        nodes, behind = self.nodes, self._behind
+        starts: dict[tuple[int, int], int] = {}  # by compaction and file
+        typed: dict[tuple[int, int], list[int]] = {}  # before the agent went on
+        rehung: dict[int, int] = {}
+        for record in order if behind else ():
+            kind, above = nodes.kinds[record], behind[record]
+            if above < 0 or kind in BESIDE or kind in COMPACTING:
+                continue
+            up = nodes.parents[above]
+            above = up if up >= 0 and nodes.kinds[up] == BOUNDARY else above
+            places = [(above, file_id) for file_id in nodes.files[nodes.file_sets[record]]]
+            start = next((starts[place] for place in places if place in starts), NONE)
+            if start >= 0:
+                rehung[record] = start
+            elif kind == QUEUED:
+                for place in places:
+                    typed.setdefault(place, []).append(record)
+            elif kind in (ASSISTANT, RESULT):
+                starts |= dict.fromkeys(places, record)
+                rehung |= {each: record for place in places for each in typed.pop(place, ())}
+        for record, start in rehung.items():
+            nodes.parents[record], behind[record] = start, NONE
+        return set(rehung)
 
     def _joins(self, opener: int, above: int, *, waits: bool) -> bool:
         """Prompts that follow each other without an answer are one query. A summary belongs to the
@@ -177,6 +199,7 @@ class Tree:
             turn: parents[top]
             for turn, top in enumerate(self.tops)
             if kinds[top] in ASKED and parents[top] >= 0 and state[parents[top]] == went_on
+            if top not in self._rehung
         }
 
     def kept(self, preserved: Mapping[int, str]) -> dict[int, Kept]:
@@ -218,6 +241,29 @@ class Tree:
             sibling[turn] = first_child[above]
             first_child[above] = turn
         return first_child, sibling
+
+
+def _behind(nodes: Nodes) -> array[int]:
+    """For every record the compaction above it, if between them is only what neither asks nor
+    answers; else NONE. Nothing if there is no compaction."""
+    kinds, parents = nodes.kinds, nodes.parents
+    if not any(kind in kinds for kind in COMPACTING):
+        return array("i")
+    found = array("i", [UNKNOWN]) * len(kinds)
+    for record in range(len(kinds)):
+        path, at, above = [], record, NONE
+        while found[at] == UNKNOWN:
+            found[at] = NONE
+            path.append(at)
+            above = parents[at]
+            if above < 0 or kinds[above] not in BESIDE:
+                above = above if above >= 0 and kinds[above] in COMPACTING else NONE
+                break
+            at = above
+            above = found[at]
+        for each in path:
+            found[each] = above
+    return found
 
 
 def _at(places: Sequence[int], record: int) -> int:
