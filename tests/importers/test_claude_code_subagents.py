@@ -71,3 +71,24 @@ def test_subagents_given_the_same_prompt_are_told_apart(ledger: Ledger, tmp_path
     spawned = [call.spawned_session_label for call in ledger.get_turn(uid("a1")).tool_calls]
     assert spawned == [f"claude-code:{SESSION}:{uid(name)}" for name in ("51", "61")]
     assert result(ledger) == at_once(tmp_path)
+
+
+def test_what_a_subagent_was_given_a_copy_of_was_said_by_who_said_it(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    own = {"isSidechain": True, "agentId": "acompact-1", "sessionId": SESSION}
+    helper = Log(tmp_path / SESSION / "subagents", "agent-acompact-1")
+    helper.user("a1", "Begin.", **own)
+    helper.assistant("a2", text("Begun."), **own)
+    helper.user("51", "Sum it up.", **own)
+    helper.assistant("52", text("It was begun."), **own)
+
+    import_paths(ledger, helper.save())
+    import_paths(ledger, log.save())
+
+    first, second = ledger.thread("claude-code:agent-acompact-1").turns
+    assert [turn.query[0].source for turn in (first, second)] == ["human", "agent"]
+    assert result(ledger) == at_once(tmp_path)

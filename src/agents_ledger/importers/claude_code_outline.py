@@ -222,7 +222,7 @@ class Outline:
         chain = session.side_chain if inline else session.chain
         number = self.nodes.number(uuid)
         if number < len(self.nodes.kinds):
-            self._meet_again(number, kind, line)
+            self._meet_again(number, kind, _side(record), line)
         else:
             self._note(kind, line, record, session, chain[-1] if chain else NONE, at=at)
         chain.append(number)
@@ -234,16 +234,18 @@ class Outline:
                     self.callers[call] = number
                     self.tasks.setdefault(_digest(prompt), []).append(call)
 
-    def _meet_again(self, number: int, kind: int, line: Line) -> None:
+    def _meet_again(self, number: int, kind: int, side: int, line: Line) -> None:
         """A record that another file has too, or another line."""
         nodes = self.nodes
         files = nodes.files[nodes.file_sets[number]]
         nodes.file_sets[number] = nodes.files.of(files | {line.file.id})
-        # Of two contents under one id the longer is shown, then the one with the smaller hash.
-        held = (-nodes.places.length(number), nodes.places.print(number))
-        if (-line.length, line.fingerprint()) < held:
+        # Of two contents under one id the one is shown that no subagent was given a copy of, then
+        # the longer, then the one with the smaller hash.
+        length, print_ = nodes.places.length(number), nodes.places.print(number)
+        held = (nodes.sides[number] != MAIN, -length, print_)
+        if (side != MAIN, -line.length, line.fingerprint()) < held:
             nodes.places.put(number, line)
-            nodes.kinds[number] = kind
+            nodes.kinds[number], nodes.sides[number] = kind, side
 
     def _note(
         self, kind: int, line: Line, record: Record, session: _Session, previous: int, *, at: int
@@ -263,7 +265,7 @@ class Outline:
             at=at,
             parent=record.parent_uuid or record.logical_parent_uuid,
             previous=previous,
-            side=(OWN_FILE if record.agent_id else INLINE) if record.is_sidechain else MAIN,
+            side=_side(record),
             file_set=file_set,
         )
 
@@ -496,6 +498,13 @@ class Outline:
             routing_key=metadata.get("cwd"),
             metadata=metadata,
         )
+
+
+def _side(record: Record) -> int:
+    """Whether a record is a subagent's, and in a file of its own."""
+    if not record.is_sidechain:
+        return MAIN
+    return OWN_FILE if record.agent_id else INLINE
 
 
 def _digest(text: str) -> bytes:
