@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agents_ledger import Ledger
+from agents_ledger.ledger.pages import Pages
 from tests.importers.claude_log import SESSION, Log, text, tool, uid
 from tests.importers.helping import import_paths, result
 
@@ -55,6 +56,26 @@ def test_a_subagent_at_work_is_known_by_its_progress(ledger: Ledger, tmp_path: P
     session = ledger.session("claude-code:agent-ab12")
     assert (session.parent_turn_id, session.spawn_tool_call_id) == (uid("a1"), "t1")
     assert result(ledger) == at_once(tmp_path)
+
+
+def test_a_subagent_is_listed_once_its_file_was_seen(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", tool("t1", "Agent", prompt="Look."))
+    log.result("a3", "t1", "Seen.", toolUseResult={"agentId": "ab12", "status": "completed"})
+    child = Log(tmp_path / SESSION / "subagents", "agent-ab12")
+    child.user("51", "Look.", isSidechain=True, agentId="ab12", sessionId=SESSION)
+    child.assistant("52", text("Seen."), isSidechain=True, agentId="ab12", sessionId=SESSION)
+
+    def listed() -> set[str]:
+        lines = Pages(ledger._core).session_lines(subagents=True)
+        return {line.session.label for line in lines}
+
+    import_paths(ledger, log.save())
+    assert ledger.session("claude-code:agent-ab12").thread_id is None
+    assert listed() == {f"claude-code:{SESSION}"}
+    import_paths(ledger, child.save())
+    assert listed() == {f"claude-code:{SESSION}", "claude-code:agent-ab12"}
 
 
 def test_subagents_given_the_same_prompt_are_told_apart(ledger: Ledger, tmp_path: Path) -> None:
