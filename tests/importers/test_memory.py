@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import msgspec
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import building, codex_parts, reader
+from agents_ledger.importers import building, codex_parts, outlines, reader
 from agents_ledger.importers.claude_code import ClaudeCode
 from agents_ledger.importers.codex import Codex
 from agents_ledger.importers.importing import rederive
 from agents_ledger.importers.reader import Material, Reader
+from agents_ledger.importers.readers import READERS
 from agents_ledger.ledger import projected_turns, projection, sources
 from agents_ledger.model import numbering
-from agents_ledger.model.sources import Derivation, SourceFile
+from agents_ledger.model.records import RowRecord, frame
+from agents_ledger.model.sources import Derivation, SourceFile, SourceKind
 from tests.importers.claude_log import SESSION, Log, text
 from tests.importers.codex_log import Rollout
 from tests.importers.helping import import_paths, result
@@ -60,10 +65,16 @@ def rollout(folder: Path, turns: int) -> Rollout:
 
 
 def held(reader: Reader, path: Path) -> tuple[int, int]:
+    return held_of(reader, "lines", path.read_bytes(), path)
+
+
+def held_of(
+    reader: Reader, kind: SourceKind, data: bytes, path: Path = Path("/tasks/t/file.json")
+) -> tuple[int, int]:
     """The bytes that a derivation is and, at most, took; both without what is made once."""
-    given = Given(path.read_bytes())
+    given = Given(data)
     size = len(given.data)
-    file = SourceFile(1, reader.name, str(path), 0, "f", "lines", size, 0, size)
+    file = SourceFile(1, reader.name, str(path), 0, "f", kind, size, 0, size)
     reader.derive(Material(given, [file]))
     tracemalloc.start()
     try:
@@ -78,6 +89,7 @@ def held(reader: Reader, path: Path) -> tuple[int, int]:
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is small enough to be held as it is, is smaller."""
     monkeypatch.setattr(reader, "HOLD_MAX", 0)
+    monkeypatch.setattr(outlines, "HELD_TURNS", 0)
     monkeypatch.setattr(numbering, "LATEST", 256)
     monkeypatch.setattr(codex_parts, "OPEN", 16)
     monkeypatch.setattr(building, "_of_text", building._of_text.__wrapped__)
@@ -101,6 +113,127 @@ def test_of_one_more_record_of_codex_no_more_is_held(tmp_path: Path) -> None:
 
     assert (more - few) / records < 100
     assert (at_most_more - at_most) / records < 110
+
+
+def iso(second: int) -> str:
+    return datetime.fromtimestamp(1_767_225_600 + second, UTC).isoformat()
+
+
+def name(number: int) -> str:
+    return str(UUID(int=number, version=4))
+
+
+def lines(records: Iterable[object]) -> bytes:
+    return b"".join(msgspec.json.encode(each) + b"\n" for each in records)
+
+
+def of_pi(number: int) -> bytes:
+    head = {"type": "session", "version": 3, "id": name(0), "timestamp": iso(0), "cwd": "/w"}
+    entries = (
+        {
+            "type": "message",
+            "id": f"{each:08x}",
+            "parentId": f"{each - 1:08x}" if each else None,
+            "timestamp": iso(each),
+            "message": {"role": ("user", "assistant")[each % 2], "content": "said"},
+        }
+        for each in range(number)
+    )
+    return lines([head, *entries])
+
+
+def of_gemini(number: int) -> bytes:
+    head = {"sessionId": name(0), "projectHash": "a" * 64, "startTime": iso(0)}
+    messages = (
+        {
+            "id": name(each),
+            "timestamp": iso(each),
+            "type": ("user", "gemini")[each % 2],
+            "content": "",
+        }
+        for each in range(number)
+    )
+    return lines([head, *messages])
+
+
+def of_copilot(number: int) -> bytes:
+    head = {"type": "session.start", "id": name(0), "data": {"sessionId": name(0)}}
+    events = (
+        {
+            "type": ("user.message", "assistant.message")[each % 2],
+            "id": name(each + 1),
+            "timestamp": iso(each),
+            "data": {"content": "said"},
+        }
+        for each in range(number)
+    )
+    return lines([head, *events])
+
+
+def of_cline(number: int) -> bytes:
+    kinds = ("user_feedback", "text")
+    first = {"ts": 1_767_225_600_000, "type": "say", "say": "task", "text": "do"}
+    entries = (
+        {"ts": 1_767_225_600_000 + each, "type": "say", "say": kinds[each % 2], "text": "said"}
+        for each in range(1, number)
+    )
+    return msgspec.json.encode([first, *entries])
+
+
+def rows(table: str, key: str, records: Iterable[Mapping[str, object]]) -> bytes:
+    return b"".join(
+        frame(RowRecord(table, (key,), tuple(each), tuple(each.values()))) for each in records
+    )
+
+
+def of_opencode(number: int) -> bytes:
+    messages = (
+        {
+            "id": f"msg_{each:026}",
+            "session_id": "ses_1",
+            "data": ('{"role":"user"}', '{"role":"assistant"}')[each % 2],
+        }
+        for each in range(number // 2)
+    )
+    parts = (
+        {"id": f"prt_{each:026}", "message_id": f"msg_{each:026}", "data": '{"type":"text"}'}
+        for each in range(number // 2)
+    )
+    return rows("message", "id", messages) + rows("part", "id", parts)
+
+
+def of_cursor(number: int) -> bytes:
+    bubbles = (
+        {
+            "key": f"bubbleId:{name(each // 100)}:{name(each)}",
+            "value": msgspec.json.encode(
+                {"bubbleId": name(each), "type": 1 + each % 2, "createdAt": iso(each), "text": "x"}
+            ).decode(),
+        }
+        for each in range(number)
+    )
+    return rows("cursorDiskKV", "key", bubbles)
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize(
+    ("source", "kind", "made", "most"),
+    [
+        ("pi", "lines", of_pi, 660),
+        ("gemini-cli", "lines", of_gemini, 580),
+        ("copilot", "lines", of_copilot, 840),
+        ("cline", "document", of_cline, 720),
+        ("opencode", "rows", of_opencode, 650),
+        ("cursor", "rows", of_cursor, 780),
+    ],
+)
+def test_of_one_more_record_of_others_less_than_a_kilobyte_is_held(
+    source: str, kind: SourceKind, made: Callable[[int], bytes], most: int
+) -> None:
+    _, few = held_of(READERS[source], kind, made(TURNS))
+    _, many = held_of(READERS[source], kind, made(3 * TURNS))
+
+    assert (many - few) / (2 * TURNS) < most
 
 
 @pytest.mark.usefixtures("large")

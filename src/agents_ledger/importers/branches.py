@@ -8,34 +8,50 @@ up to it once more, under ids of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Literal
 
 from msgspec import Struct, field
+
+from agents_ledger.importers.reader import Held
 
 Kind = Literal["prompt", "reply", "notice", "compaction"]
 OPENERS = ("prompt", "compaction")
 
 
-class Node(Struct):
+@lru_cache(maxsize=64)
+def only(file_id: int) -> frozenset[int]:
+    """One file, as all nodes that stand there alone have it."""
+    return frozenset({file_id})
+
+
+class Node(Struct, gc=False):
     """A message in its tree, and what its source needs to read it again."""
 
     kind: Kind
     parent: str | None
     print: bytes
-    file_ids: set[int]
-    record: Any = None
+    file_ids: frozenset[int]
+    record: Held
 
 
 class PlannedTurn(Struct):
-    """A turn: its messages by id, each with the node it is made from."""
+    """A turn and the nodes it is made from."""
 
     id: str
     parent: str | None
     start: str  # the first node of its span
-    members: list[tuple[str, str]] = field(default_factory=list)
+    nodes: list[str] = field(default_factory=list)
+    copied: int = 0  # so many of the first are another turn's too
     answered: bool = False
     kind: str = "normal"
+
+    @property
+    def members(self) -> Iterator[tuple[str, str]]:
+        """Its messages by id, each with its node."""
+        for number, node in enumerate(self.nodes):
+            yield f"{self.id}:{node}" if number < self.copied else node, node
 
     def prints(self, nodes: dict[str, Node]) -> list[bytes]:
         """What tells this content from another."""
@@ -62,12 +78,15 @@ class Planner:
     def __init__(self, nodes: dict[str, Node]) -> None:
         self.nodes = nodes
         self.plan = Plan()
-        self.children: dict[str, list[str]] = {}
+        self.first: dict[str, str] = {}  # by a node, what hangs on it
+        self.others: dict[str, list[str]] = {}  # what else does
         self.leading: dict[str, str | None] = {}  # notices before a first prompt -> who has them
         roots: list[str] = []
         for node_id, node in nodes.items():
             if node.parent in nodes and node.parent != node_id:
-                self.children.setdefault(str(node.parent), []).append(node_id)
+                above = str(node.parent)
+                if self.first.setdefault(above, node_id) != node_id:
+                    self.others.setdefault(above, []).append(node_id)
             else:
                 roots.append(node_id)
         for root in roots:
@@ -83,8 +102,12 @@ class Planner:
             if node_id in self.plan.turn_of or node_id in self.leading:
                 continue
             self._place(node_id, above)
-            below = self.children.get(node_id, ())
-            waiting += [(each, node_id) for each in reversed(below)]
+            waiting += [(each, node_id) for each in reversed(self._below(node_id))]
+
+    def _below(self, node_id: str) -> list[str]:
+        """What hangs on a node, in order."""
+        first = self.first.get(node_id)
+        return [] if first is None else [first, *self.others.get(node_id, ())]
 
     def _place(self, node_id: str, above: str | None) -> None:
         node = self.nodes[node_id]
@@ -97,7 +120,7 @@ class Planner:
             self._open(node_id, None, self._led_by(above))
         elif node.kind in OPENERS:
             joins = node.kind == "prompt" and not turn.answered and turn.kind == "normal"
-            if joins and len(self.children[str(above)]) == 1:
+            if joins and above not in self.others:
                 self._belong(node_id, turn)
             else:
                 self._open(node_id, turn.id)
@@ -108,7 +131,7 @@ class Planner:
 
     def _goes_on(self, node_id: str, above: str) -> bool:
         """Whether this is the first way on within the turn."""
-        ways = (each for each in self.children[above] if self.nodes[each].kind not in OPENERS)
+        ways = (each for each in self._below(above) if self.nodes[each].kind not in OPENERS)
         return next(ways) == node_id
 
     def _open(self, node_id: str, parent: str | None, led_by: Sequence[str] = ()) -> None:
@@ -119,11 +142,12 @@ class Planner:
             if each in self.leading and each not in self.plan.turn_of:
                 self._belong(each, turn)
             else:
-                turn.members.append((f"{node_id}:{each}", each))
+                turn.nodes.append(each)
+                turn.copied += 1
         self._belong(node_id, turn)
 
     def _belong(self, node_id: str, turn: PlannedTurn) -> None:
-        turn.members.append((node_id, node_id))
+        turn.nodes.append(node_id)
         turn.answered |= self.nodes[node_id].kind in ("reply", "compaction")
         self.plan.turn_of[node_id] = turn.id
 

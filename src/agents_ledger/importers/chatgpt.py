@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field
 
-from agents_ledger.importers.branches import Kind, Node
+from agents_ledger.importers.branches import Kind, Node, only
 from agents_ledger.importers.building import TurnBuilder, milliseconds
 from agents_ledger.importers.exports import Count, Service, Told, derive
 from agents_ledger.importers.outlines import (
@@ -160,11 +160,11 @@ class _Tree:
             parent = self._parent(mapping, name, empty)
             known = self.nodes.get(self._scoped(name))
             if known is None:
-                self.nodes[self._scoped(name)] = Node(kind, parent, print_, {file_id}, raw)
+                self.nodes[self._scoped(name)] = Node(kind, parent, print_, only(file_id), raw)
             else:
                 known.kind, known.print, known.record = kind, print_, raw
                 known.parent = parent or known.parent
-                known.file_ids.add(file_id)
+                known.file_ids |= only(file_id)
         current = said.current_node
         if not isinstance(current, str) or current not in mapping:
             current = next(reversed(mapping), None)

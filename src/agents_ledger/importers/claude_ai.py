@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field
 
-from agents_ledger.importers.branches import Kind, Node
+from agents_ledger.importers.branches import Kind, Node, only
 from agents_ledger.importers.building import TurnBuilder, milliseconds
 from agents_ledger.importers.exports import Count, Service, Told, derive
 from agents_ledger.importers.outlines import (
@@ -132,11 +132,11 @@ class _Tree:
         print_ = b"%d:%d;" % (len(data), zlib.crc32(data))
         known = self.nodes.get(node_id)
         if known is None:
-            self.nodes[node_id] = Node(kind, parent, print_, {file_id}, data)
+            self.nodes[node_id] = Node(kind, parent, print_, only(file_id), data)
         else:
             known.kind, known.print, known.record = kind, print_, data
             known.parent = parent or known.parent
-            known.file_ids.add(file_id)
+            known.file_ids |= only(file_id)
         return node_id
 
     def _scoped(self, name: str) -> str:

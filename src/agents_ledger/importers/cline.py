@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field
 
-from agents_ledger.importers.branches import Kind, Node, Plan, PlannedTurn, Planner
+from agents_ledger.importers.branches import Kind, Node, Plan, PlannedTurn, Planner, only
 from agents_ledger.importers.cline_turns import (
     Call,
     api_calls,
@@ -32,8 +32,10 @@ from agents_ledger.importers.outlines import (
     as_dict,
     as_list,
     as_text,
+    made,
     parsed,
     project_name,
+    record_of,
     strictly,
 )
 from agents_ledger.importers.reader import (
@@ -271,10 +273,10 @@ class _Outline:
         print_ = b"%d:%d;" % (len(data), zlib.crc32(data))
         known = self.nodes.get(node_id)
         if known is None:
-            self.nodes[node_id] = Node(kind, above, print_, {file.id}, data)
+            self.nodes[node_id] = Node(kind, above, print_, only(file.id), data)
         else:
             known.kind, known.print, known.record = kind, print_, data
-            known.file_ids.add(file.id)
+            known.file_ids |= only(file.id)
             if above is not None and node_id not in task.live:
                 known.parent = above
         task.live[node_id] = None
@@ -319,14 +321,14 @@ class _Outline:
 
     def derivation(self) -> Derivation:
         plan = Planner(self.nodes).plan
-        turns: dict[str, DerivedTurn] = {}
+        planned: dict[str, tuple[_Task, PlannedTurn, dict[str, Call]]] = {}
         for task in self.tasks.values():
             calls = self._matched(task)
             for turn in plan.turns.values():
-                if turn.id.startswith(f"{task.task_id}:") and turn.id not in turns:
-                    turns[turn.id] = self._derived(task, turn, calls)
+                if turn.id.startswith(f"{task.task_id}:"):
+                    planned.setdefault(turn.id, (task, turn, calls))
         return Derivation(
-            turns=tuple(turns.values()),
+            turns=made(tuple(planned.values()), lambda each: self._derived(*each)),
             sessions=tuple(self._sessions(plan)),
             faults=tuple(self.material.faults),
             counts=self.material.counts,
@@ -365,11 +367,10 @@ class _Outline:
             partial(self._build, task, turn, nodes, own),
         )
 
-    @staticmethod
     def _build(
-        task: _Task, turn: PlannedTurn, nodes: list[tuple[str, Node]], calls: dict[str, Call]
+        self, task: _Task, turn: PlannedTurn, nodes: list[tuple[str, Node]], calls: dict[str, Call]
     ) -> Turn:
-        records = [(m, node.kind, as_dict(parsed(node.record))) for m, node in nodes]
+        records = [(m, node.kind, record_of(self.material, node.record)) for m, node in nodes]
         if task.has_timeline:
             return build_timeline(turn, records, calls, task.workspace)
         return build_api(turn, records, task.workspace)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from agents_ledger.importers.outlines import (
     as_dict,
     as_number,
     as_text,
+    made,
     malformed,
     mend,
     parents_first,
@@ -34,7 +36,7 @@ from agents_ledger.importers.outlines import (
     project_name,
     strictly,
 )
-from agents_ledger.importers.reader import RECORD_MAX, Home, Line, Look, Material, Project
+from agents_ledger.importers.reader import RECORD_MAX, Held, Home, Line, Look, Material, Project
 from agents_ledger.model.records import digest
 from agents_ledger.model.sources import (
     Derivation,
@@ -250,12 +252,14 @@ class _Log:
         self._totals: dict[str, dict[str, int]] = {}  # of this run by model, as last said
         self._uncounted = 0  # output of this run that no total has covered yet
         self._read_all()
+        for known in (self._calls, self._seen):
+            known.clear()  # what only reading needs
 
     def _read_all(self) -> None:
         for line in self.material.lines(self.file):
             self._read(line)
 
-    def _held(self, line: Line) -> Line:
+    def _held(self, line: Line) -> Held:
         return self.material.held(line)
 
     def _account(self, kind: str) -> None:
@@ -283,7 +287,7 @@ class _Log:
         if not self.session_id:
             said = as_text(data.session_id) if event.type == "session.start" else None
             self.session_id = said or self._named_after(raw)
-        kind = event.type if isinstance(event.type, str) else "(none)"
+        kind = intern(event.type) if isinstance(event.type, str) else "(none)"
         at = self.material.moment(event.timestamp, line)
         self.first_at = self.first_at or at
         self.last_at = max(self.last_at, at)
@@ -455,8 +459,8 @@ class _History(_Log):
                 self.keys.add(digest(event).hex())
                 self._read(Line(self.file, 0, len(event), number, event))
 
-    def _held(self, line: Line) -> Line:
-        return line
+    def _held(self, line: Line) -> Held:
+        return line.data or b""
 
     def _account(self, kind: str) -> None:
         """Counted by what the document calls it."""
@@ -469,29 +473,31 @@ def _derivation(
     material: Material, logs: list[_Log], names: dict[str, dict[str, str]]
 ) -> Derivation:
     best: dict[str, Part] = {}
-    file_ids: dict[str, set[int]] = {}
+    file_ids: dict[str, frozenset[int]] = {}
     for log in logs:
+        own = frozenset({log.file.id})
         for part in log.parts.values():
-            file_ids.setdefault(part.id, set()).add(part.file_id)
+            file_ids[part.id] = file_ids.get(part.id, own) | own
             known = best.get(part.id)
             if known is None or part.rank() > known.rank():
                 best[part.id] = part
     parents = {part.id: part.parent for part in best.values()}
     order = list(parents_first(parents))
     followed = {parent for parent in parents.values() if parent is not None}
-    turns = tuple(
-        DerivedTurn(
+
+    def derived(turn_id: str) -> DerivedTurn:
+        part, parent, sealed = best[turn_id], parents[turn_id], turn_id in followed
+        return DerivedTurn(
             turn_id,
-            parents[turn_id],
-            best[turn_id].fingerprint(turn_id in followed),
-            frozenset(file_ids[turn_id]),
-            tuple(key for _, key, _ in best[turn_id].pieces),
-            partial(build_turn, material, best[turn_id], parents[turn_id], turn_id in followed),
+            parent,
+            part.fingerprint(sealed),
+            file_ids[turn_id],
+            tuple(key for _, key, _ in part.pieces),
+            partial(build_turn, material, part, parent, sealed),
         )
-        for turn_id in order
-    )
+
     return Derivation(
-        turns=turns,
+        turns=made(order, derived),
         sessions=tuple(_sessions(logs, names, parents, best)),
         faults=tuple(material.faults),
         counts=material.counts,

@@ -16,7 +16,7 @@ from agents_ledger.importers.outlines import (
     record_of,
     without_data,
 )
-from agents_ledger.importers.reader import Line, Material, fingerprint
+from agents_ledger.importers.reader import Held, Material, fingerprint
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, MessageSource, Turn
 
@@ -31,7 +31,7 @@ FILE_TOOLS: dict[str, FileKind] = {
 DENIED = ("denied", "rejected")
 KEPT = ("interactionId", "turnId", "messageId", "apiCallId", "delivery", "chunkIndex")
 
-Piece = tuple[str, str, Line]  # kind, key, record
+Piece = tuple[str, str, Held]  # kind, key, record
 
 
 class Part(Struct):

@@ -28,7 +28,7 @@ from agents_ledger.importers.outlines import (
     scoped,
     without_data,
 )
-from agents_ledger.importers.reader import Line, Material, Row, fingerprint
+from agents_ledger.importers.reader import Held, Line, Material, Row, fingerprint
 from agents_ledger.model.sources import DerivedTurn, SourceFile
 from agents_ledger.model.turns import MessageRole, MessageSource, Turn
 
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
     """A message."""
 
     id: str
-    said: Line | Row
+    said: Line | Held | Row
     asks: bool
     print: bytes
 
@@ -334,13 +334,13 @@ def _build_turn(
     turn.builder.model, turn.builder.workspace_path = session.model, session.workspace
     turn.builder.provider = NAME if session.model else None
     for entry in group:
-        if isinstance(entry.said, Line):
+        if not isinstance(entry.said, Row):
             data = material.bytes_of(entry.said)
             record = spoken(data) if is_spoken(data) else as_dict(loose(data))
         else:
             record = message_in(raw(material.values_of(entry.said).get("data")))
         turn.add(entry.id, record)
-    if isinstance(group[-1].said, Line):
+    if not isinstance(group[-1].said, Row):
         turn.went_on()
     failed = turn.builder.failed and not turn.builder.answered
     return turn.builder.build(status="failed" if failed else None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn,
 VERSION = 11
 TEXT = ".txt"  # a transcript of the oldest form tells least
 LABEL_MAX = 400
+NOTHING: dict[str, Any] = {}  # one for all turns that have none
 SAID = (
     "branches",
     "context_token_limit",
@@ -62,14 +64,14 @@ def derivation(material: Material) -> Derivation:
     scope = scope_of(material)
     outline = Outline(material, scope)
     chats = _Chats(outline)
-    turns, sessions = list(chats.turns()), chats.sessions
+    turns, sessions = _Turns(chats), chats.sessions
     for agent in _agents(outline, {session.session_id for session in sessions if session.head}):
         own = list(turns_of(material, agent, VERSION))
         if own:
-            turns += own
+            turns.of_agents += own
             sessions.append(_agent_session(agent, own))
     return Derivation(
-        turns=tuple(turns),
+        turns=turns,
         sessions=tuple(sessions),
         faults=tuple(material.faults),
         counts=material.counts,
@@ -135,6 +137,20 @@ def label_of(session_id: str) -> str:
     return f"{NAME}:{plain}"
 
 
+class _Turns:
+    """All turns; those of chats are made whenever they are gone through."""
+
+    def __init__(self, chats: _Chats) -> None:
+        self._chats = chats
+        self.of_agents: list[DerivedTurn] = []
+
+    def __len__(self) -> int:
+        return len(self._chats.places) + len(self.of_agents)
+
+    def __iter__(self) -> Iterator[DerivedTurn]:
+        return chain(self._chats.turns(), self.of_agents)
+
+
 class _Timed(NamedTuple):
     at: int
     bubble: Bubble
@@ -144,8 +160,8 @@ class _Place(Struct):
     """A turn and what it comes from."""
 
     spec: Spec
-    file_ids: set[int]
-    prints: list[bytes]
+    file_ids: frozenset[int]
+    fingerprint: bytes
     owner: str
     summary: Summary | None = None
 
@@ -157,6 +173,7 @@ class _Chats:
         self.outline = outline
         self.places: dict[str, _Place] = {}
         self.claimed: dict[str, str] = {}  # message -> turn
+        self.file_sets: dict[frozenset[int], frozenset[int]] = {}  # each once
         self.sessions: list[DerivedSession] = []
         self.answered: set[str] = set()
         for composer_id in sorted(outline.composers):
@@ -167,7 +184,7 @@ class _Chats:
         for turn_id, place in self.places.items():
             if place.summary is None:
                 build = partial(build_turn, self.outline.bubbles, place.spec)
-                records = tuple(message_id for message_id, _, _ in place.spec.bubbles)
+                records = tuple(message_id for message_id, _, _ in place.spec.messages())
             else:
                 parent, words = str(place.spec.parent_id), place.summary.words
                 build = partial(summary_turn, turn_id, parent, words, place.spec.started)
@@ -175,8 +192,8 @@ class _Chats:
             yield DerivedTurn(
                 turn_id,
                 place.spec.parent_id,
-                fingerprint(VERSION, place.prints),
-                frozenset(place.file_ids),
+                place.fingerprint,
+                place.file_ids,
                 records,
                 build,
                 owner=place.owner,
@@ -198,6 +215,9 @@ class _Chats:
                     parent = self._summary(composer, each, parent)
         self._abandoned(composer, loose_ends, heads)
         self._session(composer, path, parent)
+        composer.bubbles.clear()  # turns have them, in their order
+        for said in composer.said:
+            said.order.clear()
 
     def _ordered(self, composer: Composer) -> tuple[list[_Timed], list[_Timed]]:
         """The bubbles of a chat as it shows them, and those it shows no more.
@@ -205,10 +225,12 @@ class _Chats:
         A bubble may be written before the chat lists it: what is later than all that is listed
         belongs at the end.
         """
-        own = {bubble.id: key for key, bubble in composer.bubbles.items()}
         listed = dict.fromkeys(self._listed(composer))
-        keys = [name if name in composer.bubbles else own.get(name) for name in listed]
-        found = list(dict.fromkeys(key for key in keys if key is not None))
+        found = [name for name in listed if name in composer.bubbles]
+        if len(found) < len(listed):  # some may be listed under their own ids
+            own = {bubble.id: key for key, bubble in composer.bubbles.items()}
+            keys = (name if name in composer.bubbles else own.get(name) for name in listed)
+            found = list(dict.fromkeys(key for key in keys if key is not None))
         if len(found) < len(listed):
             missing = len(listed) - len(found)
             what = f"{missing} messages that chat {composer.id} lists are missing"
@@ -218,7 +240,7 @@ class _Chats:
             found, rest = self._by_time(composer, composer.bubbles), []
         last = max((composer.bubbles[key].at for key in found), default=0)
         found += [key for key in rest if composer.bubbles[key].at > last > 0]
-        shown = dict.fromkeys(found)
+        shown = set(found) if rest else ()
         others = (composer.bubbles[key] for key in rest if key not in shown)
         path = [composer.bubbles[key] for key in found]
         return self._timed(composer, path), [_Timed(bubble.at, bubble) for bubble in others]
@@ -256,11 +278,13 @@ class _Chats:
             turn_id = f"{composer.id}:{turn_id}"
             known = self.places.get(turn_id)
         spec = self._spec(composer, turn_id, parent, group)
-        files = {bubble.row.file.id for _, bubble in group}
+        files = frozenset(bubble.row.file.id for _, bubble in group)
         if known is not None:
             known.file_ids |= files
             return turn_id
-        self.places[turn_id] = _Place(spec, files, list(_prints(spec)), label_of(composer.id))
+        print_ = fingerprint(VERSION, _prints(spec))
+        files = self.file_sets.setdefault(files, files)
+        self.places[turn_id] = _Place(spec, files, print_, label_of(composer.id))
         if any(each.bubble.role == "assistant" for each in group):
             self.answered.add(turn_id)
         return turn_id
@@ -268,33 +292,38 @@ class _Chats:
     def _spec(
         self, composer: Composer, turn_id: str, parent: str | None, group: list[_Timed]
     ) -> Spec:
-        bubbles = []
-        for at, bubble in group:
-            message_id = bubble.id
-            if self.claimed.setdefault(message_id, turn_id) != turn_id:
-                message_id = f"{composer.id}:{message_id}"
-            bubbles.append((message_id, at, bubble))
+        bubbles = tuple(bubble for _, bubble in group)
+        renamed = {
+            bubble.id: f"{composer.id}:{bubble.id}"
+            for bubble in bubbles
+            if self.claimed.setdefault(bubble.id, turn_id) != turn_id
+        }
+        guessed = {bubble.id: at for at, bubble in group if at != bubble.at}
         spawned = self.outline.spawned.get(composer.id, {})
         return Spec(
             turn_id,
             parent,
-            tuple(bubbles),
+            bubbles,
             composer.model,
             self._folder(composer),
-            {call: label_of(child) for call, child in spawned.items() if child != composer.id},
+            {call: label_of(child) for call, child in spawned.items() if child != composer.id}
+            or NOTHING,
             composer.contexts,
             composer.checkpoints,
             "agent" if _is_subagent(composer) else "human",
+            renamed or NOTHING,
+            guessed or NOTHING,
         )
 
     def _summary(self, composer: Composer, last: _Timed, parent: str) -> str:
         summary = composer.summaries[last.bubble.id]
         turn_id = f"{composer.id}:summary:{last.bubble.id}"
-        spec = Spec(turn_id, parent, ((turn_id, last.at, last.bubble),), None, None, {}, {}, {})
+        guessed = {last.bubble.id: last.at}
+        spec = Spec(turn_id, parent, (last.bubble,), None, None, {}, {}, {}, guessed=guessed)
         self.places[turn_id] = _Place(
             spec,
-            {summary.row.file.id},
-            [digest(summary.words.encode(errors="replace"))],
+            frozenset({summary.row.file.id}),
+            fingerprint(VERSION, [digest(summary.words.encode(errors="replace"))]),
             label_of(composer.id),
             summary,
         )
@@ -397,7 +426,7 @@ def _same(known: _Place, group: Sequence[_Timed], parent: str | None) -> bool:
     """Whether a turn stands at the same place and says the same."""
     if known.summary is not None or known.spec.parent_id != parent:
         return False
-    there = [(bubble.id, bubble.print) for _, _, bubble in known.spec.bubbles]
+    there = [(bubble.id, bubble.print) for bubble in known.spec.bubbles]
     return there == [(bubble.id, bubble.print) for _, bubble in group]
 
 
@@ -405,7 +434,7 @@ def _prints(spec: Spec) -> Iterator[bytes]:
     """Of all that goes into a turn."""
     said = f"{spec.model};{spec.workspace};{spec.asked_by};{sorted(spec.spawned.items())};"
     yield said.encode(errors="replace")
-    for message_id, at, bubble in spec.bubbles:
+    for message_id, at, bubble in spec.messages():
         if message_id != bubble.id:  # that one is another turn's
             yield message_id.encode(errors="replace")
         rows: tuple[Row | None, ...] = (bubble.row, spec.context(bubble), spec.checkpoint(bubble))

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct, field, structs
 
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.cells import (
@@ -200,7 +200,7 @@ class Outline:
     def __init__(self, material: Material, scope: Scope | None = None) -> None:
         self.material = material
         self.scope = scope
-        self.read: dict[int, set[int]] = {}  # the rows of each file that were read
+        self.read: dict[int, set[int]] = {}  # the rows of each file that were read, of a scope
         self.told: set[str] = set()  # the chats that a later version of a list told of
         self.bubbles = Bubbles(material)
         self.composers: dict[str, Composer] = {}
@@ -261,7 +261,8 @@ class Outline:
         read = self.read.setdefault(file.id, set())
         lists = self.lists.setdefault(file.id, {})
         for row in self.material.rows(file, self.scope.holds if self.scope else None):
-            read.add(row.offset)
+            if self.scope is not None:
+                read.add(row.offset)
             key = (row.values or {}).get("key")
             if row.table in ("meta", "blobs"):
                 self._store_row(store, row)
@@ -294,7 +295,7 @@ class Outline:
             if untold != chats - self.told:
                 untold = chats - self.told
                 named = Mentions(_names(untold))
-            whole = row._replace(values=self.material.values_of(row))
+            whole = structs.replace(row, values=self.material.values_of(row))
             data = raw((whole.values or {}).get("value"))
             if row.latest or is_inline(data) or any(named(data)):
                 self._row(kind if row.latest else f"{kind}{EARLIER}", "", whole)
@@ -358,7 +359,8 @@ class Outline:
             self._inline(composer, each, row, (*inner, "conversation", at))
         for name, each in as_dict(data.conversation_map).items():
             self._inline(composer, each, row, (*inner, "conversationMap", name))
-        data.conversation = data.conversation_map = None  # their content is read again
+        # Their content is read again, and their order is known.
+        data.conversation = data.conversation_map = data.full_conversation_headers_only = None
 
     def _inline(
         self, composer: Composer, said: Any, row: Row, inner: tuple[str | int, ...]
@@ -378,7 +380,7 @@ class Outline:
         if data is None:
             return False
         own = as_text(data.bubble_id) or as_text(data.id)
-        key = own if own and inner else name
+        key = own if own and (inner or own == name) else name  # one text for both
         if own is None:  # a mere number is another's too
             own = f"{composer.id}:{name}" if inner and isinstance(inner[-1], int) else name
         at = bubble_time(data.created_at, data.timing_info) or uuid7_ms(own)

@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from msgspec import Struct
+
 from agents_ledger.importers.building import TurnBuilder, milliseconds, msgspec_text
 from agents_ledger.importers.cells import (
     EMBEDDED,
@@ -63,7 +65,7 @@ LONG_ARGUMENT = 2000  # a longer one stands in its tool call only
 DECODED_ROWS = 4
 
 
-class Bubble(NamedTuple):
+class Bubble(Struct, frozen=True, gc=False):
     """A message, and where it stands."""
 
     id: str  # the source's own
@@ -90,18 +92,26 @@ class Spec(NamedTuple):
 
     turn_id: str
     parent_id: str | None
-    bubbles: Sequence[tuple[str, int, Bubble]]  # with the message's id and time
+    bubbles: Sequence[Bubble]
     model: str | None
     workspace: str | None
     spawned: Mapping[str, str]  # the sessions of subagents, by call
     contexts: Mapping[str, Row]  # what was sent with a message, by bubble or request
     checkpoints: Mapping[str, Row]
     asked_by: MessageSource = "human"
+    renamed: Mapping[str, str] = {}  # messages whose bubbles are another turn's too, by bubble
+    guessed: Mapping[str, int] = {}  # the times of bubbles that say none
+
+    def messages(self) -> Iterator[tuple[str, int, Bubble]]:
+        """The id and the time of each message, and its bubble."""
+        for bubble in self.bubbles:
+            at = bubble.at or self.guessed.get(bubble.id, 0)
+            yield self.renamed.get(bubble.id, bubble.id), at, bubble
 
     @property
     def started(self) -> int:
         """When it began."""
-        return self.bubbles[0][1] if self.bubbles else 0
+        return next((at for _, at, _ in self.messages()), 0)
 
     def context(self, bubble: Bubble) -> Row | None:
         """What was sent with a message."""
@@ -162,7 +172,7 @@ class _Turn:
 
     def built(self) -> Turn:
         self.builder.model, self.builder.workspace_path = self.spec.model, self.spec.workspace
-        for message_id, at, bubble in self.spec.bubbles:
+        for message_id, at, bubble in self.spec.messages():
             said = self.bubbles[bubble]
             self.builder.model = bubble.model or self.builder.model
             self._say(message_id, at, bubble, said)

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from agents_ledger.importers.branches import Kind, Node, Plan, Planner
 from agents_ledger.importers.building import TurnBuilder
-from agents_ledger.importers.outlines import BROKEN, as_dict, parsed
+from agents_ledger.importers.outlines import BROKEN, record_of
 from agents_ledger.importers.pieces import objects_of
 from agents_ledger.importers.reader import Line, Material, fingerprint
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Fate
@@ -141,7 +141,8 @@ class _Outline:
         tree, plan = self._tree(name, lambda *_: None)
         turn = plan.turns[turn_id]
         members = [
-            (message_id, tree.nodes[node_id].kind, as_dict(parsed(tree.nodes[node_id].record)))
+            (message_id, node.kind, record_of(self.material, node.record))
             for message_id, node_id in turn.members
+            for node in (tree.nodes[node_id],)
         ]
         return tree.build(TurnBuilder(turn.id, turn.parent), members)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field
 
-from agents_ledger.importers.branches import Kind, Node, Plan, PlannedTurn, Planner
+from agents_ledger.importers.branches import Kind, Node, Plan, PlannedTurn, Planner, only
 from agents_ledger.importers.building import TurnBuilder, milliseconds
 from agents_ledger.importers.outlines import (
     BROKEN,
@@ -25,14 +25,17 @@ from agents_ledger.importers.outlines import (
     as_list,
     as_number,
     as_text,
+    made,
     malformed,
     parsed,
+    record_of,
     scoped,
     strictly,
     without_data,
 )
 from agents_ledger.importers.reader import (
     RECORD_MAX,
+    Held,
     Home,
     Line,
     Look,
@@ -278,7 +281,7 @@ class _Outline:
         session.live[node_id] = None
 
     def _message(
-        self, session: _Session, file: SourceFile, data: bytes, record: Any, number: int = 0
+        self, session: _Session, file: SourceFile, data: bytes, record: Held, number: int = 0
     ) -> str | None:
         try:
             brief = strictly(_brief, data)
@@ -298,10 +301,10 @@ class _Outline:
         print_ = b"%d:%d;" % (len(data), zlib.crc32(data))
         node = self.nodes.get(node_id)
         if node is None:
-            self.nodes[node_id] = Node(kind, None, print_, {file.id}, record)
+            self.nodes[node_id] = Node(kind, None, print_, only(file.id), record)
         else:  # written again because it changed: the last one counts
             node.kind, node.print, node.record = kind, print_, record
-            node.file_ids.add(file.id)
+            node.file_ids |= only(file.id)
         return node_id
 
     def _session(self, file: SourceFile, session_id: str | None) -> _Session:
@@ -324,7 +327,7 @@ class _Outline:
         for node_id in self.nodes.keys() - plan.turn_of.keys():
             self._uncount(self.nodes[node_id])
         return Derivation(
-            turns=tuple(self._derived(turn) for turn in plan.turns.values()),
+            turns=made(tuple(plan.turns.values()), self._derived),
             sessions=tuple(self._sessions(plan)),
             faults=tuple(self.material.faults),
             counts=self.material.counts,
@@ -333,9 +336,7 @@ class _Outline:
 
     def _uncount(self, node: Node) -> None:
         """A notice no prompt followed makes no row yet."""
-        record = node.record
-        data = self.material.bytes_of(record) if isinstance(record, Line) else record
-        type_ = str(strictly(_brief, data).type)
+        type_ = str(strictly(_brief, self.material.bytes_of(node.record)).type)
         if type_ in NOTICES:
             self.material.count(type_, "derived", -1)
             self.material.count(type_, "unmapped")
@@ -385,9 +386,7 @@ def _build(
 ) -> Turn:
     builder = TurnBuilder(turn.id, turn.parent)
     for message_id, node in nodes:
-        record = node.record
-        data = material.bytes_of(record) if isinstance(record, Line) else record
-        said = as_dict(parsed(data))
+        said = record_of(material, node.record)
         if node.kind == "reply":
             _reply(builder, message_id, said)
         else:

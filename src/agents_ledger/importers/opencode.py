@@ -9,17 +9,17 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct, field, structs
 
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.cells import decoded, dicts, encoded, exchanges, loose, pruned
 from agents_ledger.importers.databases import MAGIC
 from agents_ledger.importers.opencode_projects import projects, sieve
 from agents_ledger.importers.opencode_turns import NAME, Loader, Piece, Said, build_turn, label_of
-from agents_ledger.importers.outlines import as_dict, as_list, as_text, project_name
+from agents_ledger.importers.outlines import as_dict, as_list, as_text, made, project_name
 from agents_ledger.importers.reader import (
     Home,
     Look,
@@ -146,6 +146,16 @@ class _Message(Struct):
     said: Said
     is_summary: bool
     pieces: dict[str, Piece] = field(default_factory=dict)
+
+
+class _Turn(NamedTuple):
+    """What a turn is made of."""
+
+    parent: str | None
+    group: list[_Message]
+    directory: str | None
+    compacts: bool
+    asked_by: MessageSource
 
 
 class _Session(Struct):
@@ -319,7 +329,7 @@ class _Outline:
             return None
         info.id = info.id if OWN.match(str(info.id)) else place
         info.message = message or info.message
-        inner = said._replace(inner=way, print=digest(data), length=len(data))
+        inner = structs.replace(said, inner=way, print=digest(data), length=len(data))
         self._of_kind(self._kind(info), info, inner, data)
         return str(info.id)
 
@@ -374,6 +384,8 @@ class _Outline:
             task = (child, state) if child else None
         known = self.pieces.get(part_id)
         if known is None or known.said.standing() < said.standing():
+            message = self.messages.get(message_id)
+            message_id = message.id if message is not None else message_id  # one text for all
             self.pieces[part_id] = Piece(part_id, message_id, said, task)
 
     def _assemble(self) -> None:
@@ -406,7 +418,7 @@ class _Outline:
 
     def derivation(self) -> Derivation:
         """Turns, parents first, and sessions."""
-        turns: list[DerivedTurn] = []
+        turns: list[_Turn] = []
         sessions = []
         for name in sorted(self.sessions):
             session = self.sessions[name]
@@ -414,14 +426,14 @@ class _Outline:
                 head = self._turns(session, turns)
                 sessions.append(self._derived(session, head))
         return Derivation(
-            turns=tuple(turns),
+            turns=made(turns, self._made),
             sessions=tuple(sessions),
             faults=tuple(self.material.faults),
             counts=self.material.counts,
             superseded=frozenset(self.superseded),
         )
 
-    def _turns(self, session: _Session, turns: list[DerivedTurn]) -> str | None:
+    def _turns(self, session: _Session, turns: list[_Turn]) -> str | None:
         """The turns of a session; the head is the last that was answered and not taken back."""
         head: str | None = None
         aside: str | None = None  # the end of the branch that was taken back
@@ -433,32 +445,34 @@ class _Outline:
             parent = aside or head if gone else head
             turn_id = group[0].id
             answered = any(message.role != "user" for message in group)
-            pieces = [(m.id, m.said, _ordered(m)) for m in group]
             compacts = parent is not None and any(m.is_summary for m in group)
-            turns.append(
-                DerivedTurn(
-                    turn_id,
-                    parent,
-                    fingerprint(VERSION, _prints(group, directory, compacts, asked_by)),
-                    frozenset(i for m in group for i in _file_ids(m)),
-                    tuple(message.id for message in group),
-                    partial(
-                        build_turn,
-                        self.loader,
-                        turn_id,
-                        parent,
-                        pieces,
-                        workspace=directory,
-                        compacts=compacts,
-                        asked_by=asked_by,
-                    ),
-                )
-            )
+            turns.append(_Turn(parent, group, directory, compacts, asked_by))
             if gone:
                 aside = turn_id
             elif answered:
                 head, aside = turn_id, None
         return head
+
+    def _made(self, turn: _Turn) -> DerivedTurn:
+        parent, group, directory, compacts, asked_by = turn
+        turn_id = group[0].id
+        return DerivedTurn(
+            turn_id,
+            parent,
+            fingerprint(VERSION, _prints(group, directory, compacts, asked_by)),
+            frozenset(i for m in group for i in _file_ids(m)),
+            tuple(message.id for message in group),
+            partial(
+                build_turn,
+                self.loader,
+                turn_id,
+                parent,
+                [(m.id, m.said, _ordered(m)) for m in group],
+                workspace=directory,
+                compacts=compacts,
+                asked_by=asked_by,
+            ),
+        )
 
     def _derived(self, session: _Session, head: str | None) -> DerivedSession:
         said = session.said

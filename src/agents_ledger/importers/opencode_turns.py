@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from agents_ledger.importers.building import TurnBuilder, milliseconds
 from agents_ledger.importers.cells import loose, path_of, pruned
@@ -37,7 +39,7 @@ def label_of(session_id: str) -> str:
     return f"{NAME}:{session_id}"[:500]
 
 
-class Said(NamedTuple):
+class Said(Struct, frozen=True, gc=False):
     """Where something is said: in a row, or in a file, perhaps deep inside."""
 
     row: Row | None
@@ -56,7 +58,7 @@ class Said(NamedTuple):
         return self.row is not None, not self.inner, self.length, self.print
 
 
-class Piece(NamedTuple):
+class Piece(Struct, frozen=True, gc=False):
     """A part of a message."""
 
     id: str

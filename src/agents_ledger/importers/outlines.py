@@ -8,12 +8,12 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from agents_ledger.importers.reader import Line, Material
-from agents_ledger.model.sources import SourceFile
+from agents_ledger.importers.reader import Held, Line, Material
+from agents_ledger.model.sources import DerivedTurn, SourceFile, Turns
 
 BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -22,6 +22,7 @@ NUMBER_END = 1 << 53
 LONE = re.compile("[\ud800-\udfff]")
 T = TypeVar("T")
 NONE = -1  # the number of no record
+HELD_TURNS = 10_000
 NO_TURN = -2
 
 
@@ -106,9 +107,9 @@ def strictly(decode: Callable[[bytes], T], data: bytes) -> T:
         return decode(again)
 
 
-def record_of(material: Material, line: Line) -> dict[str, Any]:
+def record_of(material: Material, held: Held) -> dict[str, Any]:
     """A held record, whole."""
-    return as_dict(parsed(material.bytes_of(line)))
+    return as_dict(parsed(material.bytes_of(held)))
 
 
 def malformed(material: Material, line: Line, what: object) -> None:
@@ -150,6 +151,26 @@ def without_data(value: Any, names: Iterable[str] = ("data",)) -> Any:
         else:
             kept[name] = without_data(each, names) if isinstance(each, (dict, list)) else each
     return kept
+
+
+class _Made(Generic[T]):
+    """Turns that are made whenever they are gone through."""
+
+    def __init__(self, given: Sequence[T], make: Callable[[T], DerivedTurn]) -> None:
+        self._given = given
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def __iter__(self) -> Iterator[DerivedTurn]:
+        return map(self._make, self._given)
+
+
+def made(given: Sequence[T], make: Callable[[T], DerivedTurn]) -> Turns:
+    """Turns made of what is given; where they are many, memory need not hold them."""
+    found = _Made(given, make)
+    return tuple(found) if len(given) <= HELD_TURNS else found
 
 
 class States:

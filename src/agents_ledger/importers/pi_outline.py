@@ -16,6 +16,7 @@ from agents_ledger.importers.outlines import (
     as_number,
     as_text,
     in_turns,
+    made,
     parents_first,
     project_name,
 )
@@ -135,10 +136,11 @@ class Outline:
         order = list(parents_first(parents))
         followed = {up for up in parents.values() if up is not None}
         sources = self._sources()
-        turns = []
-        for turn in order:
+
+        def derived(turn: str) -> DerivedTurn:
             framing = self._framing(turn, parents, turn_of, turn in followed)
-            turns.append(self._derived(framing, members[turn], sources))
+            return self._derived(framing, members[turn], sources)
+
         answered = {
             turn
             for turn, nodes in members.items()
@@ -146,7 +148,7 @@ class Outline:
             or (self.nodes[turn].kind == "compaction" and parents[turn] is not None)
         }
         return Derivation(
-            turns=tuple(turns),
+            turns=made(order, derived),
             sessions=tuple(self._sessions(turn_of, parents, answered)),
             faults=tuple(self.material.faults),
             counts=self.material.counts,

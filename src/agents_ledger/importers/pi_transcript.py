@@ -19,7 +19,7 @@ from agents_ledger.importers.outlines import (
     mend,
     parsed,
 )
-from agents_ledger.importers.reader import Line, Material
+from agents_ledger.importers.reader import Held, Line, Material
 from agents_ledger.model.sources import SourceFile
 
 Kind = Literal["prompt", "branch", "assistant", "result", "bash", "notice", "compaction"]
@@ -94,12 +94,12 @@ _decode_bare = msgspec.json.Decoder(_Bare).decode
 _decode_blocks = msgspec.json.Decoder(list[_Block]).decode
 
 
-class Node(Struct):
+class Node(Struct, gc=False):
     """An entry that says something."""
 
     key: str
     kind: Kind
-    line: Line
+    record: Held
     entry_id: str | None
     parent: str | None
     rank: int  # how sure the parent is: 0 if the entry names it
@@ -109,7 +109,7 @@ class Node(Struct):
     spawned_key: str | None = None
     kept: str | None = None  # the first entry that a compaction kept
     config: Config = field(default_factory=dict)  # as it was set when this was written
-    file_ids: set[int] = field(default_factory=set)
+    file_ids: frozenset[int] = frozenset()
 
 
 class Transcript:
@@ -130,8 +130,11 @@ class Transcript:
         self._config: Config = {}  # at the entry before
         self._seen: dict[str, int] = {}
         self._first = b""
+        self._own = frozenset({file.id})
         for line in material.lines(file):
             self._read(line)
+        for known in (self._ids, self._configs, self._seen, self._by_index):
+            known.clear()  # what only reading needs
 
     @property
     def session_id(self) -> str:
@@ -202,7 +205,9 @@ class Transcript:
         """The settings that hold from an entry on: those of its parent, and what it sets."""
         said = entry.parent_id
         config = {} if said is None else self._configs.get(str(said), self._config)
-        names = SETTINGS.get(str(entry.type), {})
+        names = SETTINGS.get(str(entry.type))
+        if names is None:
+            return config
         chosen = {name: as_text(getattr(entry, where)) for name, where in names.items()}
         return {**config, **{name: value for name, value in chosen.items() if value}}
 
@@ -227,7 +232,7 @@ class Transcript:
             parent,
             rank,
             milliseconds(entry.timestamp),
-            file_ids={self.file.id},
+            file_ids=self._own,
             config=self._config,
         )
         if kind == "result" and entry.message is not None:
@@ -253,9 +258,9 @@ class Transcript:
         said = (repr((entry.type, entry.timestamp, entry.custom_type)).encode(errors="replace"),)
         for part in (*said, message, *(bytes(each) for each in parts)):
             digest.update(b"%d:" % len(part) + part)
-        known = digest.hexdigest()
-        number = self._seen[known] = self._seen.get(known, 0) + 1
-        return f"{self.source}:{known}" + (f":{number}" if number > 1 else "")
+        key = f"{self.source}:{digest.hexdigest()}"
+        number = self._seen[key] = self._seen.get(key, 0) + 1
+        return key if number == 1 else f"{key}:{number}"
 
     def _kept(self, entry: Entry) -> str | None:
         if isinstance(entry.first_kept_entry_id, str):

@@ -83,7 +83,7 @@ def build_turn(
     builder.workspace_path = setting.cwd
     builder.effective_config_json = to_json(setting.config) if setting.config else None
     return _Turn(builder, framing, setting).built(
-        [(node, record_of(material, node.line)) for node in nodes]
+        [(node, record_of(material, node.record)) for node in nodes]
     )
 
 

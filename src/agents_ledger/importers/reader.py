@@ -6,7 +6,7 @@ import hashlib
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -34,7 +34,10 @@ from agents_ledger.model.sources import (
 SHOWN = 80  # letters of a value in a fault
 RECORD_MAX = 64 << 20  # a longer record is kept and reported, but not parsed
 NO_TEXT = "not UTF-8: bytes that are no text are shown as \ufffd"
-HOLD_MAX = 48 << 20  # a larger family is read again for its content, to spare memory
+HOLD_MAX = 24 << 20  # a larger family is read again for its content, to spare memory
+ROW_VALUES = 6  # times the bytes of a row: its values in memory
+IDENTITY = 16  # bytes
+LENGTH_BITS = 32  # of a line: see RECORD_MAX
 
 
 class Home(NamedTuple):
@@ -75,6 +78,17 @@ class Line(Struct, frozen=True, gc=False):
         return b"%d:%d;" % (self.length, zlib.crc32(self.data or b""))
 
 
+class Place(Struct, frozen=True, gc=False):
+    """Where a record stands, to be read again: there may be very many."""
+
+    file_id: int
+    span: int  # its offset, shifted by LENGTH_BITS, and its length
+
+
+Held = bytes | Place
+"""A record to be read later: what it says, or of large families only where it stands."""
+
+
 class Table(NamedTuple):
     """A table of a source's databases, and which of its rows may be read."""
 
@@ -86,7 +100,7 @@ class Table(NamedTuple):
     is_small: bool = False  # what its rows said is remembered beside, to compare them with
 
 
-class Row(NamedTuple):
+class Row(Struct, frozen=True, gc=False):
     """One record of a database."""
 
     file: SourceFile
@@ -113,6 +127,24 @@ class _Version(NamedTuple):
 
 def _version(framed: Framed) -> _Version:
     return _Version(framed.offset, framed.length, framed.row, digest(framed.data))
+
+
+def _latest(identities: bytes | bytearray) -> bytearray:
+    """Of each of these, which stand side by side, whether it does not come again."""
+
+    def identity(number: int) -> bytes:
+        return bytes(identities[IDENTITY * number : IDENTITY * number + IDENTITY])
+
+    found = bytearray(len(identities) // IDENTITY)
+    ordered = sorted(range(len(found)), key=identity)
+    for number, following in zip_longest(ordered, ordered[1:]):
+        found[number] = following is None or identity(number) != identity(following)
+    return found
+
+
+def _held(file: SourceFile) -> int:
+    """How many bytes it takes to hold what a file says."""
+    return file.kept_bytes * (ROW_VALUES if file.kind == "rows" else 1)
 
 
 def fingerprint(version: int, prints: Iterable[bytes]) -> bytes:
@@ -164,7 +196,7 @@ class Material:
         self.counts: Counter[tuple[str, Fate]] = Counter()
         self._peeked: dict[int, list[Peeked]] = {}
         self._timeless: set[int] = set()  # files with something else for a time
-        self.holds = sum(file.kept_bytes for file in files) <= HOLD_MAX
+        self.holds = sum(map(_held, files)) <= HOLD_MAX
 
     def lines(self, file: SourceFile) -> Iterator[Line]:
         """The lines of a file in order; blank ones, and ones too long to parse, are left out."""
@@ -195,15 +227,22 @@ class Material:
         self.faults.append(Fault(file.path, what, offset, number))
         self.count("(overlong)", "malformed")
 
-    def held(self, line: Line) -> Line:
-        """The line to keep for later: of large families only where it stands."""
-        return line if self.holds else structs.replace(line, data=None)
+    def held(self, line: Line) -> Held:
+        """A line for later."""
+        if self.holds:
+            return line.data or b""
+        return Place(line.file.id, line.offset << LENGTH_BITS | line.length)
 
-    def bytes_of(self, line: Line) -> bytes:
-        """The bytes of a held line."""
-        if line.data is not None:
-            return line.data
-        return self._sources.read(line.file.id, line.offset, line.length)
+    def bytes_of(self, held: Line | Held) -> bytes:
+        """The bytes of a line."""
+        if isinstance(held, bytes):
+            return held
+        if isinstance(held, Place):
+            offset, length = held.span >> LENGTH_BITS, held.span & (1 << LENGTH_BITS) - 1
+            return self._sources.read(held.file_id, offset, length)
+        if held.data is not None:
+            return held.data
+        return self._sources.read(held.file.id, held.offset, held.length)
 
     def document(self, file: SourceFile) -> bytes:
         """The whole of a file."""
@@ -240,13 +279,14 @@ class Material:
         self, file: SourceFile, wanted: Callable[[Peeked], bool] | None = None
     ) -> Iterator[Row]:
         """Every version of every row, or of those wanted, in the order they were kept."""
-        last: dict[bytes, int] = {}
+        identities = bytearray()
         held: list[_Version] = []
         for framed in self._framed(file, wanted):
             if framed.row is not None:
-                last[framed.row.identity] = framed.offset
+                identities += framed.row.identity
             if self.holds:
                 held.append(_version(framed))
+        latest = iter(_latest(identities))
         for each in held or map(_version, self._framed(file, wanted)):
             if each.row is None:
                 self.faults.append(Fault(file.path, "not a row", each.offset))
@@ -254,8 +294,8 @@ class Material:
                 continue
             row = each.row
             values = dict(zip(row.columns, row.values, strict=False))
-            latest = last.get(row.identity) == each.offset
-            yield Row(file, each.offset, each.length, row.table, values, each.print, latest)
+            is_latest = bool(next(latest))
+            yield Row(file, each.offset, each.length, row.table, values, each.print, is_latest)
 
     def _framed(
         self, file: SourceFile, wanted: Callable[[Peeked], bool] | None
@@ -270,7 +310,7 @@ class Material:
 
     def held_row(self, row: Row) -> Row:
         """The row to keep for later: of large families only where it stands."""
-        return row if self.holds else row._replace(values=None)
+        return row if self.holds else structs.replace(row, values=None)
 
     def values_of(self, row: Row) -> dict[str, Any]:
         """The values of a held row."""

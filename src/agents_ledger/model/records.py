@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import msgpack
 
+T = TypeVar("T", bound=Hashable)
 BAD_TEXT = 1  # the code of a text that is not UTF-8
 _LENGTH = struct.Struct(">I")
 _PEEK = msgpack.Decoder(tuple[str, tuple[str, ...], tuple[str, ...], list[msgspec.Raw]])
@@ -67,9 +69,15 @@ def unframe(data: bytes) -> RowRecord | None:
     """The row of a frame."""
     try:
         table, key, columns, values = msgpack.decode(data[_LENGTH.size :])
-        return RowRecord(str(table), tuple(key), tuple(columns), tuple(values))
+        return RowRecord(_once(str(table)), _once(tuple(key)), _once(tuple(columns)), tuple(values))
     except _BROKEN:
         return None
+
+
+@lru_cache(maxsize=256)
+def _once(named: T) -> T:
+    """The same, for all rows that have it."""
+    return named
 
 
 def records(blocks: Iterable[bytes]) -> Iterator[Framed]:
