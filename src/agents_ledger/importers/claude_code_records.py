@@ -46,7 +46,9 @@ NOTICES = (
 SPILLED = "tool-results"  # the folder of outputs that were too large for a record
 ABOUT = ".meta.json"  # what is said of a subagent, beside its file
 ABOUT_NAME = re.compile(r"(agent-[^/\\]+)\.meta\.json$")
-_SPILL = re.compile(rb"([^/\\\"]+)(?:/|\\+)tool-results(?:/|\\+)([\w.-]+)")
+_SPILL = re.compile(rb"tool-results(?:/|\\+)([\w.-]+)")
+_NO_NAME = re.compile(rb'[/\\"]')  # what is in no name of a folder
+_NAME_MAX = 255
 _NULL = Raw(b"null")
 
 
@@ -281,19 +283,20 @@ def agent_at_work(record: Record) -> str | None:
 
 
 def spills_named(data: bytes) -> set[str]:
-    """The outputs in files of their own that a record names, by folder and name."""
-    if SPILLED.encode() not in data:
-        return set()
-    return {
-        f"{folder.decode(errors='replace')}/{name.decode()}"
-        for folder, name in _SPILL.findall(data)
-    }
+    """The outputs in files of their own that a record names, by folder and name. Only as much is
+    looked at before each as a name may have: a record may have megabytes without a name's end."""
+    found = set()
+    for spill in _SPILL.finditer(data):
+        before = data[max(0, spill.start() - _NAME_MAX - 1) : spill.start()]
+        folder = _NO_NAME.split(before.rstrip(b"/\\"))[-1]
+        if folder and before.endswith((b"/", b"\\")):
+            found.add(f"{folder.decode(errors='replace')}/{spill[1].decode()}")
+    return found
 
 
 def spill_key(path: str) -> str:
     """The folder and name by which a record names an output."""
-    found = _SPILL.search(path.encode(errors="replace"))
-    return f"{found[1].decode(errors='replace')}/{found[2].decode()}" if found else ""
+    return next(iter(spills_named(path.encode(errors="replace"))), "")
 
 
 def is_spill(path: Path) -> bool:
