@@ -9,7 +9,6 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
-from agents_ledger.importers.claude_code_records import spills_named
 from tests.importers.claude_log import SESSION, Log, text, tool, uid
 from tests.importers.helping import import_paths, result
 
@@ -345,21 +344,6 @@ def test_what_was_typed_stands_where_it_was_typed(ledger: Ledger, tmp_path: Path
 
     said = [message.content for message in ledger.get_turn(uid("a1")).messages]
     assert said == ["Begin.", "", "Quicker.", "Made."]
-
-
-@pytest.mark.parametrize(
-    ("data", "named"),
-    [
-        (rb'"/home/dev/one/tool-results/b1.txt"', {"one/b1.txt"}),
-        (rb'"C:\\Users\\two\\tool-results\\b2.txt"', {"two/b2.txt"}),
-        (b"tool-results/b3.txt in a text", set()),
-        (b"a" * 2_000_000 + b" tool-results/b4.txt", set()),  # linear, or it takes hours
-        (b"\\" * 2_000_000 + b"tool-results", set()),
-    ],
-    ids=["slashes", "backslashes", "no folder", "long", "many"],
-)
-def test_outputs_are_known_by_folder_and_name(data: bytes, named: set[str]) -> None:
-    assert spills_named(data) == named
 
 
 def test_text_typed_while_the_agent_worked_stands_once(ledger: Ledger, tmp_path: Path) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from agents_ledger import Ledger
+from agents_ledger.importers.claude_code_records import spills_named
 from tests.importers.claude_log import SESSION, Log, text, tool, uid
 from tests.importers.helping import import_paths, result
 
@@ -222,3 +225,18 @@ def test_records_of_qwen_code_are_not_taken_for_claude_code_s(
 
     assert report.without_reader == [str(path)]
     assert ledger.sessions() == ()
+
+
+@pytest.mark.parametrize(
+    ("data", "named"),
+    [
+        (rb'"/home/dev/one/tool-results/b1.txt"', {"one/b1.txt"}),
+        (rb'"C:\\Users\\two\\tool-results\\b2.txt"', {"two/b2.txt"}),
+        (b"tool-results/b3.txt in a text", set()),
+        (b"a" * 2_000_000 + b" tool-results/b4.txt", set()),  # linear, or it takes hours
+        (b"\\" * 2_000_000 + b"tool-results", set()),
+    ],
+    ids=["slashes", "backslashes", "no folder", "long", "many"],
+)
+def test_outputs_are_known_by_folder_and_name(data: bytes, named: set[str]) -> None:
+    assert spills_named(data) == named
