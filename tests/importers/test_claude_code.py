@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
 from tests.importers.claude_log import SESSION, Log, text, tool, uid
