@@ -10,6 +10,7 @@ import time
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO
 
@@ -476,3 +477,22 @@ def test_a_damaged_file_that_was_only_touched_is_not_read_each_time(
     assert (report.counts.failed, report.counts.skipped) == (0, 1)
     report = import_paths(ledger, [packed])
     assert (report.counts.failed, report.faults) == (0, [])  # as it looked before
+
+
+def test_imports_that_keep_a_large_file_at_once_end_as_one_would(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "CHUNK_BYTES", 1000)
+    log = Log(tmp_path)
+    for number in range(100, 300, 2):
+        log.user(f"{number:x}", WORDS)
+        log.assistant(f"{number + 1:x}", text("an answer"))
+    path = log.save()
+    with ThreadPoolExecutor(4) as pool:
+        reports = list(pool.map(lambda _: import_paths(ledger, [path]), range(4)))
+
+    assert [fault for report in reports for fault in report.faults] == []
+    assert sum(report.counts.imported for report in reports) == 1
+    assert ledger.thread(f"claude-code:{SESSION}", last=0).depth == 100
+    (out,) = export_source(ledger, f"claude-code:{SESSION}", tmp_path / "out")
+    assert out.read_bytes() == path.read_bytes()

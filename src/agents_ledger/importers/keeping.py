@@ -70,10 +70,7 @@ class Keeper:
     def add(self, found: Found) -> None:
         """Keep what is new of a file, now or with the next ones. A fault is noted, not raised."""
         try:
-            try:
-                self._add(found)
-            except Conflict:  # another import keeps it: go on from what it kept
-                self._add(found)
+            self._add_beside_others(found)
         except StoreUnavailable:  # the ledger itself: no other file will fare better
             raise
         except (LedgerError, OSError) as error:
@@ -81,6 +78,18 @@ class Keeper:
             self.failed += 1
         if self._waiting_bytes >= BATCH_BYTES or len(self._waiting) >= BATCH_FILES:
             self.flush()
+
+    def _add_beside_others(self, found: Found) -> None:
+        """Where another import keeps the same file, go on from what it kept, as often as it kept
+        more."""
+        path, met = files.logical_path(found.path), None
+        while True:
+            try:
+                return self._add(found)
+            except Conflict:
+                last, met = met, self._sources.file(path)
+                if met == last:
+                    raise
 
     def flush(self) -> None:
         """Keep what waits."""
