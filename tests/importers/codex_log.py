@@ -19,6 +19,12 @@ def thread_id(number: int) -> str:
     return f"019d{number:04x}-ffff-7000-8000-00000000000b"
 
 
+def index_line(thread: str, name: str) -> str:
+    """A line of the index of names."""
+    said = {"id": thread, "thread_name": name, "updated_at": "2026-03-01T10:00:00.1234567Z"}
+    return json.dumps(said) + "\n"
+
+
 class Rollout:
     """Writes records in order, each a second after the one before."""
 

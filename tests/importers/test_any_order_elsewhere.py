@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from tests.importers.codex_log import Rollout, thread_id
+from tests.importers.codex_log import Rollout, index_line, thread_id
 from tests.importers.cursor_made import bubble, chat, headers, state_db, tool
 from tests.importers.helping import import_paths, result
 from tests.importers.test_any_order import import_in_steps
@@ -21,7 +21,8 @@ World = Callable[[random.Random, Path], list[Path]]
 
 
 def codex(chance: random.Random, folder: Path) -> list[Path]:
-    """Threads that fork each other at any line, compact, roll back and end anywhere."""
+    """Threads that fork each other at any line, compact, roll back and end anywhere, and are
+    renamed."""
     numbers = iter(range(1, 60_000, 3))
     threads = [Rollout(folder, thread_id(next(numbers)))]
     for _ in range(chance.randrange(1, 4)):
@@ -33,7 +34,13 @@ def codex(chance: random.Random, folder: Path) -> list[Path]:
         for _ in range(chance.randrange(0, 3)):
             _codex_turn(chance, child, next(numbers))
         threads.append(child)
-    return [thread.save() for thread in threads]
+    paths = [thread.save() for thread in threads]
+    names = [chance.choice(paths).stem[-36:] for _ in range(chance.randrange(6))]
+    said = [index_line(name, f"Title {at}") for at, name in enumerate(names)]
+    if said:
+        paths.append(folder / "session_index.jsonl")
+        paths[-1].write_text("".join(said))
+    return paths
 
 
 def _codex_turn(chance: random.Random, thread: Rollout, number: int) -> None:

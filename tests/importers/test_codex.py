@@ -496,7 +496,8 @@ def test_where_it_looks(tmp_path: Path) -> None:
     plain = reader.roots(Home(tmp_path, {}, "linux"))
     chosen = reader.roots(Home(tmp_path, {"CODEX_HOME": "/data/codex"}, "win32"))
 
-    assert plain == [tmp_path / ".codex/sessions", tmp_path / ".codex/archived_sessions"]
+    names = ("sessions", "archived_sessions", "session_index.jsonl")
+    assert plain == [tmp_path / ".codex" / name for name in names]
     assert chosen[0] == Path("/data/codex/sessions")
     assert reader.wants(Path("rollout-x.jsonl.zst"))
 

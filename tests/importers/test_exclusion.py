@@ -18,6 +18,7 @@ from agents_ledger.importers.importing import Importer, Report, rederive
 from agents_ledger.ledger.sources import Sources
 from tests.importers import test_aix, test_cline, test_gemini, test_opencode
 from tests.importers.claude_log import Log, a_log
+from tests.importers.codex_log import Rollout, index_line
 from tests.importers.cursor_made import bubble, chat, state_db, tool
 from tests.importers.cursor_made import headers as made_by_row
 from tests.importers.helping import result
@@ -452,6 +453,21 @@ def test_the_map_of_openclaws_sessions_goes_with_them(
     import_without(ledger, home)
 
     assert SECRET not in everything(ledger, address)
+
+
+def test_the_index_of_codexs_threads_goes_with_them(
+    ledger: Ledger, address: str, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    log = Rollout(home / "sessions" / "2026" / "03" / "01", cwd=LEFT)
+    log.save()
+    (home / "session_index.jsonl").write_text(index_line(log.thread, SECRET))
+
+    import_without(ledger, home)
+    assert SECRET not in everything(ledger, address)
+
+    import_without(ledger, home, "/home/dev/other")
+    assert SECRET in everything(ledger, address)
 
 
 def test_a_claude_code_folder_says_the_project_where_no_record_does(

@@ -8,9 +8,11 @@ docs/sources/codex.md tells where each rule was learned.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec import structs
 
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.codex_derived import Turns
@@ -23,6 +25,7 @@ from agents_ledger.importers.codex_rollout import (
     decode_payload,
     is_old,
     is_subagent,
+    names_thread,
     parent_thread,
 )
 from agents_ledger.importers.codex_turns import NAME
@@ -35,9 +38,11 @@ from agents_ledger.importers.outlines import (
     uuid7_ms,
 )
 from agents_ledger.importers.reader import Home, Look, Material, Project
-from agents_ledger.model.sources import Derivation, DerivedSession, SourceKind
+from agents_ledger.model.sources import Derivation, DerivedSession, SourceKind, SourceTitle
 
 ROLLOUT = re.compile(r"rollout-.*?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:_[0-9a-f-]+)?$")
+ROLLOUTS = ("sessions", "archived_sessions")
+INDEX = "session_index.jsonl"
 META_FIELDS = {
     "originator": "originator",
     "cli_version": "version",
@@ -59,24 +64,25 @@ class Codex:
     kind: SourceKind = "lines"
 
     def roots(self, home: Home) -> Sequence[Path]:
-        """The sessions in use, and those archived."""
+        """The sessions in use, those archived, and what they are called."""
         chosen = home.environment.get("CODEX_HOME")
         folder = Path(chosen) if chosen else home.home / ".codex"
-        return [folder / "sessions", folder / "archived_sessions"]
+        return [folder / name for name in (*ROLLOUTS, INDEX)]
 
     def wants(self, path: Path) -> bool:
-        """Rollouts, compressed or not."""
+        """Rollouts, compressed or not, and the index of names."""
         return path.name.endswith((".jsonl", ".jsonl.zst"))
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        """An envelope of this source, or the first line of its old format."""
+        """An envelope of this source, the first line of its old format, or a line of the index."""
         for line in head.split(b"\n")[:50]:
             try:
                 record = decode_envelope(line)
                 known = isinstance(record.type, str) and record.type in ONLY_HERE
                 if known and bytes(record.payload).startswith(b"{"):
                     return True
-                if record.type is None and is_old(decode_payload(line)):
+                payload = decode_payload(line)
+                if record.type is None and (is_old(payload) or names_thread(payload)):
                     return True
             except BROKEN:
                 continue
@@ -89,24 +95,46 @@ class Codex:
         return f"{NAME}:{found[1] if found else path}"
 
     def projects(self, path: Path, look: Look) -> Collection[Project] | None:
-        """As its first record says."""
-        said = look.folder(path)
-        return [said] if said else None
+        """As its first record says; the index is of all the rollouts beside it."""
+        paths = [path]
+        if path.name == INDEX:
+            paths = [each for name in ROLLOUTS for each in _below(path.parent / name, look)]
+        return [said for each in paths if (said := look.folder(each))] or None
 
     def derive(self, material: Material) -> Derivation:
         """What the records say."""
         parts = Parts(material)
         rollouts = [Rollout(material, file, parts) for file in material.files]
         parts.group()
+        named = [said for rollout in rollouts for said in rollout.others.values()]
         rollouts = [rollout for rollout in rollouts if rollout.own]
         turns = Turns(parts)
-        sessions = _sessions(rollouts, parts, turns)
+        sessions = list(_sessions(rollouts, parts, turns))
+        called = _latest(material.titles(session.label for session in sessions))
+        for at, session in enumerate(sessions):
+            if session.label in called:  # as the program itself shows it
+                sessions[at] = structs.replace(session, title=called[session.label].title)
         return Derivation(
             turns=turns,
             sessions=tuple(sorted(sessions, key=lambda session: session.session_id)),
             faults=tuple(material.faults),
             counts=material.counts,
+            titles=tuple(_latest(named).values()),
         )
+
+
+def _below(folder: Path, look: Look) -> Iterator[Path]:
+    """The rollouts in a folder, or in those of its days."""
+    for name in look.names(folder):
+        if ROLLOUT.match(name.removesuffix(".zst").removesuffix(".jsonl")):
+            yield folder / name
+        elif name.isdigit():  # a year, a month or a day
+            yield from _below(folder / name, look)
+
+
+def _latest(said: Iterable[SourceTitle]) -> dict[str, SourceTitle]:
+    """What each is called, by the title that counts."""
+    return {each.record_id: each for each in sorted(said, key=SourceTitle.rank)}
 
 
 # -- what comes of it -------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from agents_ledger.importers.outlines import NONE
 from agents_ledger.importers.places import Places
 from agents_ledger.importers.reader import Line, Material, fingerprint
 
-VERSION = 8
+VERSION = 9
 OPEN = 4096  # turns that are held as they are: only the latest get more records
 KINDS = ("item", "asked", "said", "detail", "context")
 KIND, PART = 3, 32  # bits before a number of its kind, and before that of its turn

@@ -36,7 +36,7 @@ from agents_ledger.importers.outlines import (
 )
 from agents_ledger.importers.reader import Line, Material
 from agents_ledger.model.numbering import Numbering
-from agents_ledger.model.sources import Fate, SourceFile
+from agents_ledger.model.sources import Fate, SourceFile, SourceTitle
 
 ENVELOPES = {"session_meta", "turn_context", "response_item", "event_msg", "compacted"}
 ONLY_HERE = ENVELOPES | {"world_state", "inter_agent_communication_metadata"}
@@ -108,6 +108,12 @@ def is_old(line: Payload) -> bool:
     return line.record_type == "state" or is_old_head(line)
 
 
+def names_thread(line: Payload) -> bool:
+    """Whether a line of the index says what a thread is called."""
+    said = isinstance(line.id, str) and isinstance(line.thread_name, str)
+    return said and line.type is None and line.timestamp is None
+
+
 class Rollout:
     """One file, read in order: the turns in it, and what it says of its thread."""
 
@@ -120,6 +126,7 @@ class Rollout:
         self.own = range(len(parts), len(parts))  # the numbers of its turns
         self.path = array("i")  # the turns in use: rolled back ones are off it
         self.title: str | None = None
+        self.others: dict[str, SourceTitle] = {}  # what other threads are called, by their ids
         self.cwd: str | None = None
         self.first_at = self.last_at = 0
         self._task: str | None = None
@@ -185,6 +192,9 @@ class Rollout:
             self._meta(payload)
             used = True
             name = name or "(head)"
+        elif not kind and names_thread(payload):
+            used = self._call(line, payload)
+            name = "(name)"
         elif kind == "turn_context":
             self._start(payload)
             self._carry("context", line)
@@ -208,6 +218,15 @@ class Rollout:
         last = self.metas[-1] if self.metas else None
         if last is None or (payload.id is not None and payload.id == last.forked_from_id):
             self.metas.append(payload)
+
+    def _call(self, line: Line, payload: Payload) -> bool:
+        """What the index calls a thread: the last line counts."""
+        file, title = line.file, as_text(payload.thread_name.strip())
+        if title is not None:
+            label = f"{NAME}:{payload.id}"
+            said = SourceTitle(label, file.id, file.path, file.generation, line.offset, title)
+            self.others[payload.id] = said
+        return title is not None
 
     @property
     def thread(self) -> str:

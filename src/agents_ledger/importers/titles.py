@@ -13,12 +13,15 @@ OWN_ID_MAX = 64  # bytes
 
 
 def families(sources: Sources, titled: Iterable[SourceTitle]) -> dict[str, str]:
-    """The families whose records are named, and their source. A record that is no message of its
-    own, as a piece of one, is looked for in the folder of the title: it counts for no other."""
-    found: dict[str, str] = {}
+    """The families whose sessions or records are named, and their source. A record that is no
+    message of its own, as a piece of one, is looked for in the folder of the title: it counts for
+    no other."""
+    titled = list(titled)
+    found = sources.families_of_sessions(each.record_id for each in titled if each.names_session)
     records: dict[str, set[str]] = {}  # by folder
     for each in titled:
-        records.setdefault(each.folder, set()).add(each.record_id)
+        if not each.names_session:
+            records.setdefault(each.folder, set()).add(each.record_id)
     for folder, names in records.items():
         known = sources.files_of_records(sorted(names))
         found |= {file.family: file.source for file in known.values()}

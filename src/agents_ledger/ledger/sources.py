@@ -225,6 +225,13 @@ class Sources:
         files = {file_id: self.file_by_id(file_id) for file_id in set(found.values())}
         return {record_id: files[file_id] for record_id, file_id in found.items()}
 
+    def families_of_sessions(self, labels: Iterable[str]) -> dict[str, str]:
+        """The families these sessions were derived from, and their source."""
+        found: dict[str, str] = {}
+        for ids in in_batches(labels):
+            found |= dict(self._core.db.read(partial(_run, "families_of_sessions", ids)))
+        return found
+
     def labels_of_paths(self, paths: Sequence[str]) -> tuple[str, ...]:
         """The sessions that were derived from any of these files."""
         found: dict[str, None] = {}

@@ -100,7 +100,7 @@ class Part(Struct, frozen=True):
 class SourceTitle(NamedTuple):
     """What a file calls the session of a record that stands in another."""
 
-    record_id: str
+    record_id: str  # or the label of the session itself
     file_id: int
     path: str
     generation: int
@@ -110,6 +110,11 @@ class SourceTitle(NamedTuple):
     def rank(self) -> tuple[str, int, int]:
         """Which of several counts, whatever was read first: the largest."""
         return self.path, self.generation, self.position
+
+    @property
+    def names_session(self) -> bool:
+        """Whether it is told by its label: ids of records have no colon."""
+        return ":" in self.record_id
 
     @property
     def folder(self) -> str:

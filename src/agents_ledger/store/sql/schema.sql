@@ -446,7 +446,7 @@ CREATE TABLE source_faults (
     PRIMARY KEY (file_id, position, what)
 );
 
--- What files call sessions of other files, by a record of them.
+-- What files call sessions of other files, by a record of them or by their label.
 CREATE TABLE source_titles (
     file_id BIGINT NOT NULL REFERENCES source_files (id) DEFERRABLE INITIALLY IMMEDIATE,
     record_id TEXT NOT NULL,

@@ -71,6 +71,11 @@ SELECT DISTINCT s.session_label
 FROM source_files f JOIN session_sources s ON s.file_id = f.id
 WHERE f.path IN <ids>;
 
+-- families_of_sessions --
+SELECT DISTINCT f.family, f.source
+FROM session_sources s JOIN source_files f ON f.id = s.file_id
+WHERE s.session_label IN <ids>;
+
 -- source_files_behind --
 -- Kept, but not derived by this version of its reader.
 SELECT <source_file_columns> FROM source_files f
