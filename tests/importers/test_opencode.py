@@ -7,6 +7,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
 from agents_ledger.importers.opencode import OpenCode
@@ -183,6 +185,23 @@ def test_a_database_is_read(ledger: Ledger, tmp_path: Path) -> None:
         "opencode",
         "ses_1",
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "title"),
+    [
+        ("New session - 2026-03-01T10:00:00.123Z", None),
+        ("Child session - 2026-03-01T10:00:00.123Z", None),
+        ("New session - 2026-03-01T10:00:00.123Z (fork #2)", None),
+        ("New session - as I call it", "New session - as I call it"),
+    ],
+)
+def test_what_is_shown_before_there_is_a_title_is_none(
+    ledger: Ledger, tmp_path: Path, said: str, title: str | None
+) -> None:
+    import_paths(ledger, storage(tmp_path, ([{**SESSION, "title": said}], MESSAGES, PARTS)))
+
+    assert ledger.session("opencode:ses_1").title == title
 
 
 def test_all_generations_give_the_same_rows(new_address: Callable[[], str], tmp_path: Path) -> None:

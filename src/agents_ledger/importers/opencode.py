@@ -43,7 +43,8 @@ from agents_ledger.model.sources import (
 )
 from agents_ledger.model.turns import MessageSource
 
-VERSION = 3
+VERSION = 4
+NO_TITLE = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]+Z(?: \(fork #\d+\))?")
 # Not account, control_account, credential and session_share: they hold secrets.
 TABLES = (
     Table("project", ("id",)),
@@ -478,6 +479,7 @@ class _Outline:
         said = session.said
         times = as_dict(said.get("time"))
         created = [m.created for m in session.messages if m.created]
+        title = as_text(said.get("title"))
         directory = as_text(said.get("directory"))
         metadata = {name: pruned(said.get(name)) for name in KEPT_OF_SESSION}
         metadata |= {
@@ -490,7 +492,7 @@ class _Outline:
             label=label_of(session.id),
             head=head,
             file_ids=frozenset(session.file_ids),
-            title=as_text(said.get("title")),
+            title=title if title and not NO_TITLE.fullmatch(title) else None,
             created_at=milliseconds(times.get("created")) or min(created, default=0),
             updated_at=max([milliseconds(times.get("updated")), *created]),
             is_subagent=session.parent is not None,
