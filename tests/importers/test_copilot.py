@@ -59,6 +59,33 @@ def metrics(input_tokens: int, output_tokens: int) -> dict[str, Any]:
     return {"gpt-5": {"usage": usage}}
 
 
+NOW = "<current_datetime>2025-12-02T08:26:25.627Z</current_datetime>"
+
+
+@pytest.mark.parametrize(
+    ("said", "typed"),
+    [
+        (f"Go on.\n\n{NOW}", "Go on."),
+        (f"{NOW}\n\n Go on.\n", "Go on."),
+        (f"What is {NOW} for?", f"What is {NOW} for?"),
+        (NOW, NOW),
+        (" Go on.\n", " Go on.\n"),
+    ],
+)
+def test_the_time_that_old_versions_add_to_a_prompt_was_not_typed(
+    ledger: Ledger, tmp_path: Path, said: str, typed: str
+) -> None:
+    log = Events(tmp_path)
+    log.add("user.message", content=said)
+    log.say("Done.")
+    import_paths(ledger, log.save())
+
+    (turn,) = ledger.thread(LABEL).turns
+    (query,) = turn.query
+    assert query.content == typed
+    assert json.loads(query.context_json or "{}") == ({"sent": said} if said != typed else {})
+
+
 def test_a_prompt_and_all_that_follows_it_is_a_turn(ledger: Ledger, tmp_path: Path) -> None:
     log = Events(tmp_path)
     log.add("hook.start", hookType="userPromptSubmitted")

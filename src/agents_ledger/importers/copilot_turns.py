@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from msgspec import Struct, field
@@ -21,13 +22,15 @@ from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, MessageSource, Turn
 
 NAME = "copilot"
-VERSION = 3
+VERSION = 4
 FILE_TOOLS: dict[str, FileKind] = {
     "create": "written",
     "edit": "written",
     "str_replace_editor": "written",
     "view": "read",
 }
+TIME = r"<current_datetime>[^<]{0,64}</current_datetime>\s*"
+ADDED = re.compile(rf"\A\s*{TIME}|{TIME}\Z")  # by old versions to what was typed
 DENIED = ("denied", "rejected")
 KEPT = ("interactionId", "turnId", "messageId", "apiCallId", "delivery", "chunkIndex")
 
@@ -112,9 +115,10 @@ class _Turn:
     # -- what was asked -----------------------------------------------------------------------
 
     def _hear(self, key: str, data: dict[str, Any], at: int) -> None:
-        text = as_text(data.get("content")) or ""
+        content = as_text(data.get("content")) or ""
+        text = (ADDED.sub("", content).strip() if ADDED.search(content) else "") or content
         metadata = {name: data[name] for name in KEPT if data.get(name) not in (None, "")}
-        sent = as_text(data.get("transformedContent"))
+        sent = as_text(data.get("transformedContent")) or content
         attached = [as_dict(each) for each in as_list(data.get("attachments"))]
         if attached:
             metadata["attachments"] = without_data(attached)
@@ -127,7 +131,7 @@ class _Turn:
             at=at,
             source="agent" if self.part.subagent else source,
             metadata=metadata,
-            context={"sent": sent} if sent and sent != text else None,
+            context={"sent": sent} if sent != text else None,
             files=[MessageFile("attached", a["path"]) for a in attached if as_text(a.get("path"))],
         )
 
