@@ -341,7 +341,7 @@ def test_opencodes_sessions_of_a_project_are_left_out(
     assert said == [(PLAIN,), (PLAIN,)]
 
 
-@pytest.mark.parametrize("told_by", ["hash", "root", "list", "hash in list"])
+@pytest.mark.parametrize("told_by", ["hash", "root", "list", "hash in list", "hash of words"])
 def test_geminis_chats_of_a_project_are_left_out(
     ledger: Ledger, address: str, tmp_path: Path, told_by: str
 ) -> None:
@@ -351,14 +351,16 @@ def test_geminis_chats_of_a_project_are_left_out(
     if "list" in told_by:
         (home / ".gemini" / "projects.json").write_text(json.dumps(listed))
     for folder, words, name in ((LEFT, SECRET, "secret"), (KEPT, PLAIN, "shop")):
-        project = f"{folder}/deep" if told_by == "hash in list" and folder == LEFT else folder
+        is_deep = told_by in ("hash in list", "hash of words") and folder == LEFT
+        project = f"{folder}/deep" if is_deep else folder
         hashed = hashlib.sha256(project.encode()).hexdigest()
         place = home / ".gemini" / "tmp" / (hashed if "hash" in told_by else name)
         chats = place / "chats"
         chats.mkdir(parents=True)
         if told_by == "root":
             (place / ".project_root").write_text(f"{folder}\n")
-        ask = {**test_gemini.ASK, "content": words, "id": name}
+        more = f" in {project}/a.txt" if told_by == "hash of words" else ""
+        ask = {**test_gemini.ASK, "content": words + more, "id": name}
         about = {"sessionId": f"{name}-s", "projectHash": hashed}
         document = {**test_gemini.META, **about, "messages": [ask]}
         (chats / f"session-2026-{name}.json").write_text(json.dumps(document))

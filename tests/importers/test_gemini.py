@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,48 @@ def test_a_document(ledger: Ledger, tmp_path: Path) -> None:
     assert waiting.status == "pending"
     assert waiting.messages[0].content == "And in the barn?"
     assert ledger.audit() == ()
+
+
+@pytest.mark.parametrize(
+    ("folder", "words"),
+    [
+        ("/home/dev/shop", "Is /home/dev/shop/src/cart.py, the one beside /home/dev, in use?"),
+        ("/home/dev/shop", "It is `/home/dev/shop`."),
+        ("/home/dev/my shop", [{"text": "/home/dev/my shop/cart.py"}]),
+        ("C:\\dev\\shop", "Look at C:\\dev\\shop\\cart.py"),
+        ("/home/dev/café", "Look at /home/dev/café/cart.py"),
+    ],
+)
+@pytest.mark.parametrize("form", [document, "lines"])
+def test_the_folder_is_the_path_in_a_chat_that_its_hash_is_of(
+    ledger: Ledger, tmp_path: Path, folder: str, words: Any, form: Any
+) -> None:
+    meta = {**META, "projectHash": hashlib.sha256(folder.encode()).hexdigest()}
+    later = said("u2", "user", words)
+    path = document(tmp_path, ASK, TELL, later, TELL2, projectHash=meta["projectHash"])
+    if form == "lines":
+        path.unlink()
+        path = lines(tmp_path, {"$set": meta}, ASK, TELL, later, TELL2)
+    import_paths(ledger, path)
+
+    assert {turn.workspace_path for turn in ledger.thread(label()).turns} == {folder}
+    session = ledger.session(label())
+    assert session.routing_key == folder
+    assert json.loads(session.metadata_json or "")["workspace_path"] == folder
+
+
+def test_a_path_of_another_hash_is_no_folder_and_one_told_later_is_that_of_all_turns(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    hashed = hashlib.sha256(b"/home/dev/shop").hexdigest()
+    first = (said("u1", "user", "Read /home/dev/other/a.py"), TELL)
+    import_paths(ledger, document(tmp_path, *first, projectHash=hashed))
+    assert [turn.workspace_path for turn in ledger.thread(label()).turns] == [None]
+
+    more = (said("u2", "user", "Read /home/dev/shop/a.py"), TELL2)
+    import_paths(ledger, document(tmp_path, *first, *more, projectHash=hashed))
+    assert [turn.workspace_path for turn in ledger.thread(label()).turns] == ["/home/dev/shop"] * 2
+    assert rederive(ledger).written_turns == 0
 
 
 def test_a_document_that_grows_is_the_last_one(ledger: Ledger, tmp_path: Path) -> None:

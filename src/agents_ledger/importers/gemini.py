@@ -5,7 +5,6 @@ docs/sources/gemini-cli.md tells where each rule was learned.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import zlib
 from collections.abc import Collection, Iterator, Sequence
@@ -18,6 +17,7 @@ from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.branches import Kind, Node, Plan, PlannedTurn, Planner, only
 from agents_ledger.importers.building import TurnBuilder, milliseconds
+from agents_ledger.importers.gemini_projects import LOOKED, folder_in, projects
 from agents_ledger.importers.outlines import (
     BROKEN,
     States,
@@ -28,6 +28,7 @@ from agents_ledger.importers.outlines import (
     made,
     malformed,
     parsed,
+    project_name,
     record_of,
     scoped,
     strictly,
@@ -41,7 +42,6 @@ from agents_ledger.importers.reader import (
     Look,
     Material,
     Project,
-    Trace,
     fingerprint,
 )
 from agents_ledger.model.sources import (
@@ -75,8 +75,6 @@ TOKENS = {
     "total": "total_tokens",
 }
 SESSION_FILE = re.compile(r"session-.*-([0-9a-f]{8})")
-PROJECT_HASH = re.compile(rb'"projectHash"\s*:\s*"([0-9a-f]{64})"')
-HASH = re.compile(r"[0-9a-f]{64}")
 BY_CLIENT = ("System: Please continue.", "<session_context>", "This is the Gemini CLI.")
 SAID = ("projectHash", "directories", "kind", "activeExtensionName", "memoryScratchpad")
 
@@ -102,6 +100,7 @@ class _Session(Struct):
     live: dict[str, None] = field(default_factory=dict)  # as the program would show it
     said: dict[str, Any] = field(default_factory=dict)
     parent: str | None = None
+    folder: str | None = None
     first_at: int = 0
     last_at: int = 0
 
@@ -114,7 +113,7 @@ class GeminiCli:
     """Reader of Gemini CLI's chats."""
 
     name = NAME
-    version = 3
+    version = 4
     kind: SourceKind = "document"
 
     def kind_of(self, path: Path, head: bytes) -> SourceKind:
@@ -155,32 +154,12 @@ class GeminiCli:
         return f"{NAME}:{path.parent / (short[1] if short else path.stem)}"
 
     def projects(self, path: Path, look: Look) -> Collection[Project] | None:
-        """As the folder of its project says, or the program's list of them; else by its hash."""
-        at = len(path.parts) - 1 - path.parts[::-1].index("chats") if "chats" in path.parts else 0
-        folder = Path(*path.parts[:at]) if at else path.parent
-        root = look.head(folder / ".project_root").decode(errors="replace").strip()
-        if root:
-            return [root]
-        known = look.document(folder.parent.parent / "projects.json", _listed)
-        name = folder.name
-        if not HASH.fullmatch(name) and name not in known:
-            told = PROJECT_HASH.search(look.head(path))
-            name = told[1].decode() if told else name
-        return known.get(name) or ([Trace("sha256", name)] if HASH.fullmatch(name) else None)
+        """As files beside it say, or the chat itself."""
+        return projects(path, look)
 
     def derive(self, material: Material) -> Derivation:
         """What the messages say."""
         return _Outline(material).derivation()
-
-
-def _listed(said: Any) -> dict[str, list[Project]]:
-    """The folders of projects, by their short names and by their hashes."""
-    found: dict[str, list[Project]] = {}
-    for folder, short in as_dict(as_dict(said).get("projects")).items():
-        hashed = hashlib.sha256(folder.encode(errors="surrogatepass")).hexdigest()
-        for name in {str(short), hashed}:
-            found.setdefault(name, []).append(folder)
-    return found
 
 
 class _Outline:
@@ -188,6 +167,7 @@ class _Outline:
         self.material = material
         self.nodes: dict[str, Node] = {}
         self.sessions: dict[str, _Session] = {}
+        self.session_of: dict[str, _Session] = {}  # by message
         self.states = States()
         for file in material.files:
             if file.kind == "lines":
@@ -299,6 +279,7 @@ class _Outline:
         name = str(brief.id if brief.id is not None else number)
         node_id = scoped(NAME, session.session_id, name)
         print_ = b"%d:%d;" % (len(data), zlib.crc32(data))
+        self.session_of[node_id] = session
         node = self.nodes.get(node_id)
         if node is None:
             self.nodes[node_id] = Node(kind, None, print_, only(file.id), record)
@@ -323,6 +304,7 @@ class _Outline:
     # -- what comes of it ---------------------------------------------------------------------
 
     def derivation(self) -> Derivation:
+        self._find_folders()
         plan = Planner(self.nodes).plan
         for node_id in self.nodes.keys() - plan.turn_of.keys():
             self._uncount(self.nodes[node_id])
@@ -333,6 +315,14 @@ class _Outline:
             counts=self.material.counts,
             superseded=self.states.superseded(),
         )
+
+    def _find_folders(self) -> None:
+        """Where each session was held, if one of its messages names the folder."""
+        for node_id, session in self.session_of.items():
+            hashed = as_text(session.said.get("projectHash"))
+            if hashed and session.folder is None:
+                data = self.material.bytes_of(self.nodes[node_id].record)[:LOOKED]
+                session.folder = folder_in(data, hashed)
 
     def _uncount(self, node: Node) -> None:
         """A notice no prompt followed makes no row yet."""
@@ -346,18 +336,23 @@ class _Outline:
         files = frozenset(file_id for _, node in nodes for file_id in node.file_ids)
         spawned = {i for s in self.sessions.values() if s.is_subagent for i in s.file_ids}
         asked_by: MessageSource = "agent" if files & spawned else "human"
+        folder = self.session_of[turn.nodes[0]].folder
+        told = f"{asked_by}:{folder or ''}".encode(errors="replace")
         return DerivedTurn(
             turn.id,
             turn.parent,
-            fingerprint(GeminiCli.version, [asked_by.encode(), *turn.prints(self.nodes)]),
+            fingerprint(GeminiCli.version, [told, *turn.prints(self.nodes)]),
             files,
             tuple(message_id for message_id, _ in turn.members),
-            partial(_build, self.material, turn, nodes, asked_by),
+            partial(_build, self.material, turn, nodes, asked_by, folder),
         )
 
     def _sessions(self, plan: Plan) -> Iterator[DerivedSession]:
         for session in self.sessions.values():
-            said = session.said
+            said, folder = session.said, session.folder
+            metadata = {name: said[name] for name in SAID if said.get(name)}
+            if folder is not None:
+                metadata |= {"workspace_path": folder, "project": project_name(folder)}
             yield DerivedSession(
                 session_id=session.session_id,
                 label=f"{NAME}:{session.session_id}",
@@ -368,7 +363,8 @@ class _Outline:
                 updated_at=milliseconds(said.get("lastUpdated")) or session.last_at,
                 is_subagent=session.is_subagent,
                 parent_label=f"{NAME}:{session.parent}" if session.parent else None,
-                metadata={name: said[name] for name in SAID if said.get(name)},
+                routing_key=folder,
+                metadata=metadata,
             )
 
 
@@ -383,8 +379,10 @@ def _build(
     turn: PlannedTurn,
     nodes: list[tuple[str, Node]],
     asked_by: MessageSource,
+    folder: str | None,
 ) -> Turn:
     builder = TurnBuilder(turn.id, turn.parent)
+    builder.workspace_path = folder
     for message_id, node in nodes:
         said = record_of(material, node.record)
         if node.kind == "reply":
