@@ -58,6 +58,19 @@ def test_a_session_that_its_file_knows_by_another_id_leads_to_that_one(
     assert len(ledger.sessions()) == 2
 
 
+def test_a_file_that_says_only_where_a_session_came_from_is_kept_and_makes_none(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.add("teleported-from", remoteSessionId="session_01A", branch="main", messageCount=0)
+
+    report = import_paths(ledger, log.save())
+
+    assert report.records == {("claude-code", "teleported-from", "unmapped"): 1}
+    assert (report.faults, report.without_reader) == ([], [])
+    assert not ledger.sessions()
+
+
 def test_a_file_that_goes_to_and_fro_between_two_ids_is_one_session(
     ledger: Ledger, tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ PLAIN = {
     "progress",
     "queue-operation",
     "summary",
+    "teleported-from",
 }
 COMMANDS = ("<command-name>", "<command-message>")
 PRINTED = ("<local-command-stdout>", "<local-command-stderr>")  # by a command of the program's own
