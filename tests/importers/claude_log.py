@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,31 @@ class Log:
         if fields.pop("is_error", False):
             block["is_error"] = True
         self.user(name, [block], **fields)
+
+    def thread(self) -> list[dict[str, Any]]:
+        """The records from the first to the last, each with the one it hangs on before it."""
+        known = {record.get("uuid"): record for record in map(json.loads, self.lines)}
+        found, at = [], self.last
+        while at is not None and at in known:
+            found.append(known[at])
+            at = known[at]["parentUuid"]
+        return found[::-1]
+
+    def resume(self, names: Iterator[str], since: int = 0, **fields: Any) -> None:
+        """Write the thread once more from some record on, a record for each block."""
+        thread = self.thread()
+        self.last = thread[since]["parentUuid"]
+        for record in thread[since:]:
+            message = record.get("message")
+            if message is None:
+                self.last = record["uuid"]
+                continue
+            said = message["content"]
+            for block in [text(said)] if isinstance(said, str) else said:
+                again = record | fields | {"uuid": uid(next(names)), "parentUuid": self.last}
+                self.last = again["uuid"]
+                self.lines.append(json.dumps(again | {"message": message | {"content": [block]}}))
+                self.uuids.append(self.last)
 
     def save(self) -> Path:
         self.path.parent.mkdir(parents=True, exist_ok=True)

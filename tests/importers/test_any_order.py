@@ -34,6 +34,8 @@ def a_world(chance: random.Random, folder: Path) -> list[Path]:
         for _ in range(chance.randrange(1, 6)):
             _an_exchange(chance, log, names, folder)
             _leave(chance, log, names)
+            if chance.random() < 0.2:
+                log.resume(names, chance.choice((0, chance.randrange(len(log.thread())))))
         logs.append(log)
     named = [uuid for log in logs for uuid in log.uuids if uuid is not None]
     logs.append(Log(folder, "99999999-0000-4000-8000-000000000000"))

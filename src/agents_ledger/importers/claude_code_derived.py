@@ -9,7 +9,7 @@ from functools import partial
 from msgspec import Struct
 
 from agents_ledger.importers.building import TurnBuilder
-from agents_ledger.importers.claude_code_nodes import KINDS
+from agents_ledger.importers.claude_code_nodes import COPY, KINDS
 from agents_ledger.importers.claude_code_tree import Tree
 from agents_ledger.importers.claude_code_turns import Beside, Kept, build_turn
 from agents_ledger.importers.outlines import NONE
@@ -42,13 +42,14 @@ class Turns:
         self._tree = tree
         self._nodes = tree.nodes
         self._extras = extras
+        self._repeats = COPY in tree.nodes.kinds
         self._prints = bytearray()
         self._file_sets = array("I")
         self._named: tuple[int, tuple[str, ...]] = (NONE, ())
         for turn in range(len(tree)):
             self._prints += fingerprint(version, self._told(turn))
-            members = map(self._nodes.file_sets.__getitem__, tree.members(turn))
-            self._file_sets.append(self._nodes.files.joined(members))
+            file_sets = map(self._nodes.file_sets.__getitem__, self._own(turn))
+            self._file_sets.append(self._nodes.files.joined(file_sets))
 
     def __len__(self) -> int:
         return len(self._tree)
@@ -68,15 +69,21 @@ class Turns:
             partial(self._built, turn, top, parent),
         )
 
+    def _own(self, turn: int) -> array[int]:
+        """The records that a turn is made of: without those that repeat them, which stand in no row
+        of a ledger, and so could not be found when another file has them too."""
+        members, kinds = self._tree.members(turn), self._nodes.kinds
+        return array("i", (r for r in members if kinds[r] != COPY)) if self._repeats else members
+
     def names(self, turn: int) -> tuple[str, ...]:
         """The records of a turn. Who asks for them often builds it next."""
         if self._named[0] != turn:
-            names = tuple(map(self._nodes.ids.name, self._tree.members(turn)))
+            names = tuple(map(self._nodes.ids.name, self._own(turn)))
             self._named = (turn, names)
         return self._named[1]
 
     def _built(self, turn: int, top: str, parent: str | None) -> Turn:
-        nodes, members = self._nodes, self._tree.members(turn)
+        nodes, members = self._nodes, self._own(turn)
         kinds = map(KINDS.__getitem__, map(nodes.kinds.__getitem__, members))
         said = zip(self.names(turn), kinds, map(nodes.places.bytes_of, members), strict=True)
         spills = {key: spill.file for key, spill in self._spills(turn).items()}
@@ -85,7 +92,7 @@ class Turns:
 
     def _told(self, turn: int) -> list[bytes]:
         """All that the content of a turn comes from."""
-        prints = list(map(self._nodes.places.print, self._tree.members(turn)))
+        prints = list(map(self._nodes.places.print, self._own(turn)))
         spills = self._spills(turn)
         prints += [spills[key].print for key in sorted(spills)]
         children = sorted(self._children(turn).items())

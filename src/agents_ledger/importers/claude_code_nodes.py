@@ -22,8 +22,11 @@ KINDS = (
     "printed",
     "queued",
     "other",
+    "copy",
 )
-PROMPT, COMMAND, SUMMARY, BOUNDARY, ASSISTANT, RESULT, NOTICE, PRINTED, QUEUED, OTHER = range(10)
+PROMPT, COMMAND, SUMMARY, BOUNDARY, ASSISTANT, RESULT, NOTICE, PRINTED, QUEUED, OTHER, COPY = range(
+    11
+)
 MAIN, INLINE, OWN_FILE = range(3)  # whose a record is: a subagent's may be in its parent's file
 LOST = -2  # what a record follows is not known yet
 
@@ -173,6 +176,19 @@ class Nodes:
         if OTHER in self.kinds:
             self._begin_below()
 
+    def repeat(self, copies: Iterable[tuple[int, int]]) -> None:
+        """Some records repeat others: they belong to those, and what hangs on them hangs there."""
+        originals: dict[int, int] = {}
+        for copy, original in copies:
+            first = _original(original, originals)
+            if first != copy:
+                originals[copy] = first
+        for number, above in enumerate(self.parents) if originals else ():
+            first = _original(originals.get(number, above), originals)
+            self.parents[number] = first if first != number else NONE
+        for copy in originals:
+            self.kinds[copy] = COPY
+
     def _begin_below(self) -> None:
         """What hooks left before anything was said is no part of a thread, which begins below."""
         unsaid = array("i", (n for n, kind in enumerate(self.kinds) if kind == OTHER))
@@ -183,3 +199,9 @@ class Nodes:
         for number, above in enumerate(self.parents):
             if above >= 0 and before[above]:
                 self.parents[number] = NONE
+
+
+def _original(number: int, originals: Mapping[int, int]) -> int:
+    while number in originals:  # what is repeated in one file may be a repetition in another
+        number = originals[number]
+    return number

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from agents_ledger.importers import claude_code_records as records
 from agents_ledger.importers.building import milliseconds
+from agents_ledger.importers.claude_code_again import Answers, repeated
 from agents_ledger.importers.claude_code_derived import Extras, Spill, Turns
 from agents_ledger.importers.claude_code_nodes import (
     ASSISTANT,
@@ -109,6 +110,8 @@ class Outline:
         self.delivered: list[_Queued] = []
         self.spills: dict[str, Spill] = {}
         self.about: dict[str, tuple[SourceFile, dict[str, Any]]] = {}  # session -> what is said
+        self.answers = Answers()  # of the file that is read
+        self.rewritten: list[array[int]] = []  # the records of files that tell answers again
         self.preserved: dict[int, str] = {}  # compaction -> the first record that it left
         for file in material.files:
             if file.kind == "document":
@@ -124,6 +127,8 @@ class Outline:
         for leaf in self.leafs:
             self.material.count("summary", "derived" if leaf in self.nodes.ids else "unmapped")
         self.nodes.settle()
+        again = [repeated(self.nodes, chain) for chain in self.rewritten]
+        self.nodes.repeat(pair for found in again for pair in found.items())
         self.sides = {s.session_id: self._sides(s) for s in self.sessions.values()}
 
     # -- files beside -------------------------------------------------------------------------
@@ -202,6 +207,9 @@ class Outline:
                 self._chain(line, record, session)
             else:
                 self._plain(line, record, session)
+        if self.answers.again:
+            self.rewritten.append(session.chain)
+        self.answers = Answers()
         # The name of a file is its session; of one that was renamed, what its records say.
         if session.agent_id is not None:
             session.session_id = f"agent-{session.agent_id}"
@@ -225,6 +233,11 @@ class Outline:
             self._meet_again(number, kind, _side(record), line)
         else:
             self._note(kind, line, record, session, chain[-1] if chain else NONE, at=at)
+        if kind == ASSISTANT and not inline and record.message and record.message.id:
+            before = chain[-1] if chain else NONE
+            self.answers.add(record.message.id, number, self.nodes.parents[number], before)
+        elif kind == PROMPT:
+            self.answers.end()
         chain.append(number)
         if kind == BOUNDARY and (first := records.first_preserved(record)):
             self.preserved[number] = first

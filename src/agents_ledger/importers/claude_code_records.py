@@ -226,6 +226,13 @@ def words_of(record: Record) -> str:
     return text_of(parsed(raw_content(record)))
 
 
+def blocks_of(record: Record) -> list[dict[str, Any]]:
+    """What a record's message says, in blocks."""
+    content = parsed(raw_content(record))
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_list(content)
+    return [block for block in blocks if isinstance(block, dict)]
+
+
 def has_result(record: Record, data: bytes) -> bool:
     """Whether a user record brings what came of a call. `data`: all of the record."""
     if b'"tool_result"' not in data:

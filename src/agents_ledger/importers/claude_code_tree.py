@@ -11,6 +11,7 @@ from agents_ledger.importers.claude_code_nodes import (
     ASSISTANT,
     BOUNDARY,
     COMMAND,
+    COPY,
     NOTICE,
     OTHER,
     PRINTED,
@@ -26,7 +27,7 @@ from agents_ledger.importers.outlines import NONE, InTurns, in_turns, roots_firs
 ASKED = {PROMPT, COMMAND}
 OPENERS = (PROMPT, COMMAND, SUMMARY, BOUNDARY)
 COMPACTING = (SUMMARY, BOUNDARY)
-BESIDE = (NOTICE, PRINTED, OTHER)  # what neither asks nor answers
+BESIDE = (NOTICE, PRINTED, OTHER, COPY)  # what neither asks nor answers
 MANY = UNKNOWN = -2
 _BESIDE = sum(1 << kind for kind in BESIDE)
 _LOCAL = _BESIDE | 1 << COMMAND  # what a command leaves that the program itself answered
