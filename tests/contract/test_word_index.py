@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 
 from agents_ledger import Found, Ledger
 from agents_ledger.ledger import holders, indexing, search, waiting
+from agents_ledger.ledger.documents import Document
+from agents_ledger.store.database import Row, Transaction
 from tests.builders import chain
 from tests.raw import Raw
 
@@ -106,6 +110,38 @@ def test_turns_of_one_moment_are_put_in_beside_those_that_are_there(
 
     assert sorted(ids(ledger.search("word", limit=100))) == sorted(turns)
     assert raw.one("SELECT count(DISTINCT turn_id) FROM search_docs") == len(turns)
+
+
+class Asked:
+    """A transaction that counts what it is asked."""
+
+    def __init__(self, tx: Transaction, asked: list[str]) -> None:
+        self._tx = tx
+        self._asked = asked
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tx, name)
+
+    def run(self, name: str, /, **values: object) -> list[Row]:
+        self._asked.append(name)
+        return self._tx.run(name, **values)
+
+
+def test_each_of_many_turns_of_one_moment_is_numbered_at_once(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = [ledger.record("main", "word", "r", started_at=5).id for _ in range(300)]
+    ledger._core.index(least=1)
+    asked: list[str] = []
+    numbers = indexing._numbers
+
+    def counted(tx: Transaction, found: Sequence[Document]) -> list[int]:
+        return numbers(cast("Transaction", Asked(tx, asked)), found)
+
+    monkeypatch.setattr(indexing, "_numbers", counted)
+    ledger._core.db.write(lambda tx: indexing.put_again(tx, turns[1::2]))
+
+    assert 150 <= asked.count("new_doc") <= 3 * 150
 
 
 def test_a_backlog_is_put_in_a_few_batches_at_a_time(

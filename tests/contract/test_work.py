@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from msgspec import structs
 from agents_ledger import Ledger
 from agents_ledger.ledger import steps
 from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.documents import Document, of_turn
+from agents_ledger.ledger.indexing import _numbers, forget
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.sqlite import SqliteDatabase
 from tests.conftest import ticking_clock
@@ -133,6 +136,27 @@ def test_a_verb_looks_at_as_many_rows_in_a_ledger_twenty_times_as_large(
     small, large = (count(each, act) for each in ledgers)
 
     assert large <= small * 1.15 + 20, f"{small} steps, then {large}"
+
+
+def test_one_more_turn_of_a_moment_is_numbered_without_a_look_at_the_others(tmp_path: Path) -> None:
+    def numbered(turns: int) -> int:
+        counted = Counted(tmp_path / f"{turns}.db", 0)
+        with counted.ledger as ledger:
+            for _ in range(turns):
+                ledger.record("main", "q", "r", started_at=5)
+            ledger._core.index(least=1)
+            document = of_turn(ledger.thread("main", last=1).turns[0])
+            before = counted.steps
+            counted.database.write(partial(number_again, document))
+            return counted.steps - before
+
+    def number_again(document: Document, tx: Transaction) -> None:
+        forget(tx, [document.turn_id])
+        _numbers(tx, [document])
+
+    small, large = numbered(40), numbered(800)
+
+    assert large <= small + 500, f"{small} steps, then {large}"
 
 
 def test_the_count_notices_a_verb_that_reads_everything(

@@ -120,18 +120,24 @@ def _numbers(tx: Transaction, oldest_first: Sequence[Document]) -> list[int]:
             numbered = zip(wanted, oldest_first, strict=True)
             tx.run_many("insert_doc", [_Doc(number, each.turn_id) for number, each in numbered])
             return wanted
-    return [_number(tx, document) for document in oldest_first]
+    return list(_one_by_one(tx, oldest_first))
 
 
-def _number(tx: Transaction, document: Document) -> int:
-    low, turn_id = first_number(document.started_at), document.turn_id
+def _one_by_one(tx: Transaction, oldest_first: Sequence[Document]) -> Iterator[int]:
+    """A number for each, in twice the room wherever there is none; so much need not be tried again
+    for the next that started at the same time."""
     tries = 1 if tx.engine == "sqlite" else NUMBERS  # there a try looks at one number
-    for tried in count():
-        room = NUMBERS << tried // tries
-        made = tx.run("new_doc", low=low, high=low + room, turn_id=turn_id, tried=tried)
-        if made:
-            break
-    return int(made[0][0])
+    before = tried = 0
+    for document in oldest_first:
+        low = first_number(document.started_at)
+        begin = tried - tried % tries if low == before else 0
+        for tried in count(begin):
+            high = low + (NUMBERS << tried // tries)
+            made = tx.run("new_doc", low=low, high=high, turn_id=document.turn_id, tried=tried)
+            if made:
+                break
+        before = low
+        yield int(made[0][0])
 
 
 def _pieces(columns: dict[str, str]) -> str:

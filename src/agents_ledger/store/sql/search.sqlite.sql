@@ -19,8 +19,14 @@ INSERT INTO search_index (search_index, rank) VALUES ('automerge', 10), ('hashsi
 INSERT INTO search_docs (id, turn_id)
 SELECT next.id, :turn_id
 FROM (
-    SELECT COALESCE(max(d.id) + 1, :low) AS id
-    FROM search_docs d WHERE d.id >= :low AND d.id < :high
+    SELECT COALESCE(
+        (
+            SELECT d.id + 1 FROM search_docs d
+            WHERE d.id >= :low AND d.id < :high
+            ORDER BY d.id DESC LIMIT 1  -- max() would look at all of them
+        ),
+        :low
+    ) AS id
 ) AS next
 WHERE next.id < :high
 RETURNING id
