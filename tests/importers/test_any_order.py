@@ -29,6 +29,8 @@ def a_world(chance: random.Random, folder: Path) -> list[Path]:
             cut = chance.randrange(1, len(origin.lines) + 1)
             log.lines, log.last, log.clock = origin.lines[:cut], origin.uuids[cut - 1], origin.clock
             log.uuids = origin.uuids[:cut]
+            if chance.random() < 0.3:  # of what was left nothing is taken over
+                _keep(log, [record["uuid"] for record in log.thread()])
         elif chance.random() < 0.5:
             log.add("attachment", next(names), attachment={"type": "hook_success"})
         for _ in range(chance.randrange(1, 6)):
@@ -45,6 +47,16 @@ def a_world(chance: random.Random, folder: Path) -> list[Path]:
         at = chance.choice((0, len(log.lines)))
         log.lines.insert(at, json.dumps({"type": "summary", **leaf}))
     return [log.save() for log in logs if log.lines] + sorted(folder.rglob("agent-*.jsonl"))
+
+
+def _keep(log: Log, thread: list[str]) -> None:
+    """Of a session only these records, and those of subagents."""
+    kept = [
+        (line, uuid)
+        for line, uuid in zip(log.lines, log.uuids, strict=True)
+        if uuid in thread or json.loads(line).get("isSidechain")
+    ]
+    log.lines, log.uuids = [line for line, _ in kept], [uuid for _, uuid in kept]
 
 
 def _an_exchange(chance: random.Random, log: Log, names: Iterator[str], folder: Path) -> None:

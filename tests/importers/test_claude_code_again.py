@@ -110,6 +110,34 @@ def test_a_fork_of_what_was_written_again_is_the_same_in_any_order(
             assert not other.audit()
 
 
+def test_a_subagent_is_linked_to_the_turn_that_stays_in_any_order(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Search.")
+    log.assistant("a2", text("Well."), tool("call-1", "Task", prompt="Look."), api="m1")
+    log.user("51", "Look.", isSidechain=True, parentUuid=None)
+    log.assistant("52", text("Seen."), isSidechain=True, api="m2")
+    helper = log.lines[-2:]
+    log.result("a3", "call-1", "Seen.", parentUuid=uid("a2"))
+    log.assistant("a4", text("Found."), api="m3")
+    log.resume(new_names())
+    fork = Log(tmp_path, "00000000-2222-4222-8222-222222222222")
+    fork.lines, fork.last = helper + [json.dumps(each) for each in log.thread()], log.last
+    fork.user("f1", "Otherwise?")
+    fork.assistant("f2", text("So."), api="m4")
+
+    import_paths(ledger, fork.save())  # its turn is known by the new ids alone
+    import_paths(ledger, log.save())
+
+    (call,) = ledger.get_turn(uid("a1")).tool_calls
+    child = ledger.session(str(call.spawned_session_label))
+    assert (child.parent_turn_id, child.spawn_tool_call_id) == (uid("a1"), "call-1")
+    with Ledger.open(str(tmp_path / "other.db")) as other:
+        import_paths(other, log.path, fork.path)
+        assert result(other) == result(ledger)
+
+
 def test_the_same_prompt_given_once_more_is_a_branch(ledger: Ledger, tmp_path: Path) -> None:
     log = two_turns(tmp_path)
     log.resume(new_names(), 6)  # so that answers come again

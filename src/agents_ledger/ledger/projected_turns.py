@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from types import SimpleNamespace as Row
 from typing import NamedTuple
 
@@ -44,6 +44,7 @@ class Change(NamedTuple):
     turn: Turn
     known: Known | None
     owner: str | None = None  # the session that subagents it spawns answer to
+    is_gone: Callable[[Transaction, str], bool] = lambda *_: False  # a turn that is told no more
 
 
 _NOTHING = DerivedTurn("", None, b"", frozenset(), (), lambda: Turn(""))
@@ -181,17 +182,17 @@ def _write_steps(tx: Transaction, changes: Sequence[Change]) -> bool:
             if call.spawned_session_label is None:
                 calls.append(call)
             else:
-                calls.append(_linked(tx, call, change.owner, children))
+                calls.append(_linked(tx, call, change, children))
     if calls:
         tx.run_many("insert_tool_call", calls, any_order=True)
     return once
 
 
-def _linked(tx: Transaction, call: ToolCall, owner: str | None, children: set[str]) -> ToolCall:
+def _linked(tx: Transaction, call: ToolCall, change: Change, children: set[str]) -> ToolCall:
     """The call with its subagent's session, made or linked. A session has one spawning call: a
     second that names it, in a turn branched off half way, does not link. `children`: the sessions
     linked to calls that are still to be written; this one's is added."""
-    child = str(call.spawned_session_label)
+    child, owner = str(call.spawned_session_label), change.owner
     named = sessions.find(tx, child, exact=True) or sessions.find(tx, child)
     if named is not None:  # it may be known under another label
         child = named.label
@@ -200,8 +201,10 @@ def _linked(tx: Transaction, call: ToolCall, owner: str | None, children: set[st
         return structs.replace(call, spawned_session_label=None)
     if named is not None:
         known = sessions.get(tx, child, exact=True)
-        if known.parent_turn_id is not None:
-            if tx.run("spawning_call", turn_id=known.parent_turn_id, label=child):
+        spawner = known.parent_turn_id
+        if spawner is not None:
+            has_call = bool(tx.run("spawning_call", turn_id=spawner, label=child))
+            if has_call and not change.is_gone(tx, spawner):
                 return structs.replace(call, spawned_session_label=None)
             tx.run("unlink_subagent", label=child)  # by a call that is in another turn now
     parent = sessions.existing(tx, owner, exact=True)

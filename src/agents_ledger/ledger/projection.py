@@ -115,7 +115,8 @@ class Projector:
         titled: list[SourceTitle] = []
         batch: list[Change] = []
         before = [partial(_ensure_sessions, source=source, derived=derivation.sessions)]
-        for more in _batches(self._changes(derivation.turns, stale, tree)):
+        is_gone = partial(_is_gone, files=files, part=derivation.part, tree=tree)
+        for more in _batches(self._changes(derivation.turns, stale, tree, is_gone)):
             if batch:  # what is small is one commit with all that is said of it
                 self.flush()
                 self._commit([_Part(before, batch)])
@@ -147,7 +148,11 @@ class Projector:
             self._note(names, batch)
 
     def _changes(
-        self, derived: Iterable[DerivedTurn], stale: set[str], tree: Tree
+        self,
+        derived: Iterable[DerivedTurn],
+        stale: set[str],
+        tree: Tree,
+        is_gone: Callable[[Transaction, str], bool],
     ) -> Iterator[Change]:
         """The turns that are new or have changed, with their content; frozen ones become stale."""
         more = iter(derived)
@@ -157,7 +162,7 @@ class Projector:
             for turn in turns:
                 stored = known.get(turn.id)
                 if is_due(turn, stored):
-                    yield Change(turn, turn.build(), stored, tree.owner(turn.id))
+                    yield Change(turn, turn.build(), stored, tree.owner(turn.id), is_gone)
                 elif stored is not None and _has_more(turn, stored):
                     stale.add(turn.id)
 
@@ -423,14 +428,13 @@ def _note_sources(
     told = tree.by_file()
     is_new = bytearray(len(tree))
     for file in files:
-        is_all = part is None or file.id in part.files
         for number in told.get(file.id, ()):
             is_new[number] = 1
         for turn_id in _turns_of(tx, file.id):
             number = tree.ids.get(turn_id)
             if number >= 0:
                 is_new[number] = 0
-            elif is_all or _is_lost(turn_id, file.id, part):
+            elif _is_lost(turn_id, file.id, part):
                 gone.add(turn_id)
         new = (TurnSource(tree.ids.name(n), file.id) for n in told.get(file.id, ()) if is_new[n])
         while some := list(islice(new, TURNS_AT_ONCE)):
@@ -442,7 +446,23 @@ def _note_sources(
 
 def _is_lost(turn_id: str, file_id: int, part: Part | None) -> bool:
     """Whether a turn that is not told any more comes from what was read of a file."""
-    return part is not None and file_id in part.rows and not part.is_rest(turn_id)
+    if part is None or file_id in part.files:
+        return True
+    return file_id in part.rows and not part.is_rest(turn_id)
+
+
+def _is_gone(
+    tx: Transaction, turn_id: str, *, files: Sequence[SourceFile], part: Part | None, tree: Tree
+) -> bool:
+    """Whether a stored turn is told no more by the files it comes from, so that it is retired when
+    all is written."""
+    if tree.ids.get(turn_id) >= 0:
+        return False
+    known = known_now(tx, [turn_id])[turn_id]
+    told_by = {row[0] for row in tx.run("files_of_turn", turn_id=turn_id)}
+    read = [file.id for file in files if file.id in told_by]
+    lost = any(_is_lost(turn_id, file_id, part) for file_id in read)
+    return lost and known.projected and not known.frozen
 
 
 def _turns_of(tx: Transaction, file_id: int) -> Iterator[str]:

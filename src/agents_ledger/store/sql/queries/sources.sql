@@ -213,6 +213,9 @@ SELECT id FROM turns WHERE id IN <ids> AND status IN ('pending', 'streaming');
 SELECT turn_id FROM turn_sources WHERE file_id = :file_id AND turn_id > :after
 ORDER BY turn_id LIMIT :limit;
 
+-- files_of_turn --
+SELECT file_id FROM turn_sources WHERE turn_id = :turn_id;
+
 -- insert_turn_source --
 INSERT INTO turn_sources (turn_id, file_id) VALUES (:turn_id, :file_id) ON CONFLICT DO NOTHING;
 
