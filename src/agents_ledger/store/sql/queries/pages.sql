@@ -20,9 +20,9 @@ WITH page (label) AS (
     AND (CAST(:project AS TEXT) IS NULL OR t.workspace_path = :project)
     AND (CAST(:subagents AS BIGINT) = 1 OR s.is_subagent = 0)
     -- A subagent whose file was never seen is shown where an imported turn tells of it.
-    AND NOT (
-        s.thread_id IS NULL AND s.is_subagent = 1
-        AND EXISTS (SELECT 1 FROM turns u WHERE u.id = s.parent_turn_id AND u.projected = 1)
+    AND (
+        s.thread_id IS NOT NULL OR s.is_subagent = 0
+        OR COALESCE((SELECT u.projected FROM turns u WHERE u.id = s.parent_turn_id), 0) = 0
     )
     AND (CAST(:starred AS BIGINT) = 0 OR a.starred = 1)
     AND (
