@@ -71,13 +71,10 @@ PARTS = {
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", choices=PARTS, action="append", help="measure this part alone")
-    parser.add_argument("--missing", action="store_true", help="only parts not measured yet")
     parser.add_argument("--folder", help="where the ledgers are made; by default the system's own")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=chosen.folder, prefix="benchmarks-") as folder:
         for name in chosen.only or PARTS:
-            if chosen.missing and report.kept(name) is not None:
-                continue
             print(f"measuring {name} ...", file=sys.stderr, flush=True)
             about, start = machine(Path(folder)), time.perf_counter()
             found = list(PARTS[name].measure(Path(folder)))

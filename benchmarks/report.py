@@ -12,7 +12,7 @@ from benchmarks.charts import chart
 from benchmarks.measure import Curve, Goal, Line, table
 
 ROOT = Path(__file__).parent.parent
-KEPT = ROOT / ".bench"  # one file per part: a part can be measured again by itself
+KEPT = ROOT / "benchmarks" / "measured"  # one file per part: each can be measured again by itself
 PAGE = ROOT / "docs" / "benchmarks.md"
 CHART = "benchmarks-growth.svg"
 
@@ -107,7 +107,8 @@ def _peers(parts: dict[str, Measured]) -> Iterator[Line]:
 _HEAD = """# Benchmarks
 
 Written by `make bench`; do not edit. `make bench ONLY=name` measures one part again and keeps the
-others as they were; the peers are installed by `make peers` from `requirements/peers.txt`.
+others as they stand in `benchmarks/measured`; the peers are installed by `make peers` from
+`requirements/peers.txt`.
 
 Both sides of a line are measured in turns in one run, so what else the machine does falls on both;
 `ratio` is the median of the rounds' ratios, `spread` their middle half. Against peers and against
