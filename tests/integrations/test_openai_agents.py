@@ -27,7 +27,7 @@ from openai.types.responses import (
     ResponseOutputText,
 )
 
-from agents_ledger import Ledger
+from agents_ledger import Ledger, Message, ResultItem
 from agents_ledger.integrations.openai_agents import LedgerSession
 
 
@@ -48,6 +48,19 @@ def run(work: Any) -> Any:
 
 def test_it_is_a_session_of_the_sdk(ledger: Ledger) -> None:
     assert isinstance(LedgerSession("main", ledger), SdkSession)
+
+
+def test_a_context_shows_each_result_once(ledger: Ledger) -> None:
+    session = LedgerSession("main", ledger)
+    items = [said("user", "1+2?"), *called(), *called(), said("assistant", "3")]
+
+    run(session.add_items(items))
+
+    context = ledger.context("main")
+    results = [item.text for item in context.items if isinstance(item, ResultItem)]
+    assert results == ["3", "3"]
+    assert ledger.get_turn("main").tool_calls[0].id == "c1"
+    assert run(session.get_items()) == items
 
 
 def test_items_come_back_word_for_word_and_are_turns(ledger: Ledger) -> None:
@@ -96,14 +109,55 @@ def test_an_item_of_any_shape_comes_back_as_it_was(ledger: Ledger, item: Any) ->
     assert run(session.get_items()) == [item]
 
 
+@pytest.mark.parametrize(
+    ("call", "output"),
+    [
+        ({"arguments": "{}", "id": "fc"}, {"output": [{"type": "input_text", "text": "a"}]}),
+        ({"arguments": "not JSON"}, {"output": {"text": "a \ud800"}, "status": "completed"}),
+        ({"arguments": None}, {"output": None}),
+        ({"arguments": {"a": 1}}, {}),
+        ({}, {"output": ""}),
+        ({"arguments": "{}", "call_id": 7}, {"output": "a", "call_id": 7}),
+        ({"arguments": "{}", "call_id": ""}, {"output": "a", "call_id": ""}),
+    ],
+)
+def test_a_call_and_its_output_come_back_as_they_were(
+    ledger: Ledger, call: Any, output: Any
+) -> None:
+    session = LedgerSession("main", ledger)
+    items: Any = [
+        {"type": "function_call", "call_id": "c", "name": "f", **call},
+        {"type": "function_call_output", "call_id": "c", **output},
+    ]
+
+    run(session.add_items(items))
+
+    assert run(session.get_items()) == items
+    assert len(ledger.get_turn("main").tool_calls) == 1
+
+
+def test_an_item_of_another_program_is_none_of_ours(ledger: Ledger) -> None:
+    for foreign in ('{"openai_call":{"call_id":"?"}}', '{"openai_call":7}', "[]", "{"):
+        ledger.record("main", Message("user", foreign, metadata_json=foreign))
+
+    items = run(LedgerSession("main", ledger).get_items())
+
+    assert [item["content"][-1] for item in items] == ["}", "}", "]", "{"]
+
+
 def test_a_text_is_not_kept_twice_by_its_message(ledger: Ledger) -> None:
     session = LedgerSession("main", ledger)
     answer: Any = {"role": "assistant", "content": [{"type": "output_text", "text": "yes, it is"}]}
 
     run(session.add_items([said("user", "is it so?"), *called(), answer]))
 
-    for message in ledger.get_turn("main").messages:
+    turn = ledger.get_turn("main")
+    for message in turn.messages:
         assert message.content is None or message.content not in str(message.metadata_json)
+    texts = [message.content for message in turn.messages if message.content]
+    assert texts == ["is it so?", "yes, it is"]
+    assert [call.params_json for call in turn.tool_calls] == ['{"a":1}']
+    assert all("1" not in str(message.metadata_json).replace("c1", "") for message in turn.messages)
 
 
 @pytest.mark.parametrize("limit", [None, 0, 1, 3, 7, 100])

@@ -1,20 +1,21 @@
 """A Session of the OpenAI Agents SDK over the ledger: what is added is a turn, nothing is deleted.
 
-Each item is kept word for word with its message; the text that is the message's content is kept
-there alone. `pop_item` and `clear_session` move the session's pointer: what it pointed to stays,
-and can be branched back to.
+Each item is kept word for word with its message; what the message's content or the tool call has
+of it is kept there alone. `pop_item` and `clear_session` move the session's pointer: what it
+pointed to stays, and can be branched back to.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from agents_ledger.integrations.threads import in_thread
 from agents_ledger.ledger import recording
+from agents_ledger.ledger.async_ledger import AsyncLedger
 from agents_ledger.ledger.grafting import graft
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import HeadMoved, NotFound
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from agents.memory import SessionSettings
 
 ITEM = "openai_item"
+CALLED = "openai_call"  # an item whose arguments or output are those of the tool call of its id
 ROLES: dict[str, MessageRole] = {
     "user": "user",
     "assistant": "assistant",
@@ -45,6 +47,7 @@ class LedgerSession:
         self.session_id = session_id
         self.session_settings = session_settings
         self._ledger = ledger
+        self._writing = AsyncLedger.over(ledger._core)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """All items, or the latest so many, oldest first."""
@@ -55,7 +58,8 @@ class LedgerSession:
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Record items as one turn: all of them, or none."""
         if items:
-            await in_thread(self._add, items)
+            query, steps, response = _turn(items)
+            await self._writing.record(self.session_id, query, response, steps=steps)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the last item off: the session points to where it was without it."""
@@ -99,10 +103,6 @@ class LedgerSession:
             wanted = None if wanted is None else wanted - len(items)
             depth, page = first - 1, 2 * page
         return [item for items in reversed(pages) for item in items]
-
-    def _add(self, items: Sequence[TResponseInputItem]) -> None:
-        query, steps, response = _turn(items)
-        self._ledger.record(self.session_id, query, response, steps=steps)
 
     def _pop(self) -> TResponseInputItem | None:
         while True:
@@ -155,16 +155,21 @@ def _turn(
     items: Sequence[TResponseInputItem],
 ) -> tuple[list[Message], list[Message | ToolCall], Message | None]:
     """Query, steps and response of items. Calls get the outcomes added with them."""
-    outputs = {
-        item.get("call_id"): item
-        for item in map(_plain, items)
-        if str(item.get("type", "")).endswith("_output")
-    }
+    given = [_plain(item) for item in items]
+    outputs = {item.get("call_id"): item for item in given if _is_output(item)}
+    told: dict[Any, Any] = {"": None}  # the output that the call of an id has
     steps: list[Message | ToolCall] = []
-    for item in map(_plain, items):
-        steps.append(_message(item))
+    for item in given:
+        call_id = item.get("call_id")
         if item.get("type") == "function_call":
-            steps.append(_call(item, outputs.get(item.get("call_id"))))
+            own_id = call_id if isinstance(call_id, str) and call_id not in told else ""
+            output = told[own_id] = outputs.get(call_id)
+            has_params = own_id and isinstance(item.get("arguments"), str)
+            steps.append(_message(item, "arguments" if has_params else None))
+            steps.append(_call(item, output, own_id))
+        else:
+            is_told = "output" in item and call_id and told.get(call_id) is item
+            steps.append(_message(item, "output" if is_told else None))
     asked = 0
     for step in steps:
         if not isinstance(step, Message) or step.role not in ("user", "system"):
@@ -182,16 +187,19 @@ def _plain(item: Any) -> dict[str, Any]:
     return found
 
 
-def _message(item: dict[str, Any]) -> Message:
-    kind = item.get("type", "message")
-    role = ROLES.get(str(item.get("role")), "assistant")
-    if str(kind).endswith("_output"):
-        role = "tool"
+def _is_output(item: dict[str, Any]) -> bool:
+    return str(item.get("type", "")).endswith("_output")
+
+
+def _message(item: dict[str, Any], in_call: str | None) -> Message:
+    """The message of an item. `in_call`: what of it stands in its tool call."""
+    role = "tool" if _is_output(item) else ROLES.get(str(item.get("role")), "assistant")
+    kept = {ITEM: _with_text(item, None)} if in_call is None else {CALLED: {**item, in_call: None}}
     return Message(
         role,
-        _text(item),
+        _text(item) if in_call is None else None,
         "human" if role == "user" else None,
-        metadata_json=to_json({ITEM: _with_text(item, None)}),
+        metadata_json=to_json(kept),
         tool_call_id=item.get("call_id") if role == "tool" else None,
     )
 
@@ -219,7 +227,7 @@ def _text(item: dict[str, Any]) -> str | None:
     return to_json(content)
 
 
-def _call(item: dict[str, Any], output: dict[str, Any] | None) -> ToolCall:
+def _call(item: dict[str, Any], output: dict[str, Any] | None, call_id: str) -> ToolCall:
     params = item.get("arguments")
     said = None if output is None else output.get("output")
     return ToolCall(
@@ -228,25 +236,38 @@ def _call(item: dict[str, Any], output: dict[str, Any] | None) -> ToolCall:
         None if said is None else to_json([said])[1:-1],
         NO_RESULT if output is None else None,
         "cancelled" if output is None else "completed",
+        id=call_id,
     )
 
 
 def items_of(turn: Turn) -> Iterator[TResponseInputItem]:
     """The items of a turn, as they were added. A turn recorded otherwise gives its messages."""
+    calls = {call.id: call for call in turn.tool_calls}
     for message in turn.messages:
-        item = _kept(message)
+        item = _kept(message, calls)
         if item is not None:
             yield item
         elif message.role != "tool" and message.content:
             yield {"role": message.role, "content": message.content}
 
 
-def _kept(message: Message) -> Any:
+def _kept(message: Message, calls: Mapping[str, ToolCall]) -> Any:
     try:
-        item = _decoded(message.metadata_json or "{}").get(ITEM)
-    except (ValueError, AttributeError):  # not of ours
+        kept = _decoded(message.metadata_json or "{}")
+        if CALLED in kept:
+            return _with_call(kept[CALLED], calls)
+        item = kept.get(ITEM)
+    except (ValueError, AttributeError, TypeError, KeyError):  # not of ours
         return None
     return _with_text(item, message.content) if isinstance(item, dict) else item
+
+
+def _with_call(item: dict[str, Any], calls: Mapping[str, ToolCall]) -> dict[str, Any]:
+    """The item with what stands in its call."""
+    call = calls[item["call_id"]]
+    if item["type"] == "function_call":
+        return {**item, "arguments": call.params_json}
+    return {**item, "output": _decoded(call.result_json or "null")}
 
 
 def _decoded(text: str) -> Any:

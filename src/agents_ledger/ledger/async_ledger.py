@@ -123,6 +123,13 @@ class AsyncLedger(AsyncReading):
         """The ledger at a file's path or `postgresql://` address; opens when awaited or entered."""
         return cls(partial(Core.open, address, create=create, read_only=read_only))
 
+    @classmethod
+    def over(cls, core: Core) -> AsyncLedger:
+        """A ledger that is open already."""
+        ledger = cls(lambda: core)
+        ledger._opened = core
+        return ledger
+
     async def _start(self) -> AsyncLedger:
         import asyncio
 
