@@ -233,6 +233,24 @@ def test_a_projected_turn_may_be_derived_again_until_it_is_frozen(ledger: Ledger
         raw.execute("DELETE FROM turns")
 
 
+@pytest.mark.unsound  # it has no source
+def test_a_line_of_history_may_follow_a_projected_turn_until_it_is_frozen(
+    ledger: Ledger, raw: Raw
+) -> None:
+    first, second = chain(ledger, "main", 2)
+    with raw.unguarded():
+        raw.execute("UPDATE turns SET projected = 1")
+    raw.execute("UPDATE session_history SET thread_id = ? WHERE thread_id = ?", (first, second))
+    assert [move.thread_id for move in ledger.history("main")] == [first, first]
+
+    for change in ("thread_id = NULL", "reason = 'move'", "changed_at = 1", "session_label = 'x'"):
+        with pytest.raises(DATABASE_ERRORS, match="guard: session_history only grows"):
+            raw.execute(f"UPDATE session_history SET {change}")
+    raw.execute("UPDATE segments SET frozen_depth = 1")
+    with pytest.raises(DATABASE_ERRORS, match="guard: session_history only grows"):
+        raw.execute("UPDATE session_history SET thread_id = ?", (second,))
+
+
 @pytest.mark.parametrize("table", ["messages", "tool_calls"])
 def test_nothing_is_moved_into_a_sealed_turn(ledger: Ledger, raw: Raw, table: str) -> None:
     sealed = ledger.record("main", "q", "a").id

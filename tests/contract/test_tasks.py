@@ -417,15 +417,15 @@ def test_any_order_of_arrival_ends_in_the_same_turns(
         assert ledger.audit() == ()
 
 
-def test_a_late_message_regroups_and_what_the_history_named_stays_empty(ledger: Ledger) -> None:
+def test_a_late_message_regroups_and_the_history_follows(ledger: Ledger) -> None:
     tasks = a_talk(ledger)
     first = ledger.head("task:t1")
     tasks.save(says("m0", "user", "Before all", 1))
 
     assert shape(ledger, "task:t1") == [("completed", ["Before all", "Hello", "Hi"])]
-    assert first
-    retired = ledger.get_turn(first)
-    assert (retired.status, retired.messages) == ("failed", ())
+    [turn] = ledger.roots()
+    assert turn.id != first
+    assert {move.thread_id for move in ledger.history("task:t1")} == {turn.id}
 
 
 def test_a_task_can_be_forked_and_goes_on_beside_the_fork(ledger: Ledger) -> None:

@@ -100,14 +100,50 @@ def test_a_fork_of_what_was_written_again_is_the_same_in_any_order(
     for path in paths:
         import_paths(ledger, path)
 
-    if since:  # else they have no record in common that a turn is made of
-        assert turns(ledger) == {"a1": (None, 30), "b1": ("a1", 30), "f1": ("b1", 15)}
+    assert turns(ledger) == {"a1": (None, 30), "b1": ("a1", 30), "f1": ("b1", 15)}
     for number, steps in enumerate(([paths], [paths[::-1]], [paths[1:], paths[:1]])):
         with Ledger.open(str(tmp_path / f"{number}.db")) as other:
             for step in steps:
                 import_paths(other, *step)
             assert result(other) == result(ledger)
             assert not other.audit()
+
+
+def test_who_stands_on_a_turn_follows_its_records_into_another(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = two_turns(tmp_path)
+    log.resume(new_names())
+    copy = Log(tmp_path, "00000000-2222-4222-8222-222222222222")
+    copy.lines = [json.dumps(record) for record in log.thread()]
+    import_paths(ledger, copy.save())
+    first, second = turns(ledger)
+    ledger.fork(uid(second), label="mine")
+    ledger.fork(uid(first), label="moved")
+    ledger.move("moved", uid(second))
+
+    import_paths(ledger, log.save())
+
+    assert turns(ledger) == {"a1": (None, 30), "b1": ("a1", 30)}
+    for label in ("mine", "moved"):
+        assert ledger.session(label).thread_id == uid("b1")
+    assert [move.thread_id for move in ledger.history("moved")] == [uid("b1"), uid("a1")]
+    assert not ledger.audit()
+
+
+def test_a_title_is_found_by_a_record_that_was_written_again(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = two_turns(tmp_path)
+    log.resume(new_names())
+    import_paths(ledger, log.save())
+    other = Log(tmp_path, "00000000-3333-4333-8333-333333333333")
+    other.lines.append(json.dumps({"type": "summary", "summary": "Twice", "leafUuid": log.last}))
+
+    import_paths(ledger, other.save())
+
+    titles = ledger.query("SELECT source_title FROM sessions WHERE thread_id IS NOT NULL")[1]
+    assert titles == [("Twice",)]
 
 
 def test_a_subagent_is_linked_to_the_turn_that_stays_in_any_order(

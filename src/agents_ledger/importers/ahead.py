@@ -246,7 +246,12 @@ def _derived(sources: Sources, reader: Reader, families: Sequence[str]) -> Deriv
     derivation = reader.derive(material(sources, files, reader.version))
     check_shared(families, derivation.turns, {file.id: file for file in files})
     turns = [
-        structs.replace(turn, build=_built(turn.build), record_ids=tuple(turn.record_ids))
+        structs.replace(
+            turn,
+            build=_built(turn.build),
+            record_ids=tuple(turn.record_ids),
+            repeated_ids=tuple(turn.repeated_ids),
+        )
         for turn in derivation.turns
     ]
     return Derived(files, structs.replace(derivation, turns=tuple(turns)))

@@ -48,7 +48,7 @@ class Turns:
         self._named: tuple[int, tuple[str, ...]] = (NONE, ())
         for turn in range(len(tree)):
             self._prints += fingerprint(version, self._told(turn))
-            file_sets = map(self._nodes.file_sets.__getitem__, self._own(turn))
+            file_sets = map(self._nodes.file_sets.__getitem__, tree.members(turn))
             self._file_sets.append(self._nodes.files.joined(file_sets))
 
     def __len__(self) -> int:
@@ -67,13 +67,19 @@ class Turns:
             self._nodes.files[self._file_sets[turn]],
             _Names(self, turn),
             partial(self._built, turn, top, parent),
+            repeated_ids=self._repeated(turn),
         )
 
     def _own(self, turn: int) -> array[int]:
-        """The records that a turn is made of: without those that repeat them, which stand in no row
-        of a ledger, and so could not be found when another file has them too."""
+        """The records that a turn is made of: without those that repeat them."""
         members, kinds = self._tree.members(turn), self._nodes.kinds
         return array("i", (r for r in members if kinds[r] != COPY)) if self._repeats else members
+
+    def _repeated(self, turn: int) -> tuple[str, ...]:
+        if not self._repeats:
+            return ()
+        nodes = self._nodes
+        return tuple(nodes.ids.name(r) for r in self._tree.members(turn) if nodes.kinds[r] == COPY)
 
     def names(self, turn: int) -> tuple[str, ...]:
         """The records of a turn. Who asks for them often builds it next."""

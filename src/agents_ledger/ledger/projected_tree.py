@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
+from agents_ledger.model.ids import as_id
 from agents_ledger.model.numbering import Numbering, Sets
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn
 from agents_ledger.model.turns import to_json
@@ -23,6 +25,13 @@ SAID = (
 )
 
 
+class Repeated(NamedTuple):
+    """A record that repeats others, and the turn that has those."""
+
+    id: str
+    turn_id: str
+
+
 class Tree:
     """What is known of turns without their content, in some 70 bytes each. They have numbers, each
     a larger one than its parent."""
@@ -31,6 +40,7 @@ class Tree:
         self.ids = Numbering()
         self.files = Sets()
         self.file_sets = array("I")
+        self.repeated: list[Repeated] = []
         self._parents = array("i")
         self._outside: dict[int, str] = {}  # parents that are not derived here
         self._roots = array("i")
@@ -76,6 +86,7 @@ class Tree:
         self._trees.setdefault(self._roots[number], bytearray()).extend(print_)
         self.file_sets.append(self.files.of(turn.file_ids))
         self._owners.append(self._label(turn.owner) if turn.owner is not None else NONE)
+        self.repeated += [Repeated(as_id(each), turn.id) for each in turn.repeated_ids]
 
     def by_file(self) -> dict[int, array[int]]:
         """The numbers of the turns that each file is part of."""

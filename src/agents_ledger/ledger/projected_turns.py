@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Sequence
 from types import SimpleNamespace as Row
 from typing import NamedTuple
 
+import msgspec
 from msgspec import structs
 
 from agents_ledger.ledger import recording, sessions, threads, waiting
@@ -314,9 +315,10 @@ def _metrics(tx: Transaction, turn_id: str) -> Turn:
 
 
 def retire(tx: Transaction, gone: set[str]) -> None:
-    """Take away turns whose records are now understood to belong to other turns.
+    """Take away turns whose records are now understood to belong to other turns. What names them
+    names those: heads, and lines of the history.
 
-    One that the history names stays, empty, and says so. What is frozen stays as it is.
+    One that is named still stays, empty, and says so. What is frozen stays as it is.
     """
     known = known_now(tx, sorted(gone))
     due = [turn_id for turn_id in gone if known[turn_id].projected and not known[turn_id].frozen]
@@ -326,6 +328,8 @@ def retire(tx: Transaction, gone: set[str]) -> None:
         _clear_turn(tx, turn_id)
         for ids in in_batches([turn_id]):
             tx.run("unlink_lost_subagents", ids=ids)
+        if (heir := _heir(tx, turn_id, gone)) is not None:
+            sessions.lead_heads(tx, turn_id, heir)
         if tx.run("turn_is_named", turn_id=turn_id)[0][0]:
             tx.run("empty_turn", id=turn_id, error=RETIRED)
             _place_all(tx, [Change(_NOTHING, Turn(turn_id), known[turn_id])])
@@ -334,7 +338,19 @@ def retire(tx: Transaction, gone: set[str]) -> None:
         _take_away(tx, turn_id)
         waiting.gone(tx, turn_id)
         tx.run("delete_turn_sources", turn_id=turn_id)
+        tx.run("delete_repeated_records", turn_id=turn_id)
         tx.run("delete_bus_turn", turn_id=turn_id)
         tx.run("delete_turn", id=turn_id)
         if known[turn_id].parent_id is not None:
             tx.run("unmark_childless", id=known[turn_id].parent_id)
+
+
+def _heir(tx: Transaction, turn_id: str, gone: Container[str]) -> str | None:
+    """The turn that has the answer of another now, or else what was asked."""
+    asked, answer = tx.run("ends_of_turn", id=turn_id)[0]
+    records: list[str | None] = [answer, *msgspec.json.decode(asked or "[]")]
+    owners: dict[str | None, str] = {}
+    for ids in in_batches([record for record in records if record is not None]):
+        owners |= dict(tx.run("answered_with_records", ids=ids))
+    heirs = (owners[record] for record in records if record in owners)
+    return next((heir for heir in heirs if heir not in gone), None)

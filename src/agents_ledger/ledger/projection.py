@@ -229,7 +229,11 @@ class Names:
         return self._records() if self._few is None else iter(self._few)
 
     def _records(self) -> Iterator[str]:
-        return (as_id(each) for turn in self._turns for each in turn.record_ids)
+        return (
+            as_id(each)
+            for turn in self._turns
+            for each in chain(turn.record_ids, turn.repeated_ids)
+        )
 
     def of_trees(self) -> Iterator[str]:
         """Records, sessions, and parents of kin."""
@@ -291,10 +295,10 @@ def _outcome(before: str | None, now: str) -> Outcome:
 
 
 def files_sharing(core: Core, names: Names) -> set[int]:
-    """The files that already gave rows with any of these records: they are of the same trees."""
+    """The files that already told of any of these records: they are of the same trees."""
     found: set[int] = set()
     for ids in in_batches(names.records()):
-        found |= {row[0] for row in core.db.read(partial(_run, "source_files_of_messages", ids))}
+        found |= {row[0] for row in core.db.read(partial(_run, "source_files_of_records", ids))}
     return found
 
 
@@ -441,6 +445,7 @@ def _note_sources(
             tx.run_many("insert_turn_source", some)
         for number in told.get(file.id, ()):
             is_new[number] = 0
+    tx.run_many("upsert_repeated_record", tree.repeated)
     retire(tx, gone)
 
 

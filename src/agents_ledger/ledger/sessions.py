@@ -244,6 +244,13 @@ def head(tx: Transaction, key: str, *, at: int | None = None, exact: bool = Fals
     return rows[0][0] if rows else None
 
 
+def lead_heads(tx: Transaction, turn_id: str, to: str) -> None:
+    """What names a turn whose records are another's now names that one: heads, those that imports
+    gave, and lines of the history."""
+    for statement in ("lead_history", "lead_heads", "lead_imports"):
+        tx.run(statement, turn_id=turn_id, to=to)
+
+
 def move(tx: Transaction, key: str, target: str, *, expected: Any, reason: MoveReason) -> Session:
     """Point a session to any sealed turn. `expected`: the head the caller saw, ... for any."""
     session = existing(tx, key)

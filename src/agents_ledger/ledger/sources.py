@@ -218,10 +218,10 @@ class Sources:
         self._write(lambda tx: tx.run_many("note_title_shown", titles))
 
     def files_of_records(self, record_ids: Sequence[str]) -> dict[str, SourceFile]:
-        """A file that gave rows to each of these records that is a message of its own."""
+        """A file that told of each of these records, as far as they are known."""
         found: dict[str, int] = {}
         for ids in in_batches(record_ids):
-            found |= dict(self._core.db.read(partial(_run, "source_file_of_messages", ids)))
+            found |= dict(self._core.db.read(partial(_run, "source_file_of_records", ids)))
         files = {file_id: self.file_by_id(file_id) for file_id in set(found.values())}
         return {record_id: files[file_id] for record_id, file_id in found.items()}
 

@@ -59,6 +59,7 @@ class DerivedTurn(Struct, frozen=True):
     build: Callable[[], Turn]
     system_prompt_hash: str | None = None  # None: as in the turn above
     owner: str | None = None  # the session it belongs to, should it stand on no session's thread
+    repeated_ids: Iterable[str] = ()  # of records that only repeat some of its own
 
 
 class DerivedSession(Struct, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ TABLES = {
     "source_files": "id",
     "source_blocks": "file_id, start",
     "turn_sources": "turn_id, file_id",
+    "repeated_records": "id",
     "session_sources": "session_label, file_id",
     "session_imports": "source, source_provider, source_session_id",
     "source_links": "child_label",

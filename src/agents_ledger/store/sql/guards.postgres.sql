@@ -33,6 +33,18 @@ BEGIN
     RETURN NEW;
 END $$;
 
+-- A line may only follow the records of an imported turn into the one that has them now.
+CREATE FUNCTION guard_history() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (NEW.id, NEW.session_label, NEW.changed_at, NEW.reason)
+            <> (OLD.id, OLD.session_label, OLD.changed_at, OLD.reason)
+        OR NEW.thread_id IS NULL OR OLD.thread_id IS NULL OR guard_fixed(OLD.thread_id)
+    THEN
+        RAISE EXCEPTION 'guard: session_history only grows';
+    END IF;
+    RETURN NEW;
+END $$;
+
 CREATE FUNCTION guard_turns() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.id) THEN
@@ -200,7 +212,7 @@ CREATE TRIGGER message_codeblocks_delete BEFORE DELETE ON message_codeblocks
 FOR EACH ROW EXECUTE FUNCTION guard_of_message('message_codeblocks do not change');
 
 CREATE TRIGGER session_history_update BEFORE UPDATE ON session_history
-FOR EACH ROW EXECUTE FUNCTION guard_refuse('session_history only grows');
+FOR EACH ROW EXECUTE FUNCTION guard_history();
 
 CREATE TRIGGER session_history_delete BEFORE DELETE ON session_history
 FOR EACH ROW EXECUTE FUNCTION guard_refuse('session_history only grows');

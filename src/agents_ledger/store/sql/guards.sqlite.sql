@@ -201,7 +201,12 @@ WHEN EXISTS (
 )
 BEGIN SELECT RAISE(ABORT, 'guard: message_codeblocks do not change'); END;
 
+-- A line may only follow the records of an imported turn into the one that has them now.
 CREATE TRIGGER session_history_update BEFORE UPDATE ON session_history
+WHEN NEW.id <> OLD.id OR NEW.session_label <> OLD.session_label
+    OR NEW.changed_at <> OLD.changed_at OR NEW.reason <> OLD.reason OR NEW.thread_id IS NULL
+    OR NOT EXISTS (SELECT 1 FROM turns t WHERE t.id = OLD.thread_id AND t.projected = 1)
+    OR EXISTS (SELECT 1 FROM frozen_turns f WHERE f.id = OLD.thread_id)
 BEGIN SELECT RAISE(ABORT, 'guard: session_history only grows'); END;
 
 CREATE TRIGGER session_history_delete BEFORE DELETE ON session_history

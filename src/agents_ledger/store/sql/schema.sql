@@ -365,6 +365,14 @@ CREATE TABLE turn_sources (
 ) <clustered>;
 CREATE INDEX idx_turn_sources_file ON turn_sources (file_id);
 
+-- Records that a source wrote again under new ids. They are no messages, but who has one of them is
+-- of the same tree.
+CREATE TABLE repeated_records (
+    id TEXT PRIMARY KEY,
+    turn_id TEXT NOT NULL REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE
+) <clustered>;
+CREATE INDEX idx_repeated_records_turn ON repeated_records (turn_id);
+
 -- Which files a session was derived from.
 CREATE TABLE session_sources (
     session_label TEXT NOT NULL REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE,
@@ -387,6 +395,7 @@ CREATE TABLE session_imports (
     PRIMARY KEY (source, source_provider, source_session_id)
 );
 CREATE INDEX idx_session_imports_label ON session_imports (session_label);
+CREATE INDEX idx_session_imports_head ON session_imports (head_turn_id);
 
 -- A subagent that knows its parent's session, which may be imported later.
 CREATE TABLE source_links (

@@ -180,3 +180,12 @@ INSERT INTO annotations (session_label, title, starred, note)
 VALUES (:label, :title, :starred, :note)
 ON CONFLICT (session_label) DO UPDATE
 SET title = excluded.title, starred = excluded.starred, note = excluded.note;
+
+-- lead_history --
+UPDATE session_history SET thread_id = :to WHERE thread_id = :turn_id;
+
+-- lead_heads --
+UPDATE sessions SET thread_id = :to WHERE thread_id = :turn_id;
+
+-- lead_imports --
+UPDATE session_imports SET head_turn_id = :to WHERE head_turn_id = :turn_id;

@@ -8,18 +8,25 @@ WHERE f.path = :path ORDER BY f.generation DESC LIMIT 1;
 -- source_file_by_id --
 SELECT <source_file_columns> FROM source_files f WHERE f.id = :id;
 
--- source_files_of_messages --
--- The files that already gave rows to the turns of any of these messages.
+-- source_files_of_records --
+-- The files that already told of the turns of any of these records.
 SELECT DISTINCT s.file_id
 FROM messages m JOIN turn_sources s ON s.turn_id = m.turn_id
-WHERE m.id IN <ids>;
-
--- source_file_of_messages --
--- One of them, for each of these messages.
-SELECT m.id, MIN(s.file_id)
-FROM messages m JOIN turn_sources s ON s.turn_id = m.turn_id
 WHERE m.id IN <ids>
-GROUP BY m.id;
+UNION
+SELECT s.file_id
+FROM repeated_records r JOIN turn_sources s ON s.turn_id = r.turn_id
+WHERE r.id IN <ids>;
+
+-- source_file_of_records --
+-- One of the files that told of each of these records.
+SELECT x.id, MIN(s.file_id)
+FROM (
+    SELECT id, turn_id FROM messages WHERE id IN <ids>
+    UNION ALL
+    SELECT id, turn_id FROM repeated_records WHERE id IN <ids>
+) AS x JOIN turn_sources s ON s.turn_id = x.turn_id
+GROUP BY x.id;
 
 -- files_of_children --
 SELECT DISTINCT s.file_id
@@ -271,6 +278,19 @@ SELECT CASE WHEN
     OR EXISTS (SELECT 1 FROM compactions c WHERE c.first_kept_turn_id = :turn_id)
 THEN 1 ELSE 0 END;
 
+-- ends_of_turn --
+SELECT query_message_ids, response_message_id FROM turns WHERE id = :id;
+
+-- answered_with_records --
+-- The turns that have these records, of those that were answered.
+SELECT x.id, x.turn_id
+FROM (
+    SELECT id, turn_id FROM messages WHERE id IN <ids>
+    UNION ALL
+    SELECT id, turn_id FROM repeated_records WHERE id IN <ids>
+) AS x JOIN turns t ON t.id = x.turn_id
+WHERE t.status NOT IN ('pending', 'streaming');
+
 -- empty_turn --
 UPDATE turns SET
     turn_type = 'normal', status = 'failed', error = :error, query_message_ids = '[]',
@@ -281,6 +301,14 @@ WHERE id = :id;
 
 -- delete_turn_sources --
 DELETE FROM turn_sources WHERE turn_id = :turn_id;
+
+-- upsert_repeated_record --
+INSERT INTO repeated_records (id, turn_id) VALUES (:id, :turn_id)
+ON CONFLICT (id) DO UPDATE SET turn_id = excluded.turn_id
+WHERE repeated_records.turn_id <> excluded.turn_id;
+
+-- delete_repeated_records --
+DELETE FROM repeated_records WHERE turn_id = :turn_id;
 
 -- delete_turn --
 DELETE FROM turns WHERE id = :id;
