@@ -104,14 +104,18 @@ def spoken(chance: random.Random, folder: Path) -> list[Path]:
         paths.append(place / f"s{number}.txt")
         paths[-1].write_text("".join(words))
         if chance.random() < 0.3:
-            said = {"role": "user", "message": {"content": "Hello"}}
             paths.append(place / f"s{number}.jsonl")
-            paths[-1].write_text(json.dumps(said, separators=(",", ":")) + "\n")
+            paths[-1].write_text(_said("user", "Hello") + _said("assistant", "Hi"))
     return paths
 
 
+def _said(role: str, words: str) -> str:
+    said = {"role": role, "message": {"content": words}}
+    return json.dumps(said, separators=(",", ":")) + "\n"
+
+
 @pytest.mark.parametrize("world", [codex, pi, spoken])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(6), 19])  # there a session is told anew
 def test_random_sessions_in_random_steps(seed: int, world: World, tmp_path: Path) -> None:
     chance = random.Random(seed)
     paths = world(chance, tmp_path / "world")

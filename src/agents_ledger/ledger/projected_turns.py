@@ -346,11 +346,13 @@ def retire(tx: Transaction, gone: set[str]) -> None:
 
 
 def _heir(tx: Transaction, turn_id: str, gone: Container[str]) -> str | None:
-    """The turn that has the answer of another now, or else what was asked."""
+    """The turn that has the answer of another now, or else what was asked. Where these are told no
+    more, as another file tells the session anew: the head of that."""
     asked, answer = tx.run("ends_of_turn", id=turn_id)[0]
     records: list[str | None] = [answer, *msgspec.json.decode(asked or "[]")]
     owners: dict[str | None, str] = {}
     for ids in in_batches([record for record in records if record is not None]):
         owners |= dict(tx.run("answered_with_records", ids=ids))
-    heirs = (owners[record] for record in records if record in owners)
+    heirs = [owners[record] for record in records if record in owners]
+    heirs += [row[0] for row in tx.run("heads_since", turn_id=turn_id)]
     return next((heir for heir in heirs if heir not in gone), None)

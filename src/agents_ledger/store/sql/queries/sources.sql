@@ -291,6 +291,13 @@ FROM (
 ) AS x JOIN turns t ON t.id = x.turn_id
 WHERE t.status NOT IN ('pending', 'streaming');
 
+-- heads_since --
+-- The heads that imports gave last to the sessions that stood on a turn.
+SELECT i.head_turn_id
+FROM session_history h JOIN session_imports i ON i.session_label = h.session_label
+WHERE h.thread_id = :turn_id AND i.head_turn_id IS NOT NULL
+ORDER BY i.session_label, i.source, i.source_provider, i.source_session_id;
+
 -- empty_turn --
 UPDATE turns SET
     turn_type = 'normal', status = 'failed', error = :error, query_message_ids = '[]',
