@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import building, codex_parts, outlines, reader
+from agents_ledger.importers import building, outlines, packed, reader
 from agents_ledger.importers.claude_code import ClaudeCode
 from agents_ledger.importers.codex import Codex
 from agents_ledger.importers.importing import rederive
@@ -91,7 +91,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "HOLD_MAX", 0)
     monkeypatch.setattr(outlines, "HELD_TURNS", 0)
     monkeypatch.setattr(numbering, "LATEST", 256)
-    monkeypatch.setattr(codex_parts, "OPEN", 16)
+    monkeypatch.setattr(packed, "OPEN", 16)
     monkeypatch.setattr(building, "_of_text", building._of_text.__wrapped__)
 
 
@@ -180,6 +180,34 @@ def of_cline(number: int) -> bytes:
     return msgspec.json.encode([first, *entries])
 
 
+def of_gemini_document(number: int) -> bytes:
+    head, *messages = map(msgspec.json.decode, of_gemini(number).splitlines())
+    return msgspec.json.encode({**head, "messages": messages})
+
+
+def of_chatgpt(number: int) -> bytes:
+    nodes = {
+        name(each): {
+            "message": {
+                "author": {"role": ("user", "assistant")[each % 2]},
+                "content": {"content_type": "text", "parts": ["said"]},
+            },
+            "parent": name(each - 1) if each else None,
+            "children": [name(each + 1)],
+        }
+        for each in range(number)
+    }
+    return msgspec.json.encode([{"id": name(number), "mapping": nodes}])
+
+
+def of_claude_ai(number: int) -> bytes:
+    messages = [
+        {"uuid": name(each), "sender": ("human", "assistant")[each % 2], "text": "said"}
+        for each in range(number)
+    ]
+    return msgspec.json.encode([{"uuid": name(number), "chat_messages": messages}])
+
+
 def rows(table: str, key: str, records: Iterable[Mapping[str, object]]) -> bytes:
     return b"".join(
         frame(RowRecord(table, (key,), tuple(each), tuple(each.values()))) for each in records
@@ -220,9 +248,12 @@ def of_cursor(number: int) -> bytes:
     ("source", "kind", "made", "most"),
     [
         ("pi", "lines", of_pi, 660),
-        ("gemini-cli", "lines", of_gemini, 580),
+        ("gemini-cli", "lines", of_gemini, 190),
+        ("gemini-cli", "document", of_gemini_document, 350),
+        ("chatgpt", "document", of_chatgpt, 750),
+        ("claude-ai", "document", of_claude_ai, 290),
         ("copilot", "lines", of_copilot, 840),
-        ("cline", "document", of_cline, 720),
+        ("cline", "document", of_cline, 350),
         ("opencode", "rows", of_opencode, 650),
         ("cursor", "rows", of_cursor, 780),
     ],
@@ -230,10 +261,42 @@ def of_cursor(number: int) -> bytes:
 def test_of_one_more_record_of_others_less_than_a_kilobyte_is_held(
     source: str, kind: SourceKind, made: Callable[[int], bytes], most: int
 ) -> None:
-    _, few = held_of(READERS[source], kind, made(TURNS))
-    _, many = held_of(READERS[source], kind, made(3 * TURNS))
+    _, few = held_of(READERS[source], kind, made(TURNS // 2))
+    _, many = held_of(READERS[source], kind, made(3 * TURNS // 2))
 
-    assert (many - few) / (2 * TURNS) < most
+    assert (many - few) / TURNS < most
+
+
+@pytest.mark.parametrize(
+    ("path", "made"),
+    [
+        ("chats/session-2026-01-01-00000000.json", of_gemini_document),
+        ("chats/session-2026-01-01-00000000.jsonl", of_gemini),
+        ("chatgpt/conversations.json", of_chatgpt),
+        ("claude/conversations.json", of_claude_ai),
+        ("tasks/1/ui_messages.json", of_cline),
+    ],
+)
+def test_messages_that_are_packed_say_the_same(
+    path: str,
+    made: Callable[[int], bytes],
+    ledger: Ledger,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"\xef\xbb\xbf" * path.endswith(".json") + made(40))
+    import_paths(ledger, file)
+    before = result(ledger)
+    for module, limit in ((reader, "HOLD_MAX"), (outlines, "HELD_TURNS"), (packed, "OPEN")):
+        monkeypatch.setattr(module, limit, 0)
+    monkeypatch.setattr(numbering, "LATEST", 2)
+
+    with Ledger.open(str(tmp_path / "packed.db")) as other:
+        import_paths(other, file)
+        assert result(other) == before
+    assert len(before["turns"]) == 20
 
 
 @pytest.mark.usefixtures("large")
@@ -279,7 +342,7 @@ def test_turns_that_are_packed_and_met_again_say_the_same(
     path = log.save()
     import_paths(ledger, path)
     before = result(ledger)
-    monkeypatch.setattr(codex_parts, "OPEN", 1)
+    monkeypatch.setattr(packed, "OPEN", 1)
     monkeypatch.setattr(numbering, "LATEST", 2)
     monkeypatch.setattr(projection, "TURNS_AT_ONCE", 2)
     monkeypatch.setattr(projection, "FEW", 1)

@@ -8,17 +8,16 @@ docs/sources/chatgpt.md tells where each rule was learned.
 from __future__ import annotations
 
 import re
-import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct, field
 
-from agents_ledger.importers.branches import Kind, Node, only
+from agents_ledger.importers.branches import Kind, Node, Nodes, node_of
 from agents_ledger.importers.building import TurnBuilder, milliseconds
-from agents_ledger.importers.exports import Count, Service, Told, derive
+from agents_ledger.importers.exports import Count, Hold, Service, Told, derive
 from agents_ledger.importers.outlines import (
     BROKEN,
     UUID,
@@ -28,6 +27,7 @@ from agents_ledger.importers.outlines import (
     parsed,
     strictly,
 )
+from agents_ledger.importers.packed import Named
 from agents_ledger.importers.reader import Home, Look, Material, Project
 from agents_ledger.model.sources import Derivation, SourceKind
 from agents_ledger.model.turns import CallStatus, Turn
@@ -61,6 +61,14 @@ class _Node(Struct):
     message: Raw = field(default_factory=lambda: Raw(b"null"))
     parent: Any = None
     children: Any = None
+
+
+class _Listed(Struct, array_like=True):
+    """A node among the others of its conversation."""
+
+    node: Node | None  # None: it only holds the tree together
+    parent: str | None
+    children: list[str]
 
 
 class _Brief(Struct):
@@ -134,11 +142,11 @@ class _Tree:
 
     def __init__(self, conversation_id: str) -> None:
         self.id = conversation_id
-        self.nodes: dict[str, Node] = {}
+        self.nodes = Nodes()
         self.current: str | None = None
         self.told = Told()
 
-    def add(self, data: bytes, file_id: int, count: Count) -> None:
+    def add(self, data: bytes, held: Hold, file_id: int, count: Count) -> None:
         """Take what a further export says; it wins, and takes nothing away."""
         said = strictly(_decode, data)
         self.told = Told(
@@ -147,31 +155,30 @@ class _Tree:
             milliseconds(said.update_time),
             {name: value for name in SAID if (value := getattr(said, name))},
         )
-        empty: set[str] = set()
-        mapping = {name: _node_of(raw) for name, raw in said.mapping.items()}
-        for name in _in_order(mapping):
-            node = mapping[name]
-            kind = self._kind(node.message, count)
-            if kind is None:
-                empty.add(name)
-                continue
-            raw = bytes(node.message)
-            print_ = b"%d:%d;" % (len(raw), zlib.crc32(raw))
-            parent = self._parent(mapping, name, empty)
-            known = self.nodes.get(self._scoped(name))
-            if known is None:
-                self.nodes[self._scoped(name)] = Node(kind, parent, print_, only(file_id), raw)
-            else:
-                known.kind, known.print, known.record = kind, print_, raw
-                known.parent = parent or known.parent
-                known.file_ids |= only(file_id)
+        listed = Named(_Listed)
+        for name, raw in said.mapping.items():
+            listed[name] = self._listed(_node_of(raw), held, file_id, count)
+        for number in _in_order(listed):
+            name, node = listed.name(number), listed.values.read(number).node
+            if node is not None:
+                node.parent = self._parent(listed, name)
+                self.nodes.put(self._scoped(name), node)
         current = said.current_node
-        if not isinstance(current, str) or current not in mapping:
-            current = next(reversed(mapping), None)
-        if current in empty:
-            self.current = self._parent(mapping, current, empty) or self.current
+        if not isinstance(current, str) or current not in listed:
+            current = listed.name(len(listed) - 1) if listed else None
+        if current is not None and listed.read(current).node is None:
+            self.current = self._parent(listed, current) or self.current
         elif current is not None:
             self.current = self._scoped(current)
+
+    def _listed(self, node: _Node, held: Hold, file_id: int, count: Count) -> _Listed:
+        kind = self._kind(node.message, count)
+        message = bytes(node.message)
+        return _Listed(
+            node_of(kind, None, message, held(message), file_id) if kind is not None else None,
+            node.parent if isinstance(node.parent, str) else None,
+            [each for each in as_list(node.children) if isinstance(each, str)],
+        )
 
     @staticmethod
     def _kind(message: Raw, count: Count) -> Kind | None:
@@ -194,15 +201,15 @@ class _Tree:
             return "notice"
         return ROLES.get(role, "notice")
 
-    def _parent(self, mapping: dict[str, _Node], name: str, empty: set[str]) -> str | None:
+    def _parent(self, listed: Named[_Listed], name: str) -> str | None:
         """The nearest node above that says something."""
         seen = {name}
-        above = mapping[name].parent
-        while isinstance(above, str) and above in mapping and above not in seen:
-            if above not in empty:
+        above = listed.read(name).parent
+        while above is not None and above in listed and above not in seen:
+            if listed.read(above).node is not None:
                 return self._scoped(above)
             seen.add(above)
-            above = mapping[above].parent
+            above = listed.read(above).parent
         return None
 
     def _scoped(self, name: str) -> str:
@@ -227,21 +234,21 @@ def _node_of(raw: Raw) -> _Node:
         return _Node(Raw(b"0"))  # not a message either
 
 
-def _in_order(mapping: dict[str, _Node]) -> list[str]:
-    """Node names, each after its parent, siblings as the parent lists them."""
-    found: dict[str, None] = {}
-    for root, node in mapping.items():
-        if isinstance(node.parent, str) and node.parent in mapping:
+def _in_order(listed: Named[_Listed]) -> Iterator[int]:
+    """All nodes, each after its parent, siblings as the parent lists them."""
+    met = bytearray(len(listed))
+    for root, node in enumerate(listed.values):
+        if node.parent in listed:
             continue
         waiting = [root]
         while waiting:
-            name = waiting.pop()
-            if name in found or name not in mapping:
-                continue
-            found[name] = None
-            below = [each for each in as_list(mapping[name].children) if isinstance(each, str)]
-            waiting += reversed(below)
-    return [*found, *(name for name in mapping if name not in found)]
+            number = waiting.pop()
+            if number >= 0 and not met[number]:
+                met[number] = 1
+                yield number
+                below = listed.values.read(number).children
+                waiting += [listed.number(name) for name in reversed(below)]
+    yield from (number for number, is_met in enumerate(met) if not is_met)
 
 
 def _identify(data: bytes) -> str | None:

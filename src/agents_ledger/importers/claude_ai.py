@@ -7,7 +7,6 @@ models or tokens. docs/sources/claude-ai.md tells where each rule was learned.
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field
 
-from agents_ledger.importers.branches import Kind, Node, only
+from agents_ledger.importers.branches import Kind, Nodes, node_of
 from agents_ledger.importers.building import TurnBuilder, milliseconds
-from agents_ledger.importers.exports import Count, Service, Told, derive
+from agents_ledger.importers.exports import Count, Hold, Service, Told, derive
 from agents_ledger.importers.outlines import (
     BROKEN,
     UUID,
@@ -96,11 +95,11 @@ class _Tree:
 
     def __init__(self, conversation_id: str) -> None:
         self.id = conversation_id
-        self.nodes: dict[str, Node] = {}
+        self.nodes = Nodes()
         self.current: str | None = None
         self.told = Told()
 
-    def add(self, data: bytes, file_id: int, count: Count) -> None:
+    def add(self, data: bytes, held: Hold, file_id: int, count: Count) -> None:
         """Take what a further export says; it wins, and takes nothing away."""
         said = strictly(_decode, data)
         summary = as_text(said.summary)
@@ -120,24 +119,13 @@ class _Tree:
                 continue
             sender = str(brief.sender)
             count(sender, "derived" if sender in SENDERS else "unmapped")
-            last = self._put(brief, data, last, number, file_id)
+            above = as_text(brief.parent_message_uuid)
+            parent = self._scoped(above) if above else last
+            last = self._scoped(as_text(brief.uuid) or str(number))
+            kind = SENDERS.get(sender, "notice")
+            self.nodes.put(last, node_of(kind, parent, data, held(data), file_id))
         leaf = as_text(said.current_leaf_message_uuid)
         self.current = self._scoped(leaf) if leaf else last or self.current
-
-    def _put(self, brief: _Brief, data: bytes, last: str | None, number: int, file_id: int) -> str:
-        node_id = self._scoped(as_text(brief.uuid) or str(number))
-        above = as_text(brief.parent_message_uuid)
-        parent = self._scoped(above) if above else last
-        kind = SENDERS.get(str(brief.sender), "notice")
-        print_ = b"%d:%d;" % (len(data), zlib.crc32(data))
-        known = self.nodes.get(node_id)
-        if known is None:
-            self.nodes[node_id] = Node(kind, parent, print_, only(file_id), data)
-        else:
-            known.kind, known.print, known.record = kind, print_, data
-            known.parent = parent or known.parent
-            known.file_ids |= only(file_id)
-        return node_id
 
     def _scoped(self, name: str) -> str:
         return name if UUID.fullmatch(name) else f"{self.id}:{name}"

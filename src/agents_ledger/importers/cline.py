@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 import zlib
+from array import array
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct, field
 
-from agents_ledger.importers.branches import Kind, Node, Plan, PlannedTurn, Planner, only
+from agents_ledger.importers.branches import Kind, Live, Nodes, Plan, PlannedTurn, node_of, planned
 from agents_ledger.importers.cline_turns import (
     Call,
     api_calls,
@@ -28,6 +29,7 @@ from agents_ledger.importers.cline_turns import (
 )
 from agents_ledger.importers.outlines import (
     BROKEN,
+    NONE,
     States,
     as_dict,
     as_list,
@@ -38,14 +40,17 @@ from agents_ledger.importers.outlines import (
     record_of,
     strictly,
 )
+from agents_ledger.importers.pieces import Pieces
 from agents_ledger.importers.reader import (
     RECORD_MAX,
+    Held,
     Home,
     Look,
     Material,
     Project,
     fingerprint,
 )
+from agents_ledger.model.numbering import Numbering
 from agents_ledger.model.sources import (
     Derivation,
     DerivedSession,
@@ -57,6 +62,7 @@ from agents_ledger.model.sources import (
 from agents_ledger.model.turns import Turn
 
 NAME = "cline"
+BOM = b"\xef\xbb\xbf"
 TIMELINE, HISTORY = "ui_messages.json", "api_conversation_history.json"
 EXTENSIONS = (
     "saoudrizwan.claude-dev",
@@ -66,6 +72,8 @@ EXTENSIONS = (
 EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 FIRST = re.compile(rb'\[\s*\{\s*"ts"\s*:\s*\d+\s*,\s*"type"\s*:\s*"(say|ask)"')
 WORKSPACE = re.compile(r"# Current Work(?:ing|space) Directory \((.+?)\) Files")
+CALLS = (":tool", ":command", ":use_mcp_server")
+INDEX_END = 1 << 31
 SENT_BYTES = 1 << 20  # of a file, in which what was sent first says the folder
 SENT = re.compile(WORKSPACE.pattern.encode())
 PROMPTS = ("task", "user_feedback", "user_feedback_diff")
@@ -117,15 +125,37 @@ _entry = msgspec.json.Decoder(_Entry).decode
 _raw_list = msgspec.json.Decoder(list[Raw]).decode
 
 
+class _Message(NamedTuple):
+    """A message of a document, and what is kept of it."""
+
+    data: bytes
+    held: Held
+
+
+class _Times:
+    """How often ids were met in a file."""
+
+    def __init__(self) -> None:
+        self._ids = Numbering(forgets=True)
+        self._met = array("I")
+
+    def __call__(self, name: str) -> int:
+        """Once more."""
+        number = self._ids.add(name)
+        if number == len(self._met):
+            self._met.append(0)
+        self._met[number] += 1
+        return self._met[number]
+
+
 class _Task(Struct):
     task_id: str
     folder: PurePath
-    file_ids: set[int] = field(default_factory=set)
-    live: dict[str, None] = field(default_factory=dict)
-    times: dict[str, int] = field(default_factory=dict)  # how often an id was met in a file
+    file_ids: frozenset[int] = frozenset()
+    live: Live = field(default_factory=Live)
+    times: _Times = field(default_factory=_Times)
     has_timeline: bool = False
-    history: list[bytes] = field(default_factory=list)
-    answered_by: dict[str, int] = field(default_factory=dict)  # entry -> what it followed
+    history: list[Held] = field(default_factory=list)
     workspace: str | None = None
     first_at: int = 0
     last_at: int = 0
@@ -157,7 +187,7 @@ class Cline:
 
     def recognises(self, path: Path, head: bytes) -> bool:
         """By name and by what it begins with."""
-        start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+        start = head.removeprefix(BOM).lstrip()
         if path.name == HISTORY:
             return start.startswith(b"[") and b'"role"' in start
         return FIRST.match(start) is not None
@@ -200,8 +230,11 @@ def _folders(listed: Any) -> dict[str, str]:
 class _Outline:
     def __init__(self, material: Material) -> None:
         self.material = material
-        self.nodes: dict[str, Node] = {}
+        self.nodes = Nodes()
+        self.followed = array("i")  # by entry, the message it followed, or NONE
+        self.matched: dict[int, int] = {}  # by entry, which of the calls there it tells of
         self.tasks: dict[str, _Task] = {}
+        self.calls: tuple[_Task | None, int, list[Call]] = (None, NONE, [])  # as asked for last
         self.states = States()
         timelines = [file for file in material.files if not _is_history(file)]
         for file in timelines:
@@ -213,16 +246,19 @@ class _Outline:
     def _task(self, file: SourceFile) -> _Task:
         folder = PurePath(file.path).parent
         task = self.tasks.setdefault(folder.name, _Task(folder.name, folder))
-        task.file_ids.add(file.id)
+        task.file_ids |= {file.id}
         return task
 
-    def _messages(self, file: SourceFile) -> list[bytes] | None:
+    def _messages(self, file: SourceFile) -> Iterator[_Message] | None:
         if file.kept_bytes > RECORD_MAX:
             what = f"a document of {file.kept_bytes:,} bytes is kept, but not read"
         else:
             try:
-                data = self.material.text_document(file).removeprefix(b"\xef\xbb\xbf")
-                return [bytes(raw) for raw in strictly(_raw_list, data)]
+                document = self.material.text_document(file)
+                data = document.removeprefix(BOM)
+                raws = strictly(_raw_list, data)
+                pieces = Pieces(self.material, file, len(document) - len(data), data)
+                return (_Message(each, pieces.held(each)) for each in map(bytes, raws))
             except BROKEN as error:
                 what = f"not a list of messages: {error}"
         self.material.faults.append(Fault(file.path, what))
@@ -232,25 +268,25 @@ class _Outline:
     # -- the timeline -------------------------------------------------------------------------
 
     def _timeline(self, file: SourceFile) -> None:
-        raws = self._messages(file)
-        if raws is None:
+        messages = self._messages(file)
+        if messages is None:
             return
         task = self._task(file)
         task.has_timeline = True
-        task.live, task.times = {}, {}
-        for number, data in enumerate(raws):
+        task.live, task.times = Live(), _Times()
+        for number, message in enumerate(messages):
             try:
-                entry = _entry(data)
+                entry = _entry(message.data)
             except BROKEN:
                 self.material.count("(malformed)", "malformed")
                 self.material.faults.append(Fault(file.path, f"entry {number} is not an object"))
                 continue
-            self._add_entry(task, file, data, entry)
-        self.states.add(file, task.live)
+            self._add_entry(task, file, message, entry)
+        self.states.add(file, map(self.nodes.name, task.live))
 
-    def _add_entry(self, task: _Task, file: SourceFile, data: bytes, entry: _Entry) -> None:
+    def _add_entry(self, task: _Task, file: SourceFile, message: _Message, entry: _Entry) -> None:
         name = as_text(entry.say) or as_text(entry.ask) or "(none)"
-        kind = _kind(name, entry, is_first=not task.live)
+        kind = _kind(name, entry, is_first=task.live.last == NONE)
         self.material.count(name, "derived" if kind is not None else "unmapped")
         if kind is None:
             return
@@ -260,39 +296,43 @@ class _Outline:
         if name == "api_req_started":
             task.worked_in(str(as_dict(parsed(str(entry.text))).get("request")))
         node_id = f"{task.task_id}:{entry.ts}:{name}"
-        number = task.times[node_id] = task.times.get(node_id, 0) + 1
+        number = task.times(node_id)
         if number > 1:  # of one kind in one millisecond
             node_id += f":{number}"
-        if isinstance(entry.conversation_history_index, int):
-            task.answered_by[node_id] = entry.conversation_history_index
-        self._hang(task, file, node_id, kind, data)
+        node = self._hang(task, file, node_id, kind, message)
+        index = entry.conversation_history_index
+        if isinstance(index, int):
+            self.followed[node] = index if 0 <= index < INDEX_END else NONE
 
-    def _hang(self, task: _Task, file: SourceFile, node_id: str, kind: Kind, data: bytes) -> None:
+    def _hang(
+        self, task: _Task, file: SourceFile, node_id: str, kind: Kind, message: _Message
+    ) -> int:
         """Put an entry behind the one before it; what a restored task left stays a branch."""
-        above = next(reversed(task.live), None)
-        print_ = b"%d:%d;" % (len(data), zlib.crc32(data))
-        known = self.nodes.get(node_id)
-        if known is None:
-            self.nodes[node_id] = Node(kind, above, print_, only(file.id), data)
-        else:
-            known.kind, known.print, known.record = kind, print_, data
-            known.file_ids |= only(file.id)
-            if above is not None and node_id not in task.live:
-                known.parent = above
-        task.live[node_id] = None
+        last = task.live.last
+        is_live = self.nodes.number(node_id) in task.live
+        above = None if last == NONE or is_live else self.nodes.name(last)
+        self.nodes.put(node_id, node_of(kind, above, message.data, message.held, file.id))
+        node = self.nodes.number(node_id)
+        if node == len(self.followed):
+            self.followed.append(NONE)
+        task.live.add(node)
+        return node
 
     # -- what the model was sent --------------------------------------------------------------
 
     def _history(self, file: SourceFile) -> None:
-        raws = self._messages(file)
-        if raws is None:
+        messages = self._messages(file)
+        if messages is None:
             return
         task = self._task(file)
-        task.history = raws
+        task.history = []
         if not task.has_timeline:
-            task.live = {}
-        for index, data in enumerate(raws):
-            said = as_dict(parsed(data))
+            task.live = Live()
+        sums = array("I")
+        for index, message in enumerate(messages):
+            task.history.append(message.held)
+            sums.append(zlib.crc32(message.data))
+            said = as_dict(parsed(message.data))
             role = as_text(said.get("role"))
             mapped = role in ("user", "assistant")
             self.material.count(f"history: {role}", "derived" if mapped else "unmapped")
@@ -303,76 +343,75 @@ class _Outline:
                 kind: Kind = "prompt" if index == 0 or is_input(said) else "reply"
                 for words in texts(said.get("content")) if role == "user" else ():
                     task.worked_in(words)
-                node_id = f"{task.task_id}:{index}:{zlib.crc32(data):08x}"
-                self._hang(task, file, node_id, kind, data)
-        self.states.add(file, [f"{at}:{zlib.crc32(data):08x}" for at, data in enumerate(raws)])
+                node_id = f"{task.task_id}:{index}:{sums[-1]:08x}"
+                self._hang(task, file, node_id, kind, message)
+        self.states.add(file, (f"{at}:{crc:08x}" for at, crc in enumerate(sums)))
 
-    def _calls(self, task: _Task) -> dict[int, list[Call]]:
-        """The calls of every answer in the history, by the index of what it answered."""
-        found = {}
-        for index in range(1, len(task.history)):
-            after = task.history[index + 1] if index + 1 < len(task.history) else b"null"
-            calls = api_calls(parsed(task.history[index]), parsed(after))
-            if calls:
-                found[index - 1] = calls
-        return found
+    def _calls(self, task: _Task, index: int) -> list[Call]:
+        """The calls of the answer in the history to one of its messages."""
+        if self.calls[:2] != (task, index):
+            answer, after = (
+                parsed(self.material.bytes_of(task.history[at])) if at < len(task.history) else None
+                for at in (index + 1, index + 2)
+            )
+            self.calls = (task, index, api_calls(answer, after))
+        return self.calls[2]
 
     # -- what comes of it ---------------------------------------------------------------------
 
     def derivation(self) -> Derivation:
-        plan = Planner(self.nodes).plan
-        planned: dict[str, tuple[_Task, PlannedTurn, dict[str, Call]]] = {}
+        plan = planned(self.nodes)
         for task in self.tasks.values():
-            calls = self._matched(task)
-            for turn in plan.turns.values():
-                if turn.id.startswith(f"{task.task_id}:"):
-                    planned.setdefault(turn.id, (task, turn, calls))
+            self._match(task)
         return Derivation(
-            turns=made(tuple(planned.values()), lambda each: self._derived(*each)),
+            turns=made(range(len(plan)), lambda number: self._derived(plan[number])),
             sessions=tuple(self._sessions(plan)),
             faults=tuple(self.material.faults),
             counts=self.material.counts,
             superseded=self.states.superseded(),
         )
 
-    def _matched(self, task: _Task) -> dict[str, Call]:
-        """The call behind each tool entry of the timeline, where both tell the same number."""
-        by_index: dict[int, list[str]] = {}
-        for node_id in task.live:
-            index = task.answered_by.get(node_id)
-            if index is not None and node_id.endswith((":tool", ":command", ":use_mcp_server")):
-                by_index.setdefault(index, []).append(node_id)
-        matched: dict[str, Call] = {}
-        for index, calls in self._calls(task).items():
-            entries = by_index.get(index, [])
-            if len(entries) == len(calls):
-                matched |= dict(zip(entries, calls, strict=True))
-        return matched
+    def _match(self, task: _Task) -> None:
+        """Find the call behind each tool entry of the timeline, where both tell the same number."""
+        by_index: dict[int, list[int]] = {}
+        for node in task.live:
+            index = self.followed[node]
+            if index != NONE and self.nodes.name(node).endswith(CALLS):
+                by_index.setdefault(index, []).append(node)
+        for index, entries in by_index.items():
+            if len(entries) == len(self._calls(task, index)):
+                self.matched |= {node: at for at, node in enumerate(entries)}
 
-    def _derived(self, task: _Task, turn: PlannedTurn, calls: dict[str, Call]) -> DerivedTurn:
-        nodes = [(message_id, self.nodes[node_id]) for message_id, node_id in turn.members]
-        own = {m: calls[n] for m, n in turn.members if n in calls}
+    def _own(self, task: _Task, turn: PlannedTurn) -> dict[str, Call]:
+        """The calls of a turn, by the messages that tell of them."""
+        found = {}
+        for message_id, node_id in turn.members:
+            node = self.nodes.number(node_id)
+            if node in self.matched:
+                found[message_id] = self._calls(task, self.followed[node])[self.matched[node]]
+        return found
+
+    def _derived(self, turn: PlannedTurn) -> DerivedTurn:
+        task = next(t for t in self.tasks.values() if turn.id.startswith(f"{t.task_id}:"))
+        own = self._own(task, turn)
         prints = turn.prints(self.nodes)
         prints += [msgspec.json.encode(own[m], order="sorted") for m in own]
         prints.append(str(task.workspace).encode("utf-8", "replace"))
-        files = {file_id for _, node in nodes for file_id in node.file_ids}
-        if own:
-            files |= task.file_ids
+        files = task.file_ids if own else frozenset()
         return DerivedTurn(
             turn.id,
             turn.parent,
             fingerprint(Cline.version, prints),
-            frozenset(files),
+            files.union(*(self.nodes.read(node_id).file_ids for _, node_id in turn.members)),
             tuple(message_id for message_id, _ in turn.members),
-            partial(self._build, task, turn, nodes, own),
+            partial(self._build, task, turn),
         )
 
-    def _build(
-        self, task: _Task, turn: PlannedTurn, nodes: list[tuple[str, Node]], calls: dict[str, Call]
-    ) -> Turn:
+    def _build(self, task: _Task, turn: PlannedTurn) -> Turn:
+        nodes = [(message_id, self.nodes.read(node_id)) for message_id, node_id in turn.members]
         records = [(m, node.kind, record_of(self.material, node.record)) for m, node in nodes]
         if task.has_timeline:
-            return build_timeline(turn, records, calls, task.workspace)
+            return build_timeline(turn, records, self._own(task, turn), task.workspace)
         return build_api(turn, records, task.workspace)
 
     def _sessions(self, plan: Plan) -> Iterator[DerivedSession]:
@@ -384,8 +423,8 @@ class _Outline:
             yield DerivedSession(
                 session_id=task.task_id,
                 label=f"{NAME}:{task.task_id}",
-                head=plan.head(next(reversed(task.live), None)),
-                file_ids=frozenset(task.file_ids),
+                head=plan.head(task.live.last),
+                file_ids=task.file_ids,
                 created_at=task.first_at,
                 updated_at=task.last_at,
                 routing_key=cwd,

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from itertools import accumulate, islice
+from itertools import accumulate
 
-import msgspec
 from msgspec import Struct, field
 
-from agents_ledger.importers.outlines import NONE
+from agents_ledger.importers.packed import Packed
 from agents_ledger.importers.places import Places
 from agents_ledger.importers.reader import Line, Material, fingerprint
 
 VERSION = 9
-OPEN = 4096  # turns that are held as they are: only the latest get more records
 KINDS = ("item", "asked", "said", "detail", "context")
 KIND, PART = 3, 32  # bits before a number of its kind, and before that of its turn
 NUMBER_MAX = (1 << PART - KIND) - 1
@@ -62,50 +60,16 @@ class Part(Struct, array_like=True):
 
 
 Rank = tuple[int, int, bool, int, int, list[bytes]]
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Part).decode
 
 
-class Parts:
-    """The turns by number, and the records of each. Those that were not met for long are packed."""
+class Parts(Packed[Part]):
+    """The turns by number, and the records of each."""
 
     def __init__(self, material: Material) -> None:
-        self.going_on = NONE  # the turn that is not packed, however long it is
-        self._open: dict[int, Part] = {}
-        self._packed: list[bytes] = []
+        super().__init__(Part)
         self._places = Places(material)
         self._records = array("Q")  # the turn of each, which of its kind it is, and its kind
         self._members = self._ends = array("I")
-
-    def __len__(self) -> int:
-        return len(self._packed)
-
-    def add(self, part: Part) -> int:
-        """The number of one more turn."""
-        number = len(self._packed)
-        self._packed.append(b"")
-        self._hold(number, part)
-        return number
-
-    def _hold(self, number: int, part: Part) -> None:
-        self._open[number] = part
-        if len(self._open) > OPEN:
-            others = (each for each in self._open if each not in (number, self.going_on))
-            for oldest in list(islice(others, 1)):
-                self._packed[oldest] = _encode(self._open.pop(oldest))
-
-    def __getitem__(self, number: int) -> Part:
-        """A turn, to be changed at once."""
-        part = self._open.get(number)
-        if part is None:
-            part = _decode(self._packed[number])
-            self._hold(number, part)
-        return part
-
-    def read(self, number: int) -> Part:
-        """A turn that will not be changed."""
-        part = self._open.get(number)
-        return _decode(self._packed[number]) if part is None else part
 
     # -- their records ------------------------------------------------------------------------
 

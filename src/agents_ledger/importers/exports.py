@@ -14,15 +14,17 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct, field
 
-from agents_ledger.importers.branches import Kind, Node, Plan, Planner
+from agents_ledger.importers.branches import Kind, Nodes, Plan, planned
 from agents_ledger.importers.building import TurnBuilder
-from agents_ledger.importers.outlines import BROKEN, record_of
-from agents_ledger.importers.pieces import objects_of
-from agents_ledger.importers.reader import Line, Material, fingerprint
+from agents_ledger.importers.outlines import BROKEN, NONE, made, record_of
+from agents_ledger.importers.packed import Named
+from agents_ledger.importers.pieces import Pieces, objects_of
+from agents_ledger.importers.reader import Held, Line, Material, fingerprint
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Fate
 from agents_ledger.model.turns import Turn
 
 Count = Callable[[str, Fate], None]
+Hold = Callable[[bytes], Held]
 
 
 class Told(Struct):
@@ -38,12 +40,13 @@ class Tree(Protocol):
     """A conversation, out of all exports that hold it."""
 
     id: str
-    nodes: dict[str, Node]
+    nodes: Nodes
     current: str | None  # the last node of the live path
     told: Told
 
-    def add(self, data: bytes, file_id: int, count: Count) -> None:
-        """Take what a further export says; it wins, and takes nothing away."""
+    def add(self, data: bytes, held: Hold, file_id: int, count: Count) -> None:
+        """Take what a further export says; it wins, and takes nothing away. `held` gives what is
+        kept of a message."""
 
     def build(self, builder: TurnBuilder, members: list[tuple[str, Kind, dict[str, Any]]]) -> Turn:
         """The turn these messages make."""
@@ -56,6 +59,17 @@ class Service(Struct, frozen=True):
     version: int
     identify: Callable[[bytes], str | None]
     tree: Callable[[str], Tree]
+
+
+class _Found(Struct, array_like=True):
+    """A turn, and where it stands."""
+
+    conversation: str
+    number: int
+    parent: str | None
+    fingerprint: bytes
+    file_ids: frozenset[int]
+    record_ids: tuple[str, ...]
 
 
 def derive(service: Service, material: Material) -> Derivation:
@@ -91,39 +105,52 @@ class _Outline:
             return self.held[1], self.held[2]
         tree = self.service.tree(name)
         for where in self.places[name]:
-            tree.add(self.material.bytes_of(where), where.file.id, count)
-        plan = Planner(tree.nodes).plan
+            data = self.material.bytes_of(where)
+            pieces = Pieces(self.material, where.file, where.offset, data)
+            tree.add(data, pieces.held, where.file.id, count)
+        plan = planned(tree.nodes)
         self.held = (name, tree, plan)
         return tree, plan
 
     def derivation(self) -> Derivation:
-        turns: dict[str, DerivedTurn] = {}
+        turns = Named(_Found)
         sessions: list[DerivedSession] = []
         for name in self.places:
             tree, plan = self._tree(name, self.material.count)
             file_ids = frozenset(where.file.id for where in self.places[name])
-            for turn in plan.turns.values():
+            for number, turn in enumerate(plan):
                 if turn.id not in turns:  # else shared with a conversation it was copied from
-                    turns[turn.id] = DerivedTurn(
-                        turn.id,
+                    turns[turn.id] = _Found(
+                        name,
+                        number,
                         turn.parent,
                         fingerprint(self.service.version, turn.prints(tree.nodes)),
                         file_ids,
                         tuple(message_id for message_id, _ in turn.members),
-                        partial(self._build, name, turn.id),
                     )
             sessions.append(self._session(tree, plan, file_ids))
         return Derivation(
-            turns=tuple(turns.values()),
+            turns=made(range(len(turns)), partial(self._derived, turns)),
             sessions=tuple(sessions),
             faults=tuple(self.material.faults),
             counts=self.material.counts,
         )
 
+    def _derived(self, turns: Named[_Found], number: int) -> DerivedTurn:
+        turn = turns.values.read(number)
+        return DerivedTurn(
+            turns.name(number),
+            turn.parent,
+            turn.fingerprint,
+            turn.file_ids,
+            turn.record_ids,
+            partial(self._build, turn.conversation, turn.number),
+        )
+
     def _session(self, tree: Tree, plan: Plan, file_ids: frozenset[int]) -> DerivedSession:
-        head = plan.head(tree.current)
+        head = plan.head(NONE if tree.current is None else tree.nodes.number(tree.current))
         prints = hashlib.sha256(msgspec.json.encode([self.service.version, head, tree.told]))
-        for node in tree.nodes.values():
+        for node in tree.nodes.values:
             prints.update(node.print)
         return DerivedSession(
             session_id=tree.id,
@@ -137,12 +164,12 @@ class _Outline:
             metadata=tree.told.metadata,
         )
 
-    def _build(self, name: str, turn_id: str) -> Turn:
+    def _build(self, name: str, number: int) -> Turn:
         tree, plan = self._tree(name, lambda *_: None)
-        turn = plan.turns[turn_id]
+        turn = plan[number]
         members = [
             (message_id, node.kind, record_of(self.material, node.record))
             for message_id, node_id in turn.members
-            for node in (tree.nodes[node_id],)
+            for node in (tree.nodes.read(node_id),)
         ]
         return tree.build(TurnBuilder(turn.id, turn.parent), members)

@@ -6,20 +6,31 @@ docs/sources/gemini-cli.md tells where each rule was learned.
 from __future__ import annotations
 
 import re
-import zlib
+from array import array
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct, field
 
-from agents_ledger.importers.branches import Kind, Node, Plan, PlannedTurn, Planner, only
+from agents_ledger.importers.branches import (
+    Kind,
+    Live,
+    Node,
+    Nodes,
+    Plan,
+    PlannedTurn,
+    node_of,
+    planned,
+)
 from agents_ledger.importers.building import TurnBuilder, milliseconds
 from agents_ledger.importers.gemini_projects import LOOKED, folder_in, projects
 from agents_ledger.importers.outlines import (
     BROKEN,
+    NONE,
     States,
     as_dict,
     as_list,
@@ -34,6 +45,7 @@ from agents_ledger.importers.outlines import (
     strictly,
     without_data,
 )
+from agents_ledger.importers.pieces import Pieces
 from agents_ledger.importers.reader import (
     RECORD_MAX,
     Held,
@@ -55,6 +67,7 @@ from agents_ledger.model.sources import (
 from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, MessageSource, Turn
 
 NAME = "gemini-cli"
+BOM = b"\xef\xbb\xbf"
 KINDS: dict[str, Kind] = {"user": "prompt", "gemini": "reply", "model": "reply"}
 NOTICES = ("info", "error", "warning")
 STATUSES: dict[str, CallStatus] = {
@@ -96,8 +109,9 @@ _raw_dict = msgspec.json.Decoder(dict[str, Raw]).decode
 
 class _Session(Struct):
     session_id: str
+    number: int
     file_ids: set[int] = field(default_factory=set)
-    live: dict[str, None] = field(default_factory=dict)  # as the program would show it
+    live: Live = field(default_factory=Live)  # as the program would show it
     said: dict[str, Any] = field(default_factory=dict)
     parent: str | None = None
     folder: str | None = None
@@ -119,7 +133,7 @@ class GeminiCli:
     def kind_of(self, path: Path, head: bytes) -> SourceKind:
         """The older form is one document, whatever its name. The newer one is appended to: its
         first line is whole and has no messages."""
-        line = head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0]
+        line = head.removeprefix(BOM).split(b"\n", 1)[0]
         first = parsed(line)
         if isinstance(first, dict):
             return "document" if {"messages", "history"} & first.keys() else "lines"
@@ -136,7 +150,7 @@ class GeminiCli:
 
     def recognises(self, path: Path, head: bytes) -> bool:
         """Whose chat it is and in which project, or the history of a still older form."""
-        start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+        start = head.removeprefix(BOM).lstrip()
         if not start.startswith(b"{"):
             return False
         first = parsed(start.split(b"\n", 1)[0])
@@ -165,9 +179,9 @@ class GeminiCli:
 class _Outline:
     def __init__(self, material: Material) -> None:
         self.material = material
-        self.nodes: dict[str, Node] = {}
+        self.nodes = Nodes()
         self.sessions: dict[str, _Session] = {}
-        self.session_of: dict[str, _Session] = {}  # by message
+        self.session_of = array("I")  # by message, that of its session
         self.states = States()
         for file in material.files:
             if file.kind == "lines":
@@ -181,7 +195,9 @@ class _Outline:
         if file.kept_bytes > RECORD_MAX:
             self._broken(file, f"a document of {file.kept_bytes:,} bytes is kept, but not read")
             return
-        data = self.material.text_document(file).removeprefix(b"\xef\xbb\xbf")
+        data = self.material.text_document(file)
+        offset = len(BOM) if data.startswith(BOM) else 0
+        data = data.removeprefix(BOM)
         try:
             said = strictly(_raw_dict, data)
         except BROKEN as error:
@@ -190,8 +206,8 @@ class _Outline:
         session = self._session(file, as_text(parsed(said.get("sessionId", b"null"))))
         self._describe(session, {name: parsed(raw) for name, raw in said.items() if name in _KNOWN})
         messages = said.get("messages", said.get("history", Raw(b"null")))
-        self._replace(session, file, messages)
-        self.states.add(file, [*said, *session.live])
+        self._replace(session, file, messages, Pieces(self.material, file, offset, data))
+        self.states.add(file, chain(said, map(self.nodes.name, session.live)))
 
     def _broken(self, file: SourceFile, what: str) -> None:
         self.material.faults.append(Fault(file.path, what))
@@ -215,17 +231,15 @@ class _Outline:
             self.material.count("$rewindTo", "derived")
         elif "id" in record:
             held = self.material.held(line)
-            node_id = self._message(session, line.file, line.data or b"", held)
-            if node_id is not None and node_id not in session.live:
-                self._chain(session, node_id)
+            self._chain(session, self._message(session, line.file, line.data or b"", held))
         elif "$set" in record:
-            self._set(session, line.file, record["$set"])
+            self._set(session, line, record["$set"])
         else:
             self._describe(session, as_dict(parsed(line.data or b"")))
             mapped = "sessionId" in record
             self.material.count("metadata", "derived" if mapped else "unmapped")
 
-    def _set(self, session: _Session, file: SourceFile, patch: Raw) -> None:
+    def _set(self, session: _Session, line: Line, patch: Raw) -> None:
         self.material.count("$set", "derived")
         try:
             said = _raw_dict(patch)
@@ -233,42 +247,43 @@ class _Outline:
             return
         self._describe(session, {name: parsed(raw) for name, raw in said.items() if name in _KNOWN})
         if "messages" in said:
-            self._replace(session, file, said["messages"])
+            pieces = Pieces(self.material, line.file, line.offset, line.data or b"")
+            self._replace(session, line.file, said["messages"], pieces)
 
     def _rewind(self, session: _Session, to: Any) -> None:
         """Leave what came from this message on; it stays as a branch. An unknown id leaves all."""
-        wanted = scoped(NAME, session.session_id, str(to))
-        live = list(session.live)
-        session.live = dict.fromkeys(live[: live.index(wanted)] if wanted in session.live else ())
+        wanted = self.nodes.number(scoped(NAME, session.session_id, str(to)))
+        session.live.cut(wanted)
 
-    def _replace(self, session: _Session, file: SourceFile, messages: Raw) -> None:
+    def _replace(self, session: _Session, file: SourceFile, messages: Raw, pieces: Pieces) -> None:
         """All messages of a document, in their order."""
         try:
             raws = _raw_list(messages)
         except BROKEN:
             return
-        session.live = {}
+        session.live = Live()
         for number, raw in enumerate(raws):
             data = bytes(raw)
-            node_id = self._message(session, file, data, data, number)
-            if node_id is not None and node_id not in session.live:
-                self._chain(session, node_id)
+            self._chain(session, self._message(session, file, data, pieces.held(data), number))
 
-    def _chain(self, session: _Session, node_id: str) -> None:
+    def _chain(self, session: _Session, node: int) -> None:
         """Hang a message on the one before it; the first of a cut history stays where it was."""
-        if session.live:
-            self.nodes[node_id].parent = next(reversed(session.live))
-        session.live[node_id] = None
+        if node == NONE or node in session.live:
+            return
+        if session.live.last != NONE:
+            self.nodes.values[node].parent = self.nodes.name(session.live.last)
+        session.live.add(node)
 
     def _message(
         self, session: _Session, file: SourceFile, data: bytes, record: Held, number: int = 0
-    ) -> str | None:
+    ) -> int:
+        """The number of its node, or NONE."""
         try:
             brief = strictly(_brief, data)
         except BROKEN:
             self.material.count("(malformed)", "malformed")
             self.material.faults.append(Fault(file.path, f"message {number} is not an object"))
-            return None
+            return NONE
         type_ = str(brief.type or brief.role)
         kind = KINDS.get(type_, "notice")
         known = kind != "notice" or type_ in NOTICES
@@ -278,20 +293,17 @@ class _Outline:
         session.last_at = max(session.last_at, at)
         name = str(brief.id if brief.id is not None else number)
         node_id = scoped(NAME, session.session_id, name)
-        print_ = b"%d:%d;" % (len(data), zlib.crc32(data))
-        self.session_of[node_id] = session
-        node = self.nodes.get(node_id)
-        if node is None:
-            self.nodes[node_id] = Node(kind, None, print_, only(file.id), record)
-        else:  # written again because it changed: the last one counts
-            node.kind, node.print, node.record = kind, print_, record
-            node.file_ids |= only(file.id)
-        return node_id
+        self.nodes.put(node_id, node_of(kind, None, data, record, file.id))
+        node = self.nodes.number(node_id)
+        if node == len(self.session_of):
+            self.session_of.append(session.number)
+        self.session_of[node] = session.number
+        return node
 
     def _session(self, file: SourceFile, session_id: str | None) -> _Session:
         path = Path(file.path)
         name = session_id or path.stem
-        session = self.sessions.setdefault(name, _Session(name))
+        session = self.sessions.setdefault(name, _Session(name, len(self.sessions)))
         session.file_ids.add(file.id)
         folder = path.parent
         if folder.name != "chats" and folder.parent.name == "chats" and folder.name != name:
@@ -305,11 +317,11 @@ class _Outline:
 
     def derivation(self) -> Derivation:
         self._find_folders()
-        plan = Planner(self.nodes).plan
-        for node_id in self.nodes.keys() - plan.turn_of.keys():
-            self._uncount(self.nodes[node_id])
+        plan = planned(self.nodes)
+        for node in plan.unplanned():
+            self._uncount(node)
         return Derivation(
-            turns=made(tuple(plan.turns.values()), self._derived),
+            turns=made(range(len(plan)), lambda number: self._derived(plan[number])),
             sessions=tuple(self._sessions(plan)),
             faults=tuple(self.material.faults),
             counts=self.material.counts,
@@ -318,10 +330,12 @@ class _Outline:
 
     def _find_folders(self) -> None:
         """Where each session was held, if one of its messages names the folder."""
-        for node_id, session in self.session_of.items():
+        sessions = list(self.sessions.values())
+        for node, number in enumerate(self.session_of):
+            session = sessions[number]
             hashed = as_text(session.said.get("projectHash"))
             if hashed and session.folder is None:
-                data = self.material.bytes_of(self.nodes[node_id].record)[:LOOKED]
+                data = self.material.bytes_of(self.nodes.values.read(node).record)[:LOOKED]
                 session.folder = folder_in(data, hashed)
 
     def _uncount(self, node: Node) -> None:
@@ -332,11 +346,11 @@ class _Outline:
             self.material.count(type_, "unmapped")
 
     def _derived(self, turn: PlannedTurn) -> DerivedTurn:
-        nodes = [(message_id, self.nodes[node_id]) for message_id, node_id in turn.members]
+        nodes = [(message_id, self.nodes.read(node_id)) for message_id, node_id in turn.members]
         files = frozenset(file_id for _, node in nodes for file_id in node.file_ids)
         spawned = {i for s in self.sessions.values() if s.is_subagent for i in s.file_ids}
         asked_by: MessageSource = "agent" if files & spawned else "human"
-        folder = self.session_of[turn.nodes[0]].folder
+        folder = self._session_of(turn.members[0][1]).folder
         told = f"{asked_by}:{folder or ''}".encode(errors="replace")
         return DerivedTurn(
             turn.id,
@@ -347,6 +361,10 @@ class _Outline:
             partial(_build, self.material, turn, nodes, asked_by, folder),
         )
 
+    def _session_of(self, node_id: str) -> _Session:
+        number = self.session_of[self.nodes.number(node_id)]
+        return list(self.sessions.values())[number]
+
     def _sessions(self, plan: Plan) -> Iterator[DerivedSession]:
         for session in self.sessions.values():
             said, folder = session.said, session.folder
@@ -356,7 +374,7 @@ class _Outline:
             yield DerivedSession(
                 session_id=session.session_id,
                 label=f"{NAME}:{session.session_id}",
-                head=plan.head(next(reversed(session.live), None)),
+                head=plan.head(session.live.last),
                 file_ids=frozenset(session.file_ids),
                 title=as_text(said.get("summary")),
                 created_at=milliseconds(said.get("startTime")) or session.first_at,

@@ -177,20 +177,20 @@ class States:
     """The states of documents that are written anew: which of them a later one says all of."""
 
     def __init__(self) -> None:
-        self._states: dict[str, list[tuple[int, frozenset[str]]]] = {}
+        self._states: dict[str, list[tuple[int, array[int]]]] = {}  # names are hashes here
 
     def add(self, file: SourceFile, names: Iterable[str]) -> None:
         """A state of a file, and what it names. States come in their order."""
-        self._states.setdefault(file.path, []).append((file.id, frozenset(names)))
+        named = array("q", map(hash, names))
+        self._states.setdefault(file.path, []).append((file.id, named))
 
     def superseded(self) -> frozenset[int]:
         """The states that name nothing the last one of their file does not."""
-        return frozenset(
-            file_id
-            for states in self._states.values()
-            for file_id, names in states[:-1]
-            if names <= states[-1][1]
-        )
+        found: set[int] = set()
+        for *earlier, (_, names) in self._states.values():
+            last = frozenset(names) if earlier else frozenset()
+            found.update(file_id for file_id, names in earlier if last.issuperset(names))
+        return frozenset(found)
 
 
 def parents_first(parents: dict[str, str | None]) -> Iterator[str]:

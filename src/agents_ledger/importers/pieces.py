@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from agents_ledger.importers.reader import RECORD_MAX, Line, Material
+from agents_ledger.importers.reader import LENGTH_BITS, RECORD_MAX, Held, Line, Material, Place
 from agents_ledger.model.sources import Fault, SourceFile
 
 TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]]', re.DOTALL)
 STRING_MAX = 2 * RECORD_MAX
+NEAR = 1024  # bytes, between a piece and the next
 
 
 class _Nesting:
@@ -73,3 +74,26 @@ def objects_of(material: Material, file: SourceFile) -> Iterator[tuple[Line, byt
     if tail > 0 and material.bytes_of(Line(file, ended, min(tail, 64), 0, None)).strip(b" \r\n]"):
         material.faults.append(Fault(file.path, "the document is cut off", ended))
         material.count("(malformed)", "malformed")
+
+
+class Pieces:
+    """Pieces of a document, to be read later: of large families only where they stand."""
+
+    def __init__(self, material: Material, file: SourceFile, offset: int, data: bytes) -> None:
+        """`data` of a file, from an offset on."""
+        self._holds = material.holds
+        self._file_id = file.id
+        self._offset = offset
+        self._data = data
+        self._at = 0
+
+    def held(self, piece: bytes) -> Held:
+        """A piece for later. They come in order, most of them; one that was mended is held."""
+        if self._holds:
+            return piece
+        at = self._data.find(piece, self._at, self._at + len(piece) + NEAR)
+        at = self._data.find(piece) if at < 0 else at
+        if at < 0:
+            return piece
+        self._at = at + len(piece)
+        return Place(self._file_id, self._offset + at << LENGTH_BITS | len(piece))

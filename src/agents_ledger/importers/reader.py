@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from codecs import getincrementaldecoder
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from io import BytesIO
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -37,6 +39,7 @@ NO_TEXT = "not UTF-8: bytes that are no text are shown as \ufffd"
 HOLD_MAX = 24 << 20  # a larger family is read again for its content, to spare memory
 ROW_VALUES = 6  # times the bytes of a row: its values in memory
 IDENTITY = 16  # bytes
+TEXT_BYTES = 1 << 20
 LENGTH_BITS = 32  # of a line: see RECORD_MAX
 
 
@@ -78,7 +81,7 @@ class Line(Struct, frozen=True, gc=False):
         return b"%d:%d;" % (self.length, zlib.crc32(self.data or b""))
 
 
-class Place(Struct, frozen=True, gc=False):
+class Place(Struct, frozen=True, gc=False, array_like=True):
     """Where a record stands, to be read again: there may be very many."""
 
     file_id: int
@@ -156,8 +159,10 @@ def fingerprint(version: int, prints: Iterable[bytes]) -> bytes:
 
 
 def _is_text(data: bytes) -> bool:
+    decoder = getincrementaldecoder("utf-8")("surrogatepass")
     try:
-        data.decode("utf-8", "surrogatepass")
+        for at in range(0, len(data), TEXT_BYTES):  # a letter may take four bytes in memory
+            decoder.decode(data[at : at + TEXT_BYTES], at + TEXT_BYTES >= len(data))
     except UnicodeDecodeError:
         return False
     return True
@@ -246,7 +251,9 @@ class Material:
 
     def document(self, file: SourceFile) -> bytes:
         """The whole of a file."""
-        return b"".join(self._sources.stream(file.id))
+        data = BytesIO()  # unlike a list of blocks to be joined it holds them once
+        data.writelines(self._sources.stream(file.id))
+        return data.getvalue()
 
     def text_document(self, file: SourceFile) -> bytes:
         """The whole of a file of text; what is none is reported."""

@@ -7,11 +7,12 @@ against the one before, as a copy is against its original. Nothing is ever taken
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, Required, TypedDict, TypeVar, Unpack
@@ -350,13 +351,16 @@ class Sources:
 
     def _read(self, file_id: int, start: int, length: int) -> bytes:
         starts = self._block_starts(file_id)
-        pieces = []
-        for at in starts[max(0, bisect_right(starts, start) - 1) :]:
-            if at >= start + length:
-                break
-            block = self._block(file_id, at)
-            pieces.append(block[max(0, start - at) : start + length - at])
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        first, end = max(0, bisect_right(starts, start) - 1), bisect_left(starts, start + length)
+        pieces = (
+            self._block(file_id, at)[max(0, start - at) : start + length - at]
+            for at in starts[first:end]
+        )
+        if end - first == 1:
+            return next(pieces)
+        data = BytesIO()  # unlike a list of pieces to be joined it holds them once
+        data.writelines(pieces)
+        return data.getvalue()
 
     def _block_starts(self, file_id: int) -> list[int]:
         if file_id not in self._starts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable
 
 WIDTH = 16  # bytes of a UUID
@@ -25,7 +26,9 @@ class Numbering:
         self._keys = bytearray()
         self._places = array("I", bytes(4))
         self._forgets = forgets
-        self._others: dict[int, str] = {}  # names that are packed, and no UUIDs
+        self._others = array("I")  # the numbers of names that are packed, and no UUIDs
+        self._letters = bytearray()  # of these
+        self._ends = array("Q")
 
     def __len__(self) -> int:
         return self._packed + len(self._names)
@@ -53,20 +56,20 @@ class Numbering:
         """The name that has a number."""
         if number >= self._packed:
             return self._names[number - self._packed]
-        if number in self._others:
-            return self._others[number]
+        other = bisect_left(self._others, number)
+        if other < len(self._others) and self._others[other] == number:
+            start = self._ends[other - 1] if other else 0
+            return self._letters[start : self._ends[other]].decode(errors="surrogatepass")
         letters = self._keys[WIDTH * number : WIDTH * number + WIDTH].hex()
         return f"{letters[:8]}-{letters[8:12]}-{letters[12:16]}-{letters[16:20]}-{letters[20:]}"
 
     def _find(self, name: str) -> int:
-        key = packed(name)
-        other = None if key or self._forgets else name
-        key = key or _digest(name)
+        key = packed(name) or _digest(name)
         places, keys, mask = self._places, self._keys, len(self._places) - 1
         place = hash(key) & mask
         while number := places[place]:
             end = WIDTH * number
-            if keys[end - WIDTH : end] == key and self._others.get(number - 1) == other:
+            if keys[end - WIDTH : end] == key:
                 return number - 1
             place = place + 1 & mask
         return -1
@@ -75,7 +78,9 @@ class Numbering:
         for name in self._names:
             key = packed(name)
             if key is None and not self._forgets:
-                self._others[self._packed] = name
+                self._others.append(self._packed)
+                self._letters += name.encode(errors="surrogatepass")
+                self._ends.append(len(self._letters))
             self._keys += key or _digest(name)
             self._packed += 1
         self._numbers.clear()
