@@ -3,10 +3,9 @@ database see to that. So they are read once; the turn's own row is read each tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
@@ -44,7 +43,7 @@ class Stretch(Struct, frozen=True, gc=False):
         return self.from_depth > self.fork_depth
 
 
-class Steps(NamedTuple):
+class Steps(Struct, frozen=True, gc=False):
     """What a turn consists of."""
 
     messages: tuple[Message, ...] = ()
@@ -101,25 +100,30 @@ def _read(tx: Transaction, stretch: Stretch) -> dict[str, Steps]:
     for owner, own in said.items():
         if own[0].sequence < 0:
             said[owner] = _with_details(tx, owner, own)
-    return {owner: Steps(said.get(owner, ()), called.get(owner, ())) for owner in said | called}
+    return {
+        owner: Steps(tuple(said.get(owner, ())), tuple(called.get(owner, ())))
+        for owner in said | called
+    }
 
 
-_TURN_ID: Callable[[Any], str] = attrgetter("turn_id")
 _BY_SEQUENCE = attrgetter("sequence")
 
 
-def _by_turn(steps: Iterable[S]) -> dict[str, tuple[S, ...]]:
+def _by_turn(steps: Iterable[S]) -> dict[str, list[S]]:
     """The steps of each turn, in order. A turn's mostly come together, but need not."""
-    found: dict[str, tuple[S, ...]] = {}
-    for turn_id, run in groupby(steps, _TURN_ID):
-        own = sorted((*found.get(turn_id, ()), *run), key=_BY_SEQUENCE)
-        found[turn_id] = tuple(own)
+    found: dict[str, list[S]] = {}
+    turn_id = None
+    for step in steps:
+        if step.turn_id != turn_id:
+            turn_id = step.turn_id
+            own = found.setdefault(turn_id, [])
+        own.append(step)
+    for own in found.values():
+        own.sort(key=_BY_SEQUENCE)
     return found
 
 
-def _with_details(
-    tx: Transaction, turn_id: str, messages: Sequence[Message]
-) -> tuple[Message, ...]:
+def _with_details(tx: Transaction, turn_id: str, messages: Sequence[Message]) -> list[Message]:
     """The same messages with their files, lints and codeblocks, and their true sequence."""
     files = _by_message(tx.run("turn_files", turn_id=turn_id), MessageFile)
     lints = _by_message(tx.run("turn_lints", turn_id=turn_id), MessageLint)
@@ -136,7 +140,7 @@ def _with_details(
         else message
         for message in messages
     )
-    return tuple(sorted(own, key=_BY_SEQUENCE))
+    return sorted(own, key=_BY_SEQUENCE)
 
 
 def _by_message(rows: Iterable[Row], kind: Any) -> Mapping[str, tuple[Any, ...]]:

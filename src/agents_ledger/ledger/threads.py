@@ -238,17 +238,13 @@ def load(tx: Transaction, turn_id: str, from_depth: int, to_depth: int) -> tuple
 def _load(tx: Transaction, stretch: Stretch) -> tuple[Turn, ...]:
     rows = tx.run("segment_turns" if stretch.in_segment else "thread_turns", **asdict(stretch))
     rows.sort(key=_DEPTH)
-    steps = steps_of(tx, stretch, rows)
-    return tuple(
-        [
-            to_turn(
-                row,
-                *steps.get(row[0], NO_STEPS),
-                compaction(tx, row[0]) if row[2] == "compaction" else None,
-            )
-            for row in rows
-        ]
-    )
+    found = steps_of(tx, stretch, rows)
+    turns = []
+    for row in rows:
+        steps = found.get(row[0], NO_STEPS)
+        compacted = compaction(tx, row[0]) if row[2] == "compaction" else None
+        turns.append(to_turn(row, steps.messages, steps.tool_calls, compacted))
+    return tuple(turns)
 
 
 # -- questions about ancestry -----------------------------------------------------------------
