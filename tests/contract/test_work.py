@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 from msgspec import structs
 
 from agents_ledger import Ledger
+from agents_ledger.integrations.openai_agents import LedgerSession
 from agents_ledger.ledger import steps
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.documents import Document, of_turn
@@ -116,6 +118,10 @@ def last_20(ledger: Ledger) -> None:
     assert len(ledger.thread("main", last=20).turns) == 20
 
 
+def latest_items(ledger: Ledger) -> None:
+    assert len(asyncio.run(LedgerSession("main", ledger).get_items(20))) == 20
+
+
 @COUNTS
 @pytest.mark.parametrize(
     "act",
@@ -123,6 +129,7 @@ def last_20(ledger: Ledger) -> None:
         pytest.param(lambda ledger: ledger.record("main", "q", "r"), id="record"),
         pytest.param(lambda ledger: ledger.fork("main"), id="fork"),
         pytest.param(last_20, id="last 20"),
+        pytest.param(latest_items, id="latest items of the Agents SDK"),
         pytest.param(lambda ledger: ledger.thread("main", from_depth=5, to_depth=15), id="page"),
         pytest.param(lambda ledger: ledger.sessions(limit=8), id="sessions"),
         pytest.param(lambda ledger: ledger.history("main", limit=20), id="history"),

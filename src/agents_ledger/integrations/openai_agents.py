@@ -8,16 +8,17 @@ pointed to stays, and can be branched back to.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from agents_ledger.integrations.threads import in_thread
-from agents_ledger.ledger import recording
+from agents_ledger.ledger import recording, transcripts
 from agents_ledger.ledger.async_ledger import AsyncLedger
 from agents_ledger.ledger.grafting import graft
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.ledger.transcripts import Called, Page, Said
 from agents_ledger.model.errors import HeadMoved, NotFound
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Message, MessageRole, ToolCall, Turn, to_json
@@ -36,6 +37,8 @@ ROLES: dict[str, MessageRole] = {
 }
 PAGE = 20  # turns read first
 NO_RESULT = "no result was added with the call"
+
+_decode = msgspec.json.Decoder().decode
 
 
 class LedgerSession:
@@ -83,26 +86,10 @@ class LedgerSession:
     def _items(self, limit: int | None) -> list[TResponseInputItem]:
         if limit is not None and limit <= 0:
             return []
-        try:
-            whole = self._ledger.thread(self.session_id, last=0)
-        except NotFound:
-            return []
-        if whole.turn_id is None:
-            return []
-        return self._latest(whole.turn_id, whole.depth, limit)
-
-    def _latest(self, head: str, depth: int, limit: int | None) -> list[TResponseInputItem]:
-        """From the last turn up, each time twice as many."""
-        pages: list[list[TResponseInputItem]] = []
-        wanted, page = limit, PAGE
-        while depth > 0 and (wanted is None or wanted > 0):
-            first = 1 if wanted is None else max(1, depth - page + 1)
-            turns = self._ledger.thread(head, from_depth=first, to_depth=depth).turns
-            items = [item for turn in turns for item in items_of(turn)]
-            pages.append(items if wanted is None else items[-wanted:])
-            wanted = None if wanted is None else wanted - len(items)
-            depth, page = first - 1, 2 * page
-        return [item for items in reversed(pages) for item in items]
+        page = None if limit is None else PAGE
+        return self._ledger._core.db.read(
+            lambda tx: _latest(transcripts.backwards(tx, self.session_id, page=page), limit)
+        )
 
     def _pop(self) -> TResponseInputItem | None:
         while True:
@@ -110,7 +97,7 @@ class LedgerSession:
                 turn = self._ledger.get_turn(self.session_id)
             except NotFound:  # no session, or an empty one
                 return None
-            items = list(items_of(turn))
+            items = list(_items(turn.messages, turn.tool_calls))
             try:
                 self._step_back(turn, items[:-1])
             except HeadMoved:
@@ -240,10 +227,23 @@ def _call(item: dict[str, Any], output: dict[str, Any] | None, call_id: str) -> 
     )
 
 
-def items_of(turn: Turn) -> Iterator[TResponseInputItem]:
-    """The items of a turn, as they were added. A turn recorded otherwise gives its messages."""
-    calls = {call.id: call for call in turn.tool_calls}
-    for message in turn.messages:
+def _latest(pages: Iterable[Page], limit: int | None) -> list[TResponseInputItem]:
+    """The items of pages, which come last first: the latest so many, or all."""
+    found: list[list[TResponseInputItem]] = []
+    for page in pages:
+        found.append(list(_items(page.messages, page.tool_calls)))
+        if limit is not None and sum(map(len, found)) >= limit:
+            break
+    items = [item for each in reversed(found) for item in each]
+    return items if limit is None else items[-limit:]
+
+
+def _items(
+    messages: Iterable[Message | Said], tool_calls: Iterable[ToolCall | Called]
+) -> Iterator[TResponseInputItem]:
+    """The items of messages, as they were added. Those recorded otherwise give what they say."""
+    calls = {(call.turn_id, call.id): call for call in tool_calls}
+    for message in messages:
         item = _kept(message, calls)
         if item is not None:
             yield item
@@ -251,20 +251,20 @@ def items_of(turn: Turn) -> Iterator[TResponseInputItem]:
             yield {"role": message.role, "content": message.content}
 
 
-def _kept(message: Message, calls: Mapping[str, ToolCall]) -> Any:
+def _kept(message: Message | Said, calls: Mapping[tuple[str, str], ToolCall | Called]) -> Any:
     try:
         kept = _decoded(message.metadata_json or "{}")
         if CALLED in kept:
-            return _with_call(kept[CALLED], calls)
+            item = kept[CALLED]
+            return _with_call(item, calls[message.turn_id, item["call_id"]])
         item = kept.get(ITEM)
     except (ValueError, AttributeError, TypeError, KeyError):  # not of ours
         return None
     return _with_text(item, message.content) if isinstance(item, dict) else item
 
 
-def _with_call(item: dict[str, Any], calls: Mapping[str, ToolCall]) -> dict[str, Any]:
+def _with_call(item: dict[str, Any], call: ToolCall | Called) -> dict[str, Any]:
     """The item with what stands in its call."""
-    call = calls[item["call_id"]]
     if item["type"] == "function_call":
         return {**item, "arguments": call.params_json}
     return {**item, "output": _decoded(call.result_json or "null")}
@@ -272,6 +272,6 @@ def _with_call(item: dict[str, Any], calls: Mapping[str, ToolCall]) -> dict[str,
 
 def _decoded(text: str) -> Any:
     try:
-        return msgspec.json.decode(text)
+        return _decode(text)
     except msgspec.DecodeError:  # a lone surrogate, or NaN: the slower one takes them
         return json.loads(text)

@@ -114,6 +114,23 @@ SELECT <call_columns>
 FROM places p JOIN tool_calls c ON c.turn_id = p.turn_id
 WHERE <stretch> ORDER BY p.depth;
 
+-- thread_said --
+-- Of messages and calls what a transcript needs. Each column costs, also one that is empty.
+<range>
+SELECT p.depth, m.sequence, m.turn_id, m.role, m.content, m.metadata_json
+FROM range
+JOIN places p ON p.segment_id = range.segment_id
+    AND p.depth BETWEEN :from_depth AND range.upto
+JOIN messages m ON m.turn_id = p.turn_id;
+
+-- thread_called --
+<range>
+SELECT c.turn_id, c.id, c.params_json, c.result_json
+FROM range
+JOIN places p ON p.segment_id = range.segment_id
+    AND p.depth BETWEEN :from_depth AND range.upto
+JOIN tool_calls c ON c.turn_id = p.turn_id;
+
 -- turn_files --
 SELECT f.message_id, f.kind, f.file_path, f.line_start, f.line_end
 FROM messages m JOIN message_files f ON f.message_id = m.id
