@@ -150,6 +150,37 @@ def test_a_path_of_another_hash_is_no_folder_and_one_told_later_is_that_of_all_t
     assert rederive(ledger).written_turns == 0
 
 
+@pytest.mark.parametrize("root_first", [True, False])
+def test_the_folder_may_stand_in_a_file_of_the_project(
+    ledger: Ledger, tmp_path: Path, root_first: bool
+) -> None:
+    hashed = hashlib.sha256(b"/home/dev/shop").hexdigest()
+    chat = document(tmp_path, ASK, TELL, projectHash=hashed)
+    root = tmp_path / ".project_root"
+    root.write_text("/home/dev/shop\n")
+    for path in (root, chat) if root_first else (chat, root):
+        import_paths(ledger, path)
+
+    assert [turn.workspace_path for turn in ledger.thread(label()).turns] == ["/home/dev/shop"]
+    assert ledger.session(label()).routing_key == "/home/dev/shop"
+    assert rederive(ledger).written_turns == 0
+    root.write_text("/home/dev/other")  # that is not the hash of this chat
+    import_paths(ledger, root)
+    assert [turn.workspace_path for turn in ledger.thread(label()).turns] == ["/home/dev/shop"]
+
+
+@pytest.mark.parametrize("words", ["", "shop", "/home/dev\n/shop", "\x00"])
+def test_a_file_of_that_name_without_a_folder_is_none_of_geminis(
+    ledger: Ledger, tmp_path: Path, words: str
+) -> None:
+    path = tmp_path / ".project_root"
+    path.write_text(words)
+
+    report = import_paths(ledger, path)
+
+    assert (report.without_reader, report.faults) == ([str(path)], [])
+
+
 def test_a_document_that_grows_is_the_last_one(ledger: Ledger, tmp_path: Path) -> None:
     everything = (ASK, LOOK, TELL, ASK2, TELL2)
     for number in range(1, 6):

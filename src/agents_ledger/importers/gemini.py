@@ -27,7 +27,15 @@ from agents_ledger.importers.branches import (
     planned,
 )
 from agents_ledger.importers.building import TurnBuilder, milliseconds
-from agents_ledger.importers.gemini_projects import LOOKED, folder_in, projects
+from agents_ledger.importers.gemini_projects import (
+    LOOKED,
+    ROOT,
+    called,
+    folder_in,
+    is_root,
+    projects,
+    root_of,
+)
 from agents_ledger.importers.outlines import (
     BROKEN,
     NONE,
@@ -63,6 +71,7 @@ from agents_ledger.model.sources import (
     Fault,
     SourceFile,
     SourceKind,
+    SourceTitle,
 )
 from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, MessageSource, Turn
 
@@ -145,11 +154,16 @@ class GeminiCli:
         return [home.chosen("GEMINI_CLI_HOME", home.home) / ".gemini" / "tmp"]
 
     def wants(self, path: Path) -> bool:
-        """Chats and those of subagents; neither prompts nor checkpoints."""
-        return path.suffix in (".json", ".jsonl") and "chats" in path.parts[:-1]
+        """Chats and those of subagents, and of which project they are; neither prompts nor
+        checkpoints."""
+        is_chat = path.suffix in (".json", ".jsonl") and "chats" in path.parts[:-1]
+        return is_chat or path.name == ROOT
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        """Whose chat it is and in which project, or the history of a still older form."""
+        """Whose chat it is and in which project, or the history of a still older form, or the
+        folder of a project."""
+        if path.name == ROOT:
+            return is_root(head)
         start = head.removeprefix(BOM).lstrip()
         if not start.startswith(b"{"):
             return False
@@ -183,13 +197,22 @@ class _Outline:
         self.sessions: dict[str, _Session] = {}
         self.session_of = array("I")  # by message, that of its session
         self.states = States()
+        self.roots: list[SourceTitle] = []
         for file in material.files:
-            if file.kind == "lines":
+            if file.path.endswith(ROOT):
+                self._root(file)
+            elif file.kind == "lines":
                 self._lines(file)
             else:
                 self._document(file)
 
     # -- reading ------------------------------------------------------------------------------
+
+    def _root(self, file: SourceFile) -> None:
+        folder = root_of(next(self.material.blocks(file), b""))
+        self.material.count(ROOT, "derived" if folder else "unmapped")
+        if folder:
+            self.roots.append(called(folder, file))
 
     def _document(self, file: SourceFile) -> None:
         if file.kept_bytes > RECORD_MAX:
@@ -326,11 +349,16 @@ class _Outline:
             faults=tuple(self.material.faults),
             counts=self.material.counts,
             superseded=self.states.superseded(),
+            titles=tuple(self.roots),
         )
 
     def _find_folders(self) -> None:
-        """Where each session was held, if one of its messages names the folder."""
+        """Where each session was held, if a file beside it or one of its messages says so."""
         sessions = list(self.sessions.values())
+        hashes = (as_text(session.said.get("projectHash")) or "" for session in sessions)
+        known = {said.record_id: said.title for said in self.material.titles(hashes)}
+        for session in sessions:
+            session.folder = known.get(str(session.said.get("projectHash")))
         for node, number in enumerate(self.session_of):
             session = sessions[number]
             hashed = as_text(session.said.get("projectHash"))

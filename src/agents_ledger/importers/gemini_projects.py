@@ -11,7 +11,9 @@ from typing import Any
 
 from agents_ledger.importers.outlines import as_dict, as_text, parsed
 from agents_ledger.importers.reader import Look, Project, Trace
+from agents_ledger.model.sources import SourceFile, SourceTitle
 
+ROOT = ".project_root"  # beside the chats of a project: its folder
 LOOKED = 4096  # bytes of a message: of 200 real chats more tells the folder of three
 HASH = re.compile(r"[0-9a-f]{64}")
 SAID = re.compile(rb'"projectHash"\s*:\s*"([0-9a-f]{64})"')
@@ -19,12 +21,28 @@ _BEGIN = rb"(?:(?<![A-Za-z])[A-Za-z]:(?:\\\\|/)|(?<![\w.~/\\-])/(?=\w))"
 _WHOLE = rb'(?<=")' + _BEGIN + rb'(?:[^"\\]|\\.){1,250}(?=")'  # one may have spaces
 _WORD = _BEGIN + rb"""(?:[^\s"'`<>|*?:;,()\[\]{}\\]|\\\\|\\u[0-9a-f]{4}){1,250}"""
 PATH = re.compile(_WHOLE + rb"|" + _WORD)
+ABSOLUTE = re.compile(r"(?:/|[A-Za-z]:[\\/]|\\\\)[^\r\n]{0,4095}")
 END = re.compile(r"[\\/]|\Z")
 
 
 def folder_in(data: bytes, hashed: str) -> str | None:
     """Of the paths in a piece of JSON, and of the folders above them, the one with this hash."""
-    return next((folder for folder in _folders(data) if _hash(folder) == hashed), None)
+    return next((folder for folder in _folders(data) if hash_of(folder) == hashed), None)
+
+
+def root_of(data: bytes) -> str:
+    """The folder that such a file names."""
+    return data.decode(errors="replace").strip()
+
+
+def is_root(data: bytes) -> bool:
+    """Whether a file of that name is such a one: it has one path, and nothing else."""
+    return ABSOLUTE.fullmatch(root_of(data)) is not None
+
+
+def called(folder: str, file: SourceFile) -> SourceTitle:
+    """What a file says that the folder of its project is, by the hash that chats have of it."""
+    return SourceTitle(hash_of(folder), file.id, file.path, file.generation, 0, folder)
 
 
 def _folders(data: bytes) -> set[str]:
@@ -32,7 +50,8 @@ def _folders(data: bytes) -> set[str]:
     return {path[: end.start()] for path in paths for end in END.finditer(path, 1)}
 
 
-def _hash(folder: str) -> str:
+def hash_of(folder: str) -> str:
+    """What a chat says instead of its folder."""
     return hashlib.sha256(folder.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -40,7 +59,7 @@ def projects(path: Path, look: Look) -> Collection[Project] | None:
     """As the folder of its project says, or the program's list of them; else by its hash."""
     at = len(path.parts) - 1 - path.parts[::-1].index("chats") if "chats" in path.parts else 0
     folder = Path(*path.parts[:at]) if at else path.parent
-    root = look.head(folder / ".project_root").decode(errors="replace").strip()
+    root = root_of(look.head(folder / ROOT))
     if root:
         return [root]
     known = look.document(folder.parent.parent / "projects.json", _listed)
@@ -59,6 +78,6 @@ def _listed(said: Any) -> dict[str, list[Project]]:
     """The folders of projects, by their short names and by their hashes."""
     found: dict[str, list[Project]] = {}
     for folder, short in as_dict(as_dict(said).get("projects")).items():
-        for name in {str(short), _hash(folder)}:
+        for name in {str(short), hash_of(folder)}:
             found.setdefault(name, []).append(folder)
     return found

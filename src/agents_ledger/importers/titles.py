@@ -1,4 +1,4 @@
-"""Titles that stand in another file than their session: whose they are."""
+"""Titles that stand in another file than their session, and folders of projects: whose they are."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ OWN_ID_MAX = 64  # bytes
 def families(sources: Sources, titled: Iterable[SourceTitle]) -> dict[str, str]:
     """The families whose sessions or records are named, and their source. A record that is no
     message of its own, as a piece of one, is looked for in the folder of the title: it counts for
-    no other."""
+    no other. A project is all that is there."""
     titled = list(titled)
     found = sources.families_of_sessions(each.record_id for each in titled if each.names_session)
     records: dict[str, set[str]] = {}  # by folder
     for each in titled:
-        if not each.names_session:
+        if each.names_project:
+            found |= {file.family: file.source for file in sources.files_under(each.folder)}
+        elif not each.names_session:
             records.setdefault(each.folder, set()).add(each.record_id)
     for folder, names in records.items():
         known = sources.files_of_records(sorted(names))

@@ -14,6 +14,8 @@ from agents_ledger.model.turns import Turn
 SourceKind = Literal["lines", "document", "rows"]
 """Lines are appended to a file; a document is rewritten whole; rows come from a database."""
 
+HASH_LETTERS = 64  # of SHA-256
+
 SUPERSEDED = -1
 """The version a file was derived by that need not be read again, until its reader changes."""
 
@@ -99,9 +101,9 @@ class Part(Struct, frozen=True):
 
 
 class SourceTitle(NamedTuple):
-    """What a file calls the session of a record that stands in another."""
+    """What a file calls the session of a record that stands in another, or the project of one."""
 
-    record_id: str  # or the label of the session itself
+    record_id: str  # or the label of the session itself, or the hash of the project's folder
     file_id: int
     path: str
     generation: int
@@ -116,6 +118,11 @@ class SourceTitle(NamedTuple):
     def names_session(self) -> bool:
         """Whether it is told by its label: ids of records have no colon."""
         return ":" in self.record_id
+
+    @property
+    def names_project(self) -> bool:
+        """Whether it is a project's folder."""
+        return len(self.record_id) == HASH_LETTERS
 
     @property
     def folder(self) -> str:
