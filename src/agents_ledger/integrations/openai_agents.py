@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from agents_ledger.integrations.threads import in_thread
-from agents_ledger.ledger import recording, transcripts
-from agents_ledger.ledger.async_ledger import AsyncLedger
+from agents_ledger.ledger import async_ledger, recording, transcripts
 from agents_ledger.ledger.grafting import graft
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.transcripts import Called, Page, Said
@@ -50,7 +49,7 @@ class LedgerSession:
         self.session_id = session_id
         self.session_settings = session_settings
         self._ledger = ledger
-        self._writing = AsyncLedger.over(ledger._core)
+        self._writing = async_ledger.over(ledger._core)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """All items, or the latest so many, oldest first."""

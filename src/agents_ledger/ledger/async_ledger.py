@@ -123,13 +123,6 @@ class AsyncLedger(AsyncReading):
         """The ledger at a file's path or `postgresql://` address; opens when awaited or entered."""
         return cls(partial(Core.open, address, create=create, read_only=read_only))
 
-    @classmethod
-    def over(cls, core: Core) -> AsyncLedger:
-        """A ledger that is open already."""
-        ledger = cls(lambda: core)
-        ledger._opened = core
-        return ledger
-
     async def _start(self) -> AsyncLedger:
         import asyncio
 
@@ -376,6 +369,13 @@ class AsyncLedger(AsyncReading):
     ) -> Session:
         """Let two sessions go on as the one with the longer history; nothing is lost."""
         return await self._write(lambda tx: names.merge(tx, first, second, reason=reason))
+
+
+def over(core: Core) -> AsyncLedger:
+    """A ledger that is open already."""
+    ledger = AsyncLedger(lambda: core)
+    ledger._opened = core
+    return ledger
 
 
 class AsyncBatch:
