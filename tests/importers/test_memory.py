@@ -233,14 +233,17 @@ def of_opencode(number: int) -> bytes:
 def of_cursor(number: int) -> bytes:
     bubbles = (
         {
-            "key": f"bubbleId:{name(each // 100)}:{name(each)}",
+            "key": f"bubbleId:{name(0)}:{name(each)}",
             "value": msgspec.json.encode(
                 {"bubbleId": name(each), "type": 1 + each % 2, "createdAt": iso(each), "text": "x"}
             ).decode(),
         }
         for each in range(number)
     )
-    return rows("cursorDiskKV", "key", bubbles)
+    listed = [{"bubbleId": name(each)} for each in range(number)]
+    chat = msgspec.json.encode({"fullConversationHeadersOnly": listed}).decode()
+    own = {"key": f"composerData:{name(0)}", "value": chat}
+    return rows("cursorDiskKV", "key", (*bubbles, own))
 
 
 @pytest.mark.usefixtures("large")
@@ -255,7 +258,7 @@ def of_cursor(number: int) -> bytes:
         ("copilot", "lines", of_copilot, 840),
         ("cline", "document", of_cline, 350),
         ("opencode", "rows", of_opencode, 650),
-        ("cursor", "rows", of_cursor, 780),
+        ("cursor", "rows", of_cursor, 550),
     ],
 )
 def test_of_one_more_record_of_others_less_than_a_kilobyte_is_held(

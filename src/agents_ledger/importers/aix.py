@@ -185,7 +185,7 @@ class _Outline:
         if row.table == "sessions":
             session = self._session(values.get("id"))
             session.said = {**values, "raw_json": None, "conversation_state": None}
-            session.file_ids.add(row.file.id)
+            session.file_ids.add(row.file_id)
             spawner = as_text(values.get("tool_call_id"))
             if spawner:
                 self.children.setdefault(spawner, session.id)
@@ -217,7 +217,7 @@ class _Outline:
         self.messages[message.id] = message
         session = self._session(values.get("session_id"))
         session.messages.append(message)
-        session.file_ids.add(row.file.id)
+        session.file_ids.add(row.file_id)
 
     def _attach(self) -> None:
         for row in self.late:
@@ -270,7 +270,7 @@ class _Outline:
                     turn_id,
                     head,
                     fingerprint(VERSION, [said, *(row.print for row in rows)]),
-                    frozenset(row.file.id for row in rows),
+                    frozenset(row.file_id for row in rows),
                     tuple(f"{NAME}:{message.id}" for message in group),
                     partial(
                         _build_turn,

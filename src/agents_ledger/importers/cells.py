@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -32,6 +32,12 @@ def raw(cell: Any) -> bytes:
     if isinstance(cell, msgpack.Ext):
         return bytes(cell.data)
     return cell if isinstance(cell, bytes) else b""
+
+
+def is_blank(cell: Any) -> bool:
+    """Whether a cell that should hold text holds none."""
+    data = raw(cell)
+    return not data or data.isspace()
 
 
 def loose(cell: Any) -> Any:
@@ -103,20 +109,21 @@ def path_of(uri: Any) -> str | None:
     return path[1:] if path[2:3] == ":" else path or None
 
 
-def exchanges(items: Iterable[T], asks: Callable[[T], bool]) -> list[list[T]]:
+def exchanges(items: Iterable[T], asks: Callable[[T], bool]) -> Iterator[list[T]]:
     """What was asked with all that was answered; a question after an answer opens another."""
-    found: list[list[T]] = []
+    found: list[T] = []
     answered = False
     for item in items:
-        if not found or (answered and asks(item)):
-            found.append([])
-            answered = False
-        found[-1].append(item)
+        if answered and asks(item):
+            yield found
+            found, answered = [], False
+        found.append(item)
         answered = answered or not asks(item)
-    return found
+    if found:
+        yield found
 
 
-def spread(number: int, first: int, last: int) -> Sequence[int]:
+def spread(number: int, first: int, last: int) -> Iterator[int]:
     """So many moments from the first towards the last."""
     step = max(0, last - first) / max(1, number)
-    return [int(first + at * step) for at in range(number)]
+    return (int(first + at * step) for at in range(number))

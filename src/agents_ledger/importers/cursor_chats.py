@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import PurePath
@@ -21,19 +22,20 @@ from agents_ledger.importers.cursor_turns import (
     NAME,
     Bubble,
     Spec,
-    Summary,
     build_turn,
     summary_turn,
 )
-from agents_ledger.importers.outlines import as_dict, as_text, project_name
+from agents_ledger.importers.outlines import NONE, as_dict, as_text, project_name
+from agents_ledger.importers.packed import Named
 from agents_ledger.importers.reader import Material, Row, fingerprint
+from agents_ledger.model.numbering import Numbering
 from agents_ledger.model.records import digest
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Part, SourceFile
+from agents_ledger.model.turns import MessageSource
 
 VERSION = 11
 TEXT = ".txt"  # a transcript of the oldest form tells least
 LABEL_MAX = 400
-NOTHING: dict[str, Any] = {}  # one for all turns that have none
 SAID = (
     "branches",
     "context_token_limit",
@@ -153,17 +155,47 @@ class _Turns:
 
 class _Timed(NamedTuple):
     at: int
+    number: int  # among the bubbles of its chat
     bubble: Bubble
 
 
-class _Place(Struct):
+class _Path:
+    """Bubbles of a chat in order, each with its time."""
+
+    def __init__(self, composer: Composer, numbers: Sequence[int], times: Iterable[int]) -> None:
+        self._bubbles = composer.bubbles.values
+        self._numbers = numbers
+        self.times = array("q", times)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __iter__(self) -> Iterator[_Timed]:
+        for at, number in zip(self.times, self._numbers, strict=True):
+            yield _Timed(at, number, self._bubbles.read(number))
+
+
+class _Place(Struct, array_like=True):
     """A turn and what it comes from."""
 
-    spec: Spec
+    chat: str
+    parent: str | None
+    bubbles: list[int]  # of the chat
+    times: list[int]
     file_ids: frozenset[int]
-    fingerprint: bytes
-    owner: str
-    summary: Summary | None = None
+    renamed: dict[str, str] = {}  # messages whose bubbles are another turn's too, by bubble
+    words: str | None = None  # of a summary
+    is_answered: bool = False
+    fingerprint: bytes = b""
+
+
+class _Frame(NamedTuple):
+    """What all turns of a chat have in common."""
+
+    model: str | None
+    workspace: str | None
+    spawned: Mapping[str, str]
+    asked_by: MessageSource
 
 
 class _Chats:
@@ -171,32 +203,33 @@ class _Chats:
 
     def __init__(self, outline: Outline) -> None:
         self.outline = outline
-        self.places: dict[str, _Place] = {}
-        self.claimed: dict[str, str] = {}  # message -> turn
-        self.file_sets: dict[frozenset[int], frozenset[int]] = {}  # each once
+        self.places = Named(_Place)
+        self.claimed = Numbering(forgets=True)  # messages
+        self.claims = array("I")  # by message, the number of its turn
+        self.frames: dict[str, _Frame] = {}
         self.sessions: list[DerivedSession] = []
-        self.answered: set[str] = set()
         for composer_id in sorted(outline.composers):
             self._chat(outline.composers[composer_id])
 
     def turns(self) -> Iterator[DerivedTurn]:
         """All turns, parents first."""
         for turn_id, place in self.places.items():
-            if place.summary is None:
-                build = partial(build_turn, self.outline.bubbles, place.spec)
-                records = tuple(message_id for message_id, _, _ in place.spec.messages())
+            spec = self._spec(turn_id, place)
+            if place.words is None:
+                build = partial(build_turn, self.outline.bubbles, spec)
+                records = tuple(message_id for message_id, _, _ in spec.messages())
             else:
-                parent, words = str(place.spec.parent_id), place.summary.words
-                build = partial(summary_turn, turn_id, parent, words, place.spec.started)
+                parent = str(place.parent)
+                build = partial(summary_turn, turn_id, parent, place.words, place.times[0])
                 records = (f"{turn_id}:text",)
             yield DerivedTurn(
                 turn_id,
-                place.spec.parent_id,
+                place.parent,
                 place.fingerprint,
                 place.file_ids,
                 records,
                 build,
-                owner=place.owner,
+                owner=label_of(place.chat),
             )
 
     # -- one chat -----------------------------------------------------------------------------
@@ -206,67 +239,89 @@ class _Chats:
         if not path and not composer.parent and not composer.id.startswith(TASK):
             return  # a draft that was never sent
         parent: str | None = None
-        heads: list[tuple[int, str]] = []  # when each turn of the path began
+        began, heads = array("q"), array("I")  # when each turn of the path did, and its number
         for group in exchanges(path, _asks):
             parent = self._turn(composer, group, parent)
-            heads.append((group[0].at, parent))
+            began.append(group[0].at)
+            heads.append(self.places.number(parent))
             for each in group:
                 if each.bubble.id in composer.summaries:
                     parent = self._summary(composer, each, parent)
-        self._abandoned(composer, loose_ends, heads)
+        if loose_ends:
+            self._abandoned(composer, loose_ends, began, heads)
         self._session(composer, path, parent)
-        composer.bubbles.clear()  # turns have them, in their order
         for said in composer.said:
-            said.order.clear()
+            said.order = None
 
-    def _ordered(self, composer: Composer) -> tuple[list[_Timed], list[_Timed]]:
+    def _ordered(self, composer: Composer) -> tuple[_Path, _Path]:
         """The bubbles of a chat as it shows them, and those it shows no more.
 
         A bubble may be written before the chat lists it: what is later than all that is listed
         belongs at the end.
         """
-        listed = dict.fromkeys(self._listed(composer))
-        found = [name for name in listed if name in composer.bubbles]
-        if len(found) < len(listed):  # some may be listed under their own ids
-            own = {bubble.id: key for key, bubble in composer.bubbles.items()}
-            keys = (name if name in composer.bubbles else own.get(name) for name in listed)
-            found = list(dict.fromkeys(key for key in keys if key is not None))
-        if len(found) < len(listed):
-            missing = len(listed) - len(found)
+        bubbles = composer.bubbles.values
+        found, missing = self._found(composer, self._listed(composer))
+        if missing:
             what = f"{missing} messages that chat {composer.id} lists are missing"
             self.outline.material.fault(composer.rows[0], what)
-        rest = self._by_time(composer, composer.bubbles.keys() - set(found))
+        shown = bytearray(len(bubbles))
+        for number in found:
+            shown[number] = True
+        rest = self._by_time(
+            composer, (each for each, is_shown in enumerate(shown) if not is_shown)
+        )
         if not found or (rest and composer.id.startswith(TASK)):
-            found, rest = self._by_time(composer, composer.bubbles), []
-        last = max((composer.bubbles[key].at for key in found), default=0)
-        found += [key for key in rest if composer.bubbles[key].at > last > 0]
-        shown = set(found) if rest else ()
-        others = (composer.bubbles[key] for key in rest if key not in shown)
-        path = [composer.bubbles[key] for key in found]
-        return self._timed(composer, path), [_Timed(bubble.at, bubble) for bubble in others]
+            found, rest = self._by_time(composer, range(len(bubbles))), array("I")
+        last = max((bubbles.read(number).at for number in found), default=0)
+        late = [number for number in rest if bubbles.read(number).at > last > 0]
+        found.extend(late)
+        at_end = frozenset(late)
+        others = array("i", (number for number in rest if number not in at_end))
+        return (
+            _Path(composer, found, self._times(composer, found)),
+            _Path(composer, others, (bubbles.read(number).at for number in others)),
+        )
 
     @staticmethod
-    def _by_time(composer: Composer, keys: Iterable[str]) -> list[str]:
-        return sorted(keys, key=lambda key: (composer.bubbles[key].at, key))
+    def _found(composer: Composer, listed: Numbering) -> tuple[array[int], int]:
+        """The bubbles that a chat lists, and how many it lists that there are none of."""
+        numbers = array("i", (composer.bubbles.number(listed.name(n)) for n in range(len(listed))))
+        if NONE not in numbers:
+            return numbers, 0
+        own = {  # some may be listed under their own ids
+            bubble.id: number
+            for number, (key, bubble) in enumerate(composer.bubbles.items())
+            if bubble.id != key
+        }
+        keys = (own.get(listed.name(at), NONE) if n == NONE else n for at, n in enumerate(numbers))
+        found = array("i", dict.fromkeys(number for number in keys if number != NONE))
+        return found, len(numbers) - len(found)
 
-    def _listed(self, composer: Composer) -> list[str]:
+    @staticmethod
+    def _by_time(composer: Composer, numbers: Iterable[int]) -> array[int]:
+        bubbles = composer.bubbles
+
+        def standing(number: int) -> tuple[int, str]:
+            return bubbles.values.read(number).at, bubbles.name(number)
+
+        return array("i", sorted(numbers, key=standing))
+
+    def _listed(self, composer: Composer) -> Numbering:
         """In the order of the newest record that has one."""
         for said in sorted(composer.said, key=lambda s: s.standing(), reverse=True):
             if said.order:
                 return said.order
-        return []
+        return Numbering()
 
     @staticmethod
-    def _timed(composer: Composer, path: Sequence[Bubble]) -> list[_Timed]:
+    def _times(composer: Composer, path: Sequence[int]) -> Iterator[int]:
         """Old bubbles have no times: they are spread over the chat's."""
         first = milliseconds(composer.get("created_at"))
         last = milliseconds(composer.get("last_updated_at"))
-        guesses = spread(len(path), first or last, last)
-        timed: list[_Timed] = []
-        for guess, bubble in zip(guesses, path, strict=True):
-            before = timed[-1].at if timed else 0
-            timed.append(_Timed(bubble.at or max(guess, before), bubble))
-        return timed
+        at = 0
+        for guess, number in zip(spread(len(path), first or last, last), path, strict=True):
+            at = composer.bubbles.values.read(number).at or max(guess, at)
+            yield at
 
     # -- turns --------------------------------------------------------------------------------
 
@@ -274,93 +329,124 @@ class _Chats:
         """The turn of a group; a copy of one that is known already is the same turn."""
         turn_id = group[0].bubble.id
         known = self.places.get(turn_id)
-        if known is not None and not _same(known, group, parent):
+        if known is not None and not self._same(known, group, parent):
             turn_id = f"{composer.id}:{turn_id}"
             known = self.places.get(turn_id)
-        spec = self._spec(composer, turn_id, parent, group)
-        files = frozenset(bubble.row.file.id for _, bubble in group)
+        renamed = self._claim(composer, turn_id, group)
+        files = frozenset(each.bubble.row.file_id for each in group)
         if known is not None:
             known.file_ids |= files
             return turn_id
-        print_ = fingerprint(VERSION, _prints(spec))
-        files = self.file_sets.setdefault(files, files)
-        self.places[turn_id] = _Place(spec, files, print_, label_of(composer.id))
-        if any(each.bubble.role == "assistant" for each in group):
-            self.answered.add(turn_id)
+        numbers, times = [each.number for each in group], [each.at for each in group]
+        place = _Place(composer.id, parent, numbers, times, files, renamed)
+        place.is_answered = any(each.bubble.role == "assistant" for each in group)
+        place.fingerprint = fingerprint(VERSION, _prints(self._spec(turn_id, place)))
+        self.places[turn_id] = place
         return turn_id
 
-    def _spec(
-        self, composer: Composer, turn_id: str, parent: str | None, group: list[_Timed]
-    ) -> Spec:
-        bubbles = tuple(bubble for _, bubble in group)
-        renamed = {
-            bubble.id: f"{composer.id}:{bubble.id}"
-            for bubble in bubbles
-            if self.claimed.setdefault(bubble.id, turn_id) != turn_id
-        }
-        guessed = {bubble.id: at for at, bubble in group if at != bubble.at}
-        spawned = self.outline.spawned.get(composer.id, {})
+    def _claim(self, composer: Composer, turn_id: str, group: list[_Timed]) -> dict[str, str]:
+        """The names of messages whose bubbles are another turn's already."""
+        known = self.places.number(turn_id)
+        turn = len(self.places) if known == NONE else known
+        renamed = {}
+        for each in group:
+            message = self.claimed.add(each.bubble.id)
+            if message == len(self.claims):
+                self.claims.append(turn)
+            if self.claims[message] != turn:
+                renamed[each.bubble.id] = f"{composer.id}:{each.bubble.id}"
+        return renamed
+
+    def _same(self, known: _Place, group: Sequence[_Timed], parent: str | None) -> bool:
+        """Whether a turn stands at the same place and says the same."""
+        if known.words is not None or known.parent != parent:
+            return False
+        there = [(bubble.id, bubble.print) for bubble in self._bubbles(known)]
+        return there == [(each.bubble.id, each.bubble.print) for each in group]
+
+    def _bubbles(self, place: _Place) -> list[Bubble]:
+        bubbles = self.outline.composers[place.chat].bubbles.values
+        return [bubbles.read(number) for number in place.bubbles]
+
+    def _spec(self, turn_id: str, place: _Place) -> Spec:
+        composer = self.outline.composers[place.chat]
+        frame = self._frame(composer)
+        bubbles = self._bubbles(place)
+        timed = zip(bubbles, place.times, strict=True)
         return Spec(
             turn_id,
-            parent,
+            place.parent,
             bubbles,
-            composer.model,
-            self._folder(composer),
-            {call: label_of(child) for call, child in spawned.items() if child != composer.id}
-            or NOTHING,
+            frame.model,
+            frame.workspace,
+            frame.spawned,
             composer.contexts,
             composer.checkpoints,
-            "agent" if _is_subagent(composer) else "human",
-            renamed or NOTHING,
-            guessed or NOTHING,
+            frame.asked_by,
+            place.renamed,
+            {bubble.id: at for bubble, at in timed if at != bubble.at},
         )
 
+    def _frame(self, composer: Composer) -> _Frame:
+        if composer.id not in self.frames:
+            spawned = self.outline.spawned.get(composer.id, {})
+            self.frames[composer.id] = _Frame(
+                composer.model,
+                self._folder(composer),
+                {call: label_of(child) for call, child in spawned.items() if child != composer.id},
+                "agent" if _is_subagent(composer) else "human",
+            )
+        return self.frames[composer.id]
+
     def _summary(self, composer: Composer, last: _Timed, parent: str) -> str:
-        summary = composer.summaries[last.bubble.id]
+        words, row = composer.summaries[last.bubble.id]
         turn_id = f"{composer.id}:summary:{last.bubble.id}"
-        guessed = {last.bubble.id: last.at}
-        spec = Spec(turn_id, parent, (last.bubble,), None, None, {}, {}, {}, guessed=guessed)
+        print_ = fingerprint(VERSION, [digest(words.encode(errors="replace"))])
         self.places[turn_id] = _Place(
-            spec,
-            frozenset({summary.row.file.id}),
-            fingerprint(VERSION, [digest(summary.words.encode(errors="replace"))]),
-            label_of(composer.id),
-            summary,
+            composer.id,
+            parent,
+            [last.number],
+            [last.at],
+            frozenset({row.file_id}),
+            words=words,
+            is_answered=True,
+            fingerprint=print_,
         )
-        self.answered.add(turn_id)
         return turn_id
 
     def _abandoned(
-        self, composer: Composer, rest: list[_Timed], heads: list[tuple[int, str]]
+        self, composer: Composer, rest: _Path, began: Sequence[int], heads: Sequence[int]
     ) -> None:
         """Branches of what the chat shows no more, each below the turn it came after."""
         before: tuple[str | None, str | None] = (None, None)  # the turn below which, the last of it
-        begun = sorted((began, number) for number, (began, _) in enumerate(heads) if began > 0)
+        begun = sorted((at, number) for number, at in enumerate(began) if at > 0)
         earlier, last = 0, -1  # so many of them began before; the last of these on the path
         for group in exchanges(rest, _asks):  # by time
             while earlier < len(begun) and begun[earlier][0] < group[0].at:
                 last, earlier = max(last, begun[earlier][1]), earlier + 1
-            below = heads[last][1] if last >= 0 else None
+            below = self.places.name(heads[last]) if last >= 0 else None
             parent = before[1] if before[1] and before[0] == below else below
             before = below, self._turn(composer, group, parent)
 
     # -- sessions -----------------------------------------------------------------------------
 
-    def _session(self, composer: Composer, path: list[_Timed], last: str | None) -> None:
-        while last is not None and last not in self.answered:
-            last = self.places[last].spec.parent_id
-        times = [each.at for each in path if each.at]
-        created = milliseconds(composer.get("created_at")) or min(times, default=0)
-        rows = [*composer.rows, *(bubble.row for bubble in composer.bubbles.values())]
+    def _session(self, composer: Composer, path: _Path, last: str | None) -> None:
+        while last is not None and not (place := self.places.read(last)).is_answered:
+            last = place.parent
+        first = min(filter(None, path.times), default=0)
+        created = milliseconds(composer.get("created_at")) or first
+        rows = chain(composer.rows, (bubble.row for bubble in composer.bubbles.values))
         self.sessions.append(
             DerivedSession(
                 session_id=composer.id,
                 label=label_of(composer.id),
                 head=last,
-                file_ids=frozenset(row.file.id for row in rows),
+                file_ids=frozenset(row.file_id for row in rows),
                 title=as_text(composer.get("name")),
                 created_at=created,
-                updated_at=max([milliseconds(composer.get("last_updated_at")), *times]),
+                updated_at=max(
+                    milliseconds(composer.get("last_updated_at")), max(path.times, default=0)
+                ),
                 is_subagent=_is_subagent(composer),
                 parent_label=label_of(composer.parent) if composer.parent else None,
                 task_description=as_text(composer.task.get("description")),
@@ -420,14 +506,6 @@ def _is_subagent(composer: Composer) -> bool:
 
 def _asks(each: _Timed) -> bool:
     return each.bubble.role == "user"
-
-
-def _same(known: _Place, group: Sequence[_Timed], parent: str | None) -> bool:
-    """Whether a turn stands at the same place and says the same."""
-    if known.summary is not None or known.spec.parent_id != parent:
-        return False
-    there = [(bubble.id, bubble.print) for bubble in known.spec.bubbles]
-    return there == [(bubble.id, bubble.print) for _, bubble in group]
 
 
 def _prints(spec: Spec) -> Iterator[bytes]:

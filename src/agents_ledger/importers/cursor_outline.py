@@ -11,17 +11,24 @@ from msgspec import Raw, Struct, field, structs
 
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.cells import (
-    BROKEN,
     EMBEDDED,
     decoded,
     dicts,
     encoded,
+    is_blank,
     loose,
     path_of,
-    pruned,
     raw,
 )
 from agents_ledger.importers.cursor_agent import Store
+from agents_ledger.importers.cursor_records import (
+    COMPOSER,
+    ComposerData,
+    converted,
+    fields_of,
+    more_of,
+    order_of,
+)
 from agents_ledger.importers.cursor_scope import (
     HEADERS,
     LISTS,
@@ -43,7 +50,9 @@ from agents_ledger.importers.cursor_turns import (
     tool_data,
 )
 from agents_ledger.importers.outlines import as_dict, as_list, as_text, uuid7_ms
+from agents_ledger.importers.packed import Named
 from agents_ledger.importers.reader import Material, Row
+from agents_ledger.model.numbering import Numbering
 from agents_ledger.model.records import digest
 from agents_ledger.model.sessions import TaskStatus
 from agents_ledger.model.sources import SourceFile
@@ -52,7 +61,6 @@ from agents_ledger.model.turns import CallStatus
 EARLIER = " (earlier)"
 WORKSPACES = "workspaceStorage"
 PLACEHOLDER = "empty-state-draft"
-FIELD_MAX = 4000  # bytes of a field that is not read: a longer one is a state of the editor
 TASK_STATUSES: dict[CallStatus, TaskStatus] = {
     "cancelled": "cancelled",
     "completed": "completed",
@@ -65,52 +73,6 @@ TASK_STATUSES: dict[CallStatus, TaskStatus] = {
 
 def _nothing() -> Raw:
     return Raw(b"null")
-
-
-class ComposerData(Struct, rename="camel"):
-    """What a record says of a chat. Anything may be missing, or be something else."""
-
-    composer_id: Any = None
-    name: Any = None
-    subtitle: Any = None
-    created_at: Any = None
-    last_updated_at: Any = None
-    status: Any = None
-    unified_mode: Any = None
-    force_mode: Any = None
-    is_agentic: Any = None
-    is_archived: Any = None
-    is_best_of_n_subcomposer: Any = None
-    model_config: Any = None
-    full_conversation_headers_only: Any = None
-    conversation: Any = None
-    conversation_map: Any = None
-    context: Any = None
-    context_token_limit: Any = None
-    context_tokens_used: Any = None
-    context_usage_percent: Any = None
-    usage_data: Any = None
-    sub_composer_ids: Any = None
-    subagent_info: Any = None
-    latest_conversation_summary: Any = None
-    todos: Any = None
-    branches: Any = None
-    created_on_branch: Any = None
-    git_worktree: Any = None
-    forked_from: Any = None
-    newly_created_files: Any = None
-    files_changed_count: Any = None
-    total_lines_added: Any = None
-    total_lines_removed: Any = None
-    tracked_git_repos: Any = None
-    workspace_identifier: Any = None
-
-
-READ = {each.encode_name for each in msgspec.structs.fields(ComposerData)} - {
-    "context",
-    "modelConfig",
-    "subagentInfo",
-}
 
 
 class _BubbleData(Struct, rename="camel"):
@@ -131,8 +93,6 @@ class _BubbleData(Struct, rename="camel"):
     tool_former_data: Raw = field(default_factory=_nothing)
 
 
-COMPOSER = msgspec.json.Decoder(ComposerData)
-_FIELDS = msgspec.json.Decoder(dict[str, Raw])
 _BUBBLE = msgspec.json.Decoder(_BubbleData)
 
 
@@ -146,7 +106,7 @@ class _Said(Struct):
     data: ComposerData
     row: Row
     print: bytes  # of what is said of this chat alone
-    order: list[str]  # ids of its bubbles
+    order: Numbering | None  # ids of its bubbles
     more: Mapping[str, Any] = {}  # the fields that are not read
 
     def standing(self) -> tuple[int, int, bytes]:
@@ -159,7 +119,7 @@ class Composer(Struct):
 
     id: str
     said: list[_Said] = field(default_factory=list)
-    bubbles: dict[str, Bubble] = field(default_factory=dict)  # by the id in its key
+    bubbles: Named[Bubble] = field(default_factory=lambda: Named(Bubble))  # by the id in its key
     rows: list[Row] = field(default_factory=list)
     contexts: dict[str, Row] = field(default_factory=dict)
     checkpoints: dict[str, Row] = field(default_factory=dict)
@@ -315,7 +275,7 @@ class Outline:
         if value is None:  # so Cursor leaves a chat that it deleted
             self.material.count(kind, "unmapped")
             return
-        if not raw(value).strip():
+        if is_blank(value):
             self.material.fault(row, f"{kind}:{rest} holds nothing")
             self.material.count(kind, "malformed")
             return
@@ -338,12 +298,14 @@ class Outline:
             self.material.count(kind, "derived" if understood else "unmapped")
 
     def _composer(self, composer_id: str, row: Row) -> bool | None:
-        data = decoded((row.values or {}).get("value"), COMPOSER)
+        cell = raw((row.values or {}).get("value"))  # once: it may list very many bubbles
+        data = decoded(cell, COMPOSER)
         if data is None:
             self.composer(composer_id).broken = True
             return False
-        more, order = _more(_fields((row.values or {}).get("value"))), _order(data)
-        self._said(composer_id, _Said(OWN, data, row, row.print, order, more))
+        fields = fields_of(cell)
+        order = order_of(data, fields)
+        self._said(composer_id, _Said(OWN, data, row, row.print, order, more_of(fields)))
         self._summary(composer_id, data, row)
         return True if order else None  # a draft that was never sent says nothing
 
@@ -360,7 +322,7 @@ class Outline:
         for name, each in as_dict(data.conversation_map).items():
             self._inline(composer, each, row, (*inner, "conversationMap", name))
         # Their content is read again, and their order is known.
-        data.conversation = data.conversation_map = data.full_conversation_headers_only = None
+        data.conversation = data.conversation_map = None
 
     def _inline(
         self, composer: Composer, said: Any, row: Row, inner: tuple[str | int, ...]
@@ -420,14 +382,14 @@ class Outline:
         if not isinstance(said, dict):
             return False
         for at, each in enumerate(as_list(said.get("allComposers"))):
-            data = _converted(each)
+            data = converted(each)
             composer_id = as_text(data.composer_id) if data else None
             if data is None or composer_id is None or not self._tells(composer_id):
                 continue
-            place = str(PurePath(row.file.path).parent)
+            place = str(self._path(row).parent)
             self.listed[composer_id] = max(self.listed.get(composer_id, ""), place)
             rank = WHOLE if data.conversation else HEAD
-            told = _Said(rank, data, row, _print(each), _order(data), _more(each))
+            told = _Said(rank, data, row, _print(each), order_of(data, each), more_of(each))
             self._said(composer_id, told, ("allComposers", at))
         return True
 
@@ -436,18 +398,21 @@ class Outline:
         values = row.values or {}
         composer_id = as_text(values.get("composerId"))
         said = loose(values.get("value"))
-        data = _converted(said)
+        data = converted(said)
         if not row.latest or composer_id is None or data is None:
             self.material.count(HEADERS if row.latest else f"{HEADERS}{EARLIER}", "unmapped")
             return
         self.material.count(HEADERS, "derived")
-        place = PurePath(row.file.path).parent.parent / WORKSPACES
+        place = self._path(row).parent.parent / WORKSPACES
         if self.is_read(composer_id):
             if as_text(values.get("workspaceId")):
                 place = place / values["workspaceId"]
                 self.listed[composer_id] = max(self.listed.get(composer_id, ""), str(place))
-            told = _Said(HEADER, data, row, _print(said), _order(data), _more(said))
+            told = _Said(HEADER, data, row, _print(said), order_of(data, said), more_of(said))
             self._said(composer_id, told)
+
+    def _path(self, row: Row) -> PurePath:
+        return PurePath(self.material.file_of(row).path)
 
     def _tells(self, chat_id: str) -> bool:
         """Whether a list is the last to tell of a chat that is read."""
@@ -465,13 +430,13 @@ class Outline:
             if tab_id is None or not self._tells(tab_id):
                 continue
             data = ComposerData(name=tab.get("chatTitle"), last_updated_at=tab.get("lastSendTime"))
-            order = []
+            order = Numbering()
             composer = self.composer(tab_id)
             for number, bubble in enumerate(dicts(tab.get("bubbles"))):
                 self._inline(composer, bubble, row, ("tabs", at, "bubbles", number))
-                order.append(as_text(bubble.get("id")) or str(number))
+                order.add(as_text(bubble.get("id")) or str(number))
             self._said(tab_id, _Said(TAB, data, row, _print(tab), order))
-            self.listed[tab_id] = str(PurePath(row.file.path).parent)
+            self.listed[tab_id] = str(self._path(row).parent)
         return True
 
     # -- summaries ----------------------------------------------------------------------------
@@ -503,8 +468,8 @@ class Outline:
         for child in as_list(composer.get("sub_composer_ids")):
             if isinstance(child, str) and child != composer.id:
                 self.composer(child).parent = self.composer(child).parent or composer.id
-        for key in list(composer.bubbles):
-            bubble = composer.bubbles[key]
+        for number in range(len(composer.bubbles)):
+            bubble = composer.bubbles.values.read(number)
             if not bubble.may_spawn:
                 continue
             for call in tool_data(self.bubbles[bubble]):
@@ -527,26 +492,16 @@ class Outline:
             child.rows.append(bubble.row)
         self.spawned.setdefault(parent.id, {})[call_id] = child_id
         written = embedded(call)
-        data = _converted(written)
+        data = converted(written)
         if data is not None:
             way = (*bubble.inner, "toolFormerData", "additionalData", EMBEDDED)
             print_ = _print(written)
-            told = _Said(GIVEN, data, bubble.row, print_, _order(data), _more(written))
+            told = _Said(GIVEN, data, bubble.row, print_, order_of(data, written), more_of(written))
             self._said(child_id, told, way)
 
 
 def _names(chats: Iterable[str]) -> Iterator[bytes]:
     return (chat.encode(errors="surrogatepass") for chat in chats if chat)
-
-
-def _order(data: ComposerData) -> list[str]:
-    """The ids of a chat's bubbles as they stand in it."""
-    for listed in (data.full_conversation_headers_only, data.conversation):
-        if as_list(listed):
-            return [
-                as_text(as_dict(each).get("bubbleId")) or str(at) for at, each in enumerate(listed)
-            ]
-    return list(as_dict(data.conversation_map))
 
 
 def _print(said: Any) -> bytes:
@@ -555,29 +510,3 @@ def _print(said: Any) -> bytes:
 
 def _standing(bubble: Bubble) -> tuple[bool, int, bytes]:
     return bool(bubble.inner), -bubble.row.length, bubble.print
-
-
-def _converted(said: Any) -> ComposerData | None:
-    try:
-        return msgspec.convert(said, ComposerData) if isinstance(said, dict) else None
-    except (msgspec.ValidationError, RecursionError):
-        return None
-
-
-def _fields(cell: Any) -> Mapping[str, Any]:
-    try:
-        return _FIELDS.decode(raw(cell))
-    except BROKEN:
-        return as_dict(loose(cell))
-
-
-def _more(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a chat that nothing else is made of."""
-    found = {}
-    for name, value in said.items():
-        if name in READ:
-            continue
-        data = bytes(value) if isinstance(value, Raw) else encoded(value)
-        if len(data) <= FIELD_MAX:
-            found[name] = loose(data)
-    return as_dict(pruned(found))

@@ -272,7 +272,7 @@ def _name(chat: str) -> bytes:
 def _row_of(file: SourceFile, row: Peeked) -> Row:
     found = unframe(row.data)
     values = dict(zip(found.columns, found.values, strict=False)) if found else {}
-    return Row(file, row.offset, len(row.data), row.table, values, b"", True)
+    return Row(file.id, row.offset, len(row.data), row.table, values, b"", True)
 
 
 def _entries(data: bytes | None) -> dict[str, dict[str, Any]]:

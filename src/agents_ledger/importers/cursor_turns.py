@@ -65,7 +65,7 @@ LONG_ARGUMENT = 2000  # a longer one stands in its tool call only
 DECODED_ROWS = 4
 
 
-class Bubble(Struct, frozen=True, gc=False):
+class Bubble(Struct, frozen=True, gc=False, array_like=True):
     """A message, and where it stands."""
 
     id: str  # the source's own
@@ -132,7 +132,7 @@ class Bubbles:
 
     def value(self, row: Row) -> Any:
         """What a row's JSON says."""
-        key = (row.file.id, row.offset)
+        key = (row.file_id, row.offset)
         if key not in self._cache:
             self._cache[key] = loose(self.material.values_of(row).get("value"))
             while len(self._cache) > DECODED_ROWS:

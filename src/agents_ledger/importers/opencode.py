@@ -249,7 +249,7 @@ class _Outline:
             "projectID": values.get("project_id"),
             "time": {"created": values.get("time_created"), "updated": values.get("time_updated")},
         }
-        self._session(name, said, (1, row.length, row.print), row.file)
+        self._session(name, said, (1, row.length, row.print), self.material.file_of(row))
         self.material.count("session", "derived")
 
     def _document(self, file: SourceFile, newest: bool) -> None:

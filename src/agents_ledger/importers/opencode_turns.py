@@ -51,7 +51,9 @@ class Said(Struct, frozen=True, gc=False):
     @property
     def file_ids(self) -> set[int]:
         """The file it stands in."""
-        return {file.id for file in (self.row and self.row.file, self.file) if file}
+        if self.row is not None:
+            return {self.row.file_id}
+        return {self.file.id} if self.file is not None else set()
 
     def standing(self) -> tuple[bool, bool, int, bytes]:
         """Which of two prevails: the database, then a file of its own, then the longer."""

@@ -103,10 +103,10 @@ class Table(NamedTuple):
     is_small: bool = False  # what its rows said is remembered beside, to compare them with
 
 
-class Row(Struct, frozen=True, gc=False):
+class Row(Struct, frozen=True, gc=False, array_like=True):
     """One record of a database."""
 
-    file: SourceFile
+    file_id: int
     offset: int
     length: int
     table: str
@@ -286,14 +286,8 @@ class Material:
         self, file: SourceFile, wanted: Callable[[Peeked], bool] | None = None
     ) -> Iterator[Row]:
         """Every version of every row, or of those wanted, in the order they were kept."""
-        identities = bytearray()
         held: list[_Version] = []
-        for framed in self._framed(file, wanted):
-            if framed.row is not None:
-                identities += framed.row.identity
-            if self.holds:
-                held.append(_version(framed))
-        latest = iter(_latest(identities))
+        latest = iter(_latest(self._identities(file, wanted, held)))
         for each in held or map(_version, self._framed(file, wanted)):
             if each.row is None:
                 self.faults.append(Fault(file.path, "not a row", each.offset))
@@ -302,7 +296,19 @@ class Material:
             row = each.row
             values = dict(zip(row.columns, row.values, strict=False))
             is_latest = bool(next(latest))
-            yield Row(file, each.offset, each.length, row.table, values, each.print, is_latest)
+            yield Row(file.id, each.offset, each.length, row.table, values, each.print, is_latest)
+
+    def _identities(
+        self, file: SourceFile, wanted: Callable[[Peeked], bool] | None, held: list[_Version]
+    ) -> bytearray:
+        """Of all rows, side by side. What may be held is added to `held`."""
+        identities = bytearray()
+        for framed in self._framed(file, wanted):
+            if framed.row is not None:
+                identities += framed.row.identity
+            if self.holds:
+                held.append(_version(framed))
+        return identities
 
     def _framed(
         self, file: SourceFile, wanted: Callable[[Peeked], bool] | None
@@ -323,20 +329,26 @@ class Material:
         """The values of a held row."""
         if row.values is not None:
             return row.values
-        found = unframe(self._sources.read(row.file.id, row.offset, row.length))
+        found = unframe(self._sources.read(row.file_id, row.offset, row.length))
         return dict(zip(found.columns, found.values, strict=False)) if found else {}
 
     def fault(self, at: Line | Row, what: str) -> None:
         """Report what could not be understood."""
         number = at.number if isinstance(at, Line) else None
-        self.faults.append(Fault(at.file.path, what, at.offset, number))
+        self.faults.append(Fault(self.file_of(at).path, what, at.offset, number))
+
+    def file_of(self, at: Line | Row) -> SourceFile:
+        """The file that something stands in."""
+        if isinstance(at, Line):
+            return at.file
+        return next(file for file in self.files if file.id == at.file_id)
 
     def moment(self, said: object, at: Line | Row | SourceFile) -> int:
         """When something was, in Unix milliseconds; 0 if it does not say. What is no time is
         reported, once a file."""
         found = milliseconds(said)
         if not found and said not in (None, "", 0):
-            file = at if isinstance(at, SourceFile) else at.file
+            file = at if isinstance(at, SourceFile) else self.file_of(at)
             if file.id not in self._timeless:
                 self._timeless.add(file.id)
                 what = f"not a time: {str(said)[:SHOWN]}"

@@ -9,12 +9,14 @@ import hashlib
 import struct
 from collections.abc import Hashable, Iterable, Iterator
 from functools import lru_cache
+from itertools import starmap
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import msgpack
 
 T = TypeVar("T", bound=Hashable)
+LARGE = 1 << 20  # bytes of a record that memory shall not hold twice
 BAD_TEXT = 1  # the code of a text that is not UTF-8
 _LENGTH = struct.Struct(">I")
 _PEEK = msgpack.Decoder(tuple[str, tuple[str, ...], tuple[str, ...], list[msgspec.Raw]])
@@ -68,7 +70,7 @@ def frame(row: RowRecord) -> bytes:
 def unframe(data: bytes) -> RowRecord | None:
     """The row of a frame."""
     try:
-        table, key, columns, values = msgpack.decode(data[_LENGTH.size :])
+        table, key, columns, values = msgpack.decode(memoryview(data)[_LENGTH.size :])
         return RowRecord(_once(str(table)), _once(tuple(key)), _once(tuple(columns)), tuple(values))
     except _BROKEN:
         return None
@@ -82,8 +84,11 @@ def _once(named: T) -> T:
 
 def records(blocks: Iterable[bytes]) -> Iterator[Framed]:
     """Every record in a stream of kept bytes. A last one that is cut short is left out."""
-    for offset, data in _frames(blocks):
-        yield Framed(offset, len(data), data, unframe(data))
+    return starmap(_framed, _frames(blocks))  # which holds none of them
+
+
+def _framed(offset: int, data: bytes) -> Framed:
+    return Framed(offset, len(data), data, unframe(data))
 
 
 def peek(blocks: Iterable[bytes]) -> Iterator[Peeked]:
@@ -107,7 +112,19 @@ def _frames(blocks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
             size = _LENGTH.size + _LENGTH.unpack_from(buffer, at)[0]
             if len(buffer) - at < size:
                 break
-            yield start + at, bytes(buffer[at : at + size])
-            at += size
+            offset, at = start + at, at + size
+            if size < LARGE:
+                yield offset, bytes(buffer[at - size : at])
+            else:
+                yield offset, _cut(buffer, at - size, at)
+                start, at = start + at, 0
         del buffer[:at]
         start += at
+
+
+def _cut(buffer: bytearray, first: int, end: int) -> bytes:
+    """Bytes of a buffer, which then begins behind them."""
+    with memoryview(buffer) as view:
+        data = bytes(view[first:end])
+    del buffer[:end]
+    return data
