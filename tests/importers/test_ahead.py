@@ -448,7 +448,7 @@ def test_no_more_is_asked_for_than_a_pipe_holds(address: str) -> None:
     for number in range(40):
         other.plan([f"family {number}" * 50], READERS["claude-code"], 1)
     assert 1 < len(other._asked) < 10
-    assert sum(len(job.asked) for job in other._asked) <= ahead.PIPE_BYTES
+    assert sum(job.length for job in other._asked) <= ahead.PIPE_BYTES
     other.close()
 
 

@@ -17,7 +17,8 @@ from agents_ledger import Ledger
 from agents_ledger.importers import building, outlines, packed, reader
 from agents_ledger.importers.claude_code import ClaudeCode
 from agents_ledger.importers.codex import Codex
-from agents_ledger.importers.importing import rederive
+from agents_ledger.importers.discovery import Unknown, found_at
+from agents_ledger.importers.importing import Importer, rederive
 from agents_ledger.importers.reader import Material, Reader
 from agents_ledger.importers.readers import READERS
 from agents_ledger.ledger import projected_turns, projection, sources
@@ -356,6 +357,19 @@ def test_turns_that_are_packed_and_met_again_say_the_same(
         assert result(other) == before
     assert len(before["turns"]) == 6
     assert "done 0" in str(before["tool_calls"])
+
+
+def test_what_was_told_of_many_small_files_is_held_once(ledger: Ledger, tmp_path: Path) -> None:
+    for number in range(3):
+        log = Log(tmp_path, SESSION.replace("1", str(number + 2)))
+        log.user(f"{number}a", "question")
+        log.save()
+    importer = Importer(ledger)
+    importer.run(found_at(tmp_path, Unknown([], [])))
+
+    assert len(importer._told) == 3
+    assert len({id(told.records) for told in importer._told.values()}) == 1
+    assert sum(importer.report.records.values()) == 3
 
 
 def test_a_family_is_not_held_twice_while_it_is_derived_with_what_shares_its_turns(

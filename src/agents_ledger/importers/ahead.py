@@ -55,8 +55,9 @@ class Derived(NamedTuple):
 
 class _Job(NamedTuple):
     families: tuple[str, ...]
+    source: str
     size: int
-    asked: bytes  # as it is sent
+    length: int = 0  # of what was sent
 
 
 class _Answers(io.RawIOBase):
@@ -111,17 +112,21 @@ class Ahead:
         """Say that families will be wanted together, after those planned before. `size`: how many
         bytes of them are kept."""
         if size <= FAMILY_MAX:
-            group = tuple(families)
-            self._planned.append(_Job(group, size, pickle.dumps((group, reader.name))))
+            self._planned.append(_Job(tuple(families), reader.name, size))
             self._ask()
 
     def _ask(self) -> None:
         """Ask for no more than a pipe is sure to hold, or both sides could come to wait, and for no
         more than memory should hold."""
-        while self._planned and self._has_room(self._planned[0]):
-            job = self._planned.popleft()
+        while self._planned:
+            job = self._planned[0]
+            sent = pickle.dumps((job.families, job.source))
+            job = job._replace(length=len(sent))
+            if not self._has_room(job):
+                return
+            self._planned.popleft()
             try:
-                self._jobs.write(job.asked)
+                self._jobs.write(sent)
             except OSError:  # it died
                 self._give_up()
                 return
@@ -130,7 +135,7 @@ class Ahead:
     def _has_room(self, job: _Job) -> bool:
         asked = [*self._asked, job]
         return len(asked) == 1 or (
-            sum(len(each.asked) for each in asked) <= PIPE_BYTES
+            sum(each.length for each in asked) <= PIPE_BYTES
             and sum(each.size for each in asked) <= ASKED_BYTES
         )
 

@@ -75,11 +75,14 @@ DERIVING = 0.8  # of the work on a file; keeping is the rest
 RANK: dict[Outcome, int] = {"skipped": 0, "upserted": 1, "imported": 2}
 
 
+Records = tuple[tuple[tuple[str, str, Fate], int], ...]
+
+
 class _Told(NamedTuple):
     """What was reported of families derived together."""
 
-    families: set[str]
-    records: Counter[tuple[str, str, Fate]]
+    families: tuple[str, ...]
+    records: Records
     faults: tuple[Fault, ...]
 
 
@@ -95,6 +98,7 @@ class Importer:
         self.report = report or Report()
         self._projector = Projector(ledger._core)
         self._told: dict[str, _Told] = {}  # by family
+        self._records: dict[Records, Records] = {}  # many families have the same
         self._outcomes: dict[str, Outcome] = {}  # by label
         self._titled: list[SourceTitle] = []  # what sessions of other files are called now
 
@@ -329,17 +333,17 @@ class Importer:
 
     def _tell(self, reader: Reader, families: set[str], derivation: Derivation) -> None:
         """Report each record once, though a fork met later has its parent derived again."""
-        told = _Told(families, Counter(), derivation.faults)
-        for (kind, fate), number in derivation.counts.items():
-            told.records[reader.name, kind, fate] += number
-            self.report.derived_records += number
+        counts = sorted(derivation.counts.items())
+        records = tuple(((reader.name, *told), number) for told, number in counts)
+        told = _Told(tuple(families), self._records.setdefault(records, records), derivation.faults)
+        self.report.derived_records += sum(derivation.counts.values())
         known = {id(each): each for f in families if (each := self._told.get(f)) is not None}
-        for earlier in [each for each in known.values() if each.families <= families]:
-            self.report.records -= earlier.records
+        for earlier in [each for each in known.values() if families.issuperset(each.families)]:
+            self.report.records -= Counter(dict(earlier.records))
             for fault in earlier.faults:
                 self.report.faults.remove(fault)
         self._told |= dict.fromkeys(families, told)
-        self.report.records += told.records
+        self.report.records += Counter(dict(told.records))
         self.report.faults += told.faults
 
 
