@@ -183,15 +183,33 @@ def test_asyncio_sums_up_too(spent: Ledger, address: str) -> None:
     assert asyncio.run(_summed(address)) == (SUMMED, 0)
 
 
-def test_a_day_takes_few_statements(spent: Ledger, db: Database) -> None:
+def test_days_with_few_turns_are_summed_up_together(spent: Ledger, db: Database) -> None:
     from agents_ledger.ledger import summaries
     from tests.statements import Meddled
 
+    before = told(spent)
     counted, database = Meddled.over(db)
 
     assert summaries.summarise(database) == SUMMED
-    assert counted.ran.count("sum_usage") == counted.ran.count("sum_tools") == 4  # days with turns
-    assert len(counted.ran) <= 2 * 4 + SUMMED + 10
+    assert counted.ran.count("sum_usage") == counted.ran.count("sum_tools") == 1
+    assert len(counted.ran) <= SUMMED + 10
+    assert told(spent) == before
+
+
+def test_no_more_is_summed_up_at_once_than_others_can_wait_for(
+    spent: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from agents_ledger.ledger import summaries
+
+    monkeypatch.setattr(summaries, "TURNS_AT_ONCE", 7)
+    monkeypatch.setattr(summaries, "DAYS_AT_ONCE", 3)
+    before = told(spent)
+    turns = [3, 4, 1, 0, 0, 0, 9, 0]
+    batches = summaries._batches([summaries.Day(*each) for each in enumerate(turns)])
+
+    assert [[day.turns for day in days] for days in batches] == [[3, 4], [1, 0, 0], [0], [9], [0]]
+    assert spent.summarise() == SUMMED
+    assert told(spent) == before
 
 
 def test_sums_left_over_from_before_do_not_count(spent: Ledger, raw: Raw) -> None:

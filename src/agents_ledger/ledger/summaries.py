@@ -14,8 +14,8 @@ from agents_ledger.model.ids import now_ms
 from agents_ledger.model.periods import DAY_MS
 from agents_ledger.store.database import Database, Row, Transaction
 
-AT_ONCE = 10  # days in one transaction: others wait for it
-EMPTY_AT_ONCE = 1000
+TURNS_AT_ONCE = 2000  # in one transaction: others wait for it
+DAYS_AT_ONCE = 1000
 DAYS_MAX = 5000  # further back, days are read turn by turn
 
 
@@ -30,13 +30,23 @@ def summarise(db: Database) -> int:
     """Sum up the days that are over and have no sums; how many."""
     today = now_ms() // DAY_MS
     missing = db.read(lambda tx: _missing(tx, today - 1))
-    for days, at_once in (
-        ([day for day in missing if not day.turns], EMPTY_AT_ONCE),
-        ([day for day in missing if day.turns], AT_ONCE),
-    ):
-        for at in range(0, len(days), at_once):
-            db.write(partial(_sum_up, days=days[at : at + at_once]))
+    for days in _batches(missing):
+        db.write(partial(_sum_up, days=days))
     return len(missing)
+
+
+def _batches(missing: Sequence[Day]) -> Iterator[list[Day]]:
+    """Days that are quickly summed up together: many with few turns, or a single one with many."""
+    batch: list[Day] = []
+    turns = 0
+    for day in missing:
+        turns += day.turns
+        if batch and (turns > TURNS_AT_ONCE or len(batch) == DAYS_AT_ONCE):
+            yield batch
+            batch, turns = [], day.turns
+        batch.append(day)
+    if batch:
+        yield batch
 
 
 def _missing(tx: Transaction, before: int) -> list[Day]:
@@ -49,28 +59,20 @@ def _missing(tx: Transaction, before: int) -> list[Day]:
     days = [day for day in range(first, before) if day not in known]
     if not days:
         return []
-    turns = _turns(tx, days[0], days[-1])
+    within = {"since": days[0] * DAY_MS, "until": (days[-1] + 1) * DAY_MS}
+    turns: dict[int, int] = dict(tx.run("turns_by_day", **within))
     return [Day(day, turns.get(day, 0)) for day in days]
 
 
-def _turns(tx: Transaction, first: int, last: int) -> dict[int, int]:
-    rows = tx.run("turns_by_day", since=first * DAY_MS, until=(last + 1) * DAY_MS)
-    return {row[0]: row[1] for row in rows}
-
-
 def _sum_up(tx: Transaction, days: Sequence[Day]) -> None:
+    """Whatever has no sums between the first and the last: others may have summed some up since."""
     tx.run("lock_summaries")
     first, last = days[0].day, days[-1].day
+    within = {"since": first * DAY_MS, "until": (last + 1) * DAY_MS}
     tx.run("forget_usage_sums", first=first, last=last)
     tx.run("forget_tool_sums", first=first, last=last)
-    # Meanwhile others may have summed one up, and one that was empty may be so no longer.
-    known = {row[0] for row in tx.run("summed_days", first=first, after=last + 1)}
-    turns = _turns(tx, first, last)
-    for day, _ in days:
-        if day in turns and day not in known:
-            within = {"day": day, "since": day * DAY_MS, "until": (day + 1) * DAY_MS}
-            tx.run("sum_usage", **within)
-            tx.run("sum_tools", **within)
+    tx.run("sum_usage", **within)
+    tx.run("sum_tools", **within)
     tx.run_many("insert_summary_day", days)
 
 

@@ -181,6 +181,10 @@ ORDER BY t.created_at DESC, t.id DESC LIMIT :limit OFFSET :offset
 c.id, c.task_id, c.ability_name, c.parameters, c.status, c.details, c.created_at, c.updated_at,
     c.start_message_id, c.end_message_id
 
+-- unsummed --
+t.started_at >= :since AND t.started_at < :until
+    AND t.started_at / 86400000 NOT IN (SELECT d.day FROM summary_days d)
+
 -- tool_columns --
 -- Tool calls by name, status and the step their duration falls in; step 0: they do not say.
 c.tool_name, c.status,

@@ -81,19 +81,20 @@ DELETE FROM tool_sums
 WHERE day >= :first AND day <= :last AND day NOT IN (SELECT d.day FROM summary_days d);
 
 -- sum_usage --
+-- Of the days between two times that have no sums yet.
 INSERT INTO usage_sums
-SELECT CAST(:day AS BIGINT), t.started_at / 3600000, COALESCE(t.model, ''),
+SELECT t.started_at / 86400000, t.started_at / 3600000, COALESCE(t.model, ''),
     COALESCE(t.provider, ''), COALESCE(t.workspace_path, ''), <spent_columns>
 FROM turns t
-WHERE t.started_at >= :since AND t.started_at < :until
-GROUP BY 2, 3, 4, 5;
+WHERE <unsummed>
+GROUP BY 1, 2, 3, 4, 5;
 
 -- sum_tools --
 INSERT INTO tool_sums
-SELECT CAST(:day AS BIGINT), <tool_columns>
+SELECT t.started_at / 86400000, <tool_columns>
 FROM turns t JOIN tool_calls c ON c.turn_id = t.id
-WHERE t.started_at >= :since AND t.started_at < :until
-GROUP BY 2, 3, 4;
+WHERE <unsummed>
+GROUP BY 1, 2, 3, 4;
 
 -- insert_summary_day --
 INSERT INTO summary_days (day) VALUES (:day) ON CONFLICT DO NOTHING;
