@@ -28,6 +28,7 @@ OURS = "agents-ledger"
 LIVE = "agents-ledger, a live turn"
 FOR_RUNNER = "agents-ledger, LedgerSession"
 FORGETFUL = "agents-ledger, nothing remembered"
+BY_HAND = "agents-ledger, by hand"  # its rows without it: no ids, checks, hash, locks, word index
 SESSION = "main"
 CLOCKS: tuple[Clock, ...] = ("cpu", "wall")
 LENGTHS = (100, 1_000, 10_000)
@@ -289,6 +290,9 @@ PAIRS = (
     Pair("append, record() / 5 commits by its Runner", "append", OURS, OPENAI, {"cpu": 2}),
     Pair("last 20, nothing remembered / SQLiteSession", "last 20", FORGETFUL, OPENAI, {"wall": 3}),
     Pair("last 20, after an append / SQLiteSession", "last 20", OURS, OPENAI, {"wall": 3}),
+    Pair("whole history / SQLiteSession", "whole history", OURS, OPENAI),
+    Pair("by hand, the ledger's rows in one commit / one add_items()", "append", BY_HAND, AT_ONCE),
+    Pair("by hand, the ledger's rows as tuples / SQLiteSession", "whole history", BY_HAND, OPENAI),
 )
 
 
@@ -298,7 +302,7 @@ def ways(folder: Path) -> Iterator[Line]:
         yield missing
         return
     length = LENGTHS[-1]
-    with opened(folder, (LIVE, FOR_RUNNER, FORGETFUL, OPENAI, AT_ONCE)) as sides:
+    with opened(folder, (LIVE, FOR_RUNNER, FORGETFUL, BY_HAND, OPENAI, AT_ONCE)) as sides:
         for side in sides.values():
             side.grow(length)
         whats = {pair.what for pair in PAIRS}

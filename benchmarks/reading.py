@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from agents_ledger import Ledger
 from agents_ledger.ledger import threads
@@ -53,13 +54,13 @@ _PARTS = (
 )
 
 
-def by_hand(connection: sqlite3.Connection, first: int, last: int) -> int:
-    """The same columns of the same rows, as plain tuples; how many turns."""
+def by_hand(connection: sqlite3.Connection, first: int, last: int) -> list[list[tuple[Any, ...]]]:
+    """The same columns of the same rows, as plain tuples: of turns, messages and tool calls."""
     connection.execute("BEGIN")
     segment, _ = connection.execute(_HEAD, ("main",)).fetchone()
     found = [connection.execute(sql, (segment, first, last)).fetchall() for sql in _PARTS]
     connection.execute("ROLLBACK")
-    return len(found[0])
+    return found
 
 
 def reading(folder: Path) -> Iterator[Line]:
@@ -71,6 +72,9 @@ def reading(folder: Path) -> Iterator[Line]:
         def ours(first: int, last: int) -> int:
             return len(ledger.thread("main", from_depth=first, to_depth=last).turns)
 
+        def hand(first: int, last: int) -> int:
+            return len(by_hand(connection, first, last)[0])
+
         new = [(at, at + 19) for at in range(1, LONG, 20)]
         stretches = {
             "20 of 10,000, new ones each time": [new[at::ROUNDS][:50] for at in range(ROUNDS)],
@@ -78,7 +82,6 @@ def reading(folder: Path) -> Iterator[Line]:
             "all of 10,000": [[(1, LONG)]] * ROUNDS,
         }
         for name, rounds in stretches.items():
-            hand = partial(by_hand, connection)
             found = interleaved(
                 {"ours": _each(ours, rounds), "hand": _each(hand, rounds)}, rounds=ROUNDS
             )

@@ -9,12 +9,14 @@ from pathlib import Path
 from agents_ledger import AsyncLedger, Ledger, ToolCall, Usage
 from agents_ledger.integrations.openai_agents import LedgerSession
 from agents_ledger.ledger import recording
+from agents_ledger.ledger.threads import DEEPEST
 from agents_ledger.store.database import Transaction
-from benchmarks import workload
+from benchmarks import reading, workload
 from benchmarks.peers import openai_items
 from benchmarks.peers.port import Exchange
 
 USAGE = Usage(12_480, 655)
+READY = 100  # exchanges whose rows are made beforehand
 
 
 def _steps(exchange: Exchange) -> list[ToolCall]:
@@ -89,6 +91,37 @@ class Forgetful(LedgerStore):
         known._values.clear()
         known._letters = 0
         return await super().last(session, count)
+
+
+class ByHand(LedgerStore):
+    """The same rows without a ledger, written and read by hand: what could be reached at most."""
+
+    async def seed(self, session: str, exchanges: list[Exchange]) -> None:
+        """Then record some more on a copy, to have their rows ready."""
+        await super().seed(session, exchanges)
+        self._ledger.close()
+        path = Path(self._address)
+        more = [
+            (session, workload.Turn(each.query, each.response, tuple(_steps(each))))
+            for each in exchanges[-READY:]
+        ]
+        with workload.unindexed():
+            recorded = workload.capture(workload.copy_of(path, "recorded.db"), more)
+        self._ready = iter([turn.statements for turn in recorded])
+        self._connection = workload.connect(path)
+
+    async def append(self, session: str, exchange: Exchange) -> None:
+        workload.commit_at_once(self._connection, next(self._ready))
+
+    async def whole(self, session: str) -> int:
+        _, messages, calls = reading.by_hand(self._connection, 1, DEEPEST)
+        return len(messages) + 2 * len(calls)
+
+    async def last(self, session: str, count: int) -> int:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        self._connection.close()
 
 
 class ForRunner(LedgerStore):

@@ -26,6 +26,7 @@ STORES = {
     "agents-ledger, a live turn": "ledger_store:Live",
     "agents-ledger, LedgerSession": "ledger_store:ForRunner",
     "agents-ledger, nothing remembered": "ledger_store:Forgetful",
+    "agents-ledger, by hand": "ledger_store:ByHand",
     "openai-agents SQLiteSession": "openai_store:Plain",
     "openai-agents SQLiteSession, one add_items()": "openai_store:AtOnce",
     "openai-agents AdvancedSQLiteSession": "openai_store:Advanced",
