@@ -105,11 +105,11 @@ def spoken(chance: random.Random, folder: Path) -> list[Path]:
         paths[-1].write_text("".join(words))
         if chance.random() < 0.3:
             paths.append(place / f"s{number}.jsonl")
-            paths[-1].write_text(_said("user", "Hello") + _said("assistant", "Hi"))
+            paths[-1].write_text(said("user", "Hello") + said("assistant", "Hi"))
     return paths
 
 
-def _said(role: str, words: str) -> str:
+def said(role: str, words: str) -> str:
     said = {"role": role, "message": {"content": words}}
     return json.dumps(said, separators=(",", ":")) + "\n"
 

@@ -133,7 +133,7 @@ def _spoken(material: Material, file: SourceFile, session_id: str, wanted: bool)
 
 def _stretch(first: Line, end: int, role: str, session_id: str, print_: bytes) -> Entry:
     line = Line(first.file, first.offset, end - first.offset, first.number, None)
-    name = scoped(NAME, session_id, str(first.number))
+    name = scoped(NAME, session_id, f"{first.number}.txt")  # in lines of JSON that is another
     return Entry(name, line, role == "user", print_)
 
 

@@ -1,12 +1,14 @@
-"""Sessions that files know under another name, or call something from elsewhere."""
+"""Sessions that files know under another name, call something from elsewhere, or spawned."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from agents_ledger.ledger import names
+from agents_ledger.ledger.projected_tree import Tree
 from agents_ledger.model.sources import Derivation, SourceFile, SourceTitle
 from agents_ledger.store.database import Transaction
+from agents_ledger.store.text import in_batches
 
 
 def lead_on(tx: Transaction, files: Sequence[SourceFile], derivation: Derivation) -> None:
@@ -39,3 +41,15 @@ def note_titles(tx: Transaction, titles: Sequence[SourceTitle], titled: list[Sou
             title=each.title,
         )
     ]
+
+
+def hang_subagents(tx: Transaction, derivation: Derivation, tree: Tree) -> None:
+    """Sessions that calls of these turns spawned answer to the session that has the call now."""
+    for ids in in_batches(tree.names()):
+        tx.run("unlink_lost_subagents", ids=ids)
+        for child, turn_id, parent in tx.run("spawned_sessions", ids=ids):
+            owner = tree.owner(turn_id)
+            if owner not in (parent, child):
+                tx.run("set_parent_session", label=child, parent=owner)
+    for session in derivation.sessions:
+        tx.run("break_circle", label=session.label)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from types import SimpleNamespace as Row
 from typing import NamedTuple
 
@@ -12,9 +12,10 @@ from msgspec import structs
 from agents_ledger.ledger import recording, sessions, threads, waiting
 from agents_ledger.ledger.threads import Place
 from agents_ledger.model.errors import Conflict
+from agents_ledger.model.ids import as_id
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.sources import DerivedTurn
-from agents_ledger.model.turns import ToolCall, Turn, Usage
+from agents_ledger.model.turns import ToolCall, Turn, Usage, to_json
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.text import in_batches
 
@@ -29,6 +30,7 @@ class Known(NamedTuple):
     parent_id: str | None
     projected: bool
     frozen: bool
+    answer: str | None  # the record that answered it, "" if none did; None: it waits
 
 
 class TurnSource(NamedTuple):
@@ -47,6 +49,12 @@ class Change(NamedTuple):
     owner: str | None = None  # the session that subagents it spawns answer to
     is_gone: Callable[[Transaction, str], bool] = lambda *_: False  # a turn that is told no more
 
+    @property
+    def lost_answer(self) -> str | None:
+        """The record that answered it before; None, if it is not one that waits again."""
+        waits = self.turn.status == "pending" and self.known is not None
+        return self.known.answer if waits and self.known else None
+
 
 _NOTHING = DerivedTurn("", None, b"", frozenset(), (), lambda: Turn(""))
 
@@ -56,9 +64,9 @@ def known_now(tx: Transaction, turn_ids: Sequence[str]) -> dict[str, Known]:
     known: dict[str, Known] = {}
     for ids in in_batches(turn_ids):
         found = tx.run("known_turns", ids=ids)
-        for turn_id, fingerprint, parent_id, projected, frozen in found:
+        for turn_id, fingerprint, parent_id, projected, frozen, answer in found:
             known[turn_id] = Known(
-                bytes(fingerprint or b""), parent_id, bool(projected), bool(frozen)
+                bytes(fingerprint or b""), parent_id, bool(projected), bool(frozen), answer
             )
     return known
 
@@ -81,6 +89,9 @@ def write_batch(tx: Transaction, changes: Sequence[Change]) -> list[Turn]:
         for change in changes
         if is_due(change.derived, known.get(change.turn.id))
     ]
+    has_frozen = bool(tx.run("has_frozen"))
+    if has_frozen:
+        changes = _beside_frozen(tx, changes)
     known_before = [change.turn.id for change in changes if change.known is not None]
     if known_before:
         tx.defer_references()
@@ -89,6 +100,8 @@ def write_batch(tx: Transaction, changes: Sequence[Change]) -> list[Turn]:
     _write_rows(tx, changes)
     whole = _write_steps(tx, changes)
     _place_all(tx, changes)
+    if has_frozen:
+        _keep_on_threads(tx, changes)
     tx.run_many(
         "insert_turn_source",
         [
@@ -101,6 +114,43 @@ def write_batch(tx: Transaction, changes: Sequence[Change]) -> list[Turn]:
     at_hand = {turn.id for turn in new}
     waiting.changed(tx, [c.turn.id for c in changes if c.turn.id not in at_hand])
     return new
+
+
+def _beside_frozen(tx: Transaction, changes: Sequence[Change]) -> list[Change]:
+    """What a frozen turn holds stays there: in a turn that has it now, it goes by another id."""
+    held: set[str] = set()
+    for ids in in_batches(m.id for change in changes for m in change.turn.messages):
+        held |= {row[0] for row in tx.run("frozen_records", ids=ids)}
+    return [
+        change._replace(turn=_renamed(change.turn, held)) if held else change for change in changes
+    ]
+
+
+def _renamed(turn: Turn, held: Container[str]) -> Turn:
+    names = {m.id: as_id(f"{m.id}~{turn.id}") for m in turn.messages if m.id in held}
+    asked = msgspec.json.decode(turn.query_message_ids or "[]")
+    return structs.replace(
+        turn,
+        query_message_ids=to_json([names.get(each, each) for each in asked]),
+        response_message_id=names.get(turn.response_message_id or "", turn.response_message_id),
+        messages=tuple(structs.replace(m, id=names.get(m.id, m.id)) for m in turn.messages),
+        tool_calls=tuple(
+            structs.replace(call, message_id=names.get(call.message_id or "", call.message_id))
+            for call in turn.tool_calls
+        ),
+    )
+
+
+def _keep_on_threads(tx: Transaction, changes: Sequence[Change]) -> None:
+    """A compaction summarised what is above it. Its source may know more than that: a frozen turn
+    is not hung on a past that comes to light later. Then it is all that is there."""
+    for change in changes:
+        made = change.turn.compaction
+        if made is None:
+            continue
+        named = (made.summarized_through_turn_id, made.first_kept_turn_id)
+        if not all(threads.on_thread(tx, each, change.turn.id) for each in named if each):
+            tx.run("summarise_all", turn_id=change.turn.id, through=change.derived.parent_id)
 
 
 def _write_rows(tx: Transaction, changes: Sequence[Change]) -> None:
@@ -347,12 +397,26 @@ def retire(tx: Transaction, gone: set[str]) -> None:
 
 def _heir(tx: Transaction, turn_id: str, gone: Container[str]) -> str | None:
     """The turn that has the answer of another now, or else what was asked. Where these are told no
-    more, as another file tells the session anew: the head of that."""
+    more, as another file tells the session anew: the one as deep on the thread of that."""
     asked, answer = tx.run("ends_of_turn", id=turn_id)[0]
-    records: list[str | None] = [answer, *msgspec.json.decode(asked or "[]")]
+    heirs = _owners(tx, turn_id, [answer, *msgspec.json.decode(asked or "[]")])
+    depth = threads.place_of(tx, turn_id).depth
+    for (head,) in tx.run("heads_told_anew", turn_id=turn_id):
+        as_deep = min(depth, threads.place_of(tx, head).depth)
+        heirs.append(str(threads.above(tx, head, as_deep)))
+    return next((heir for heir in heirs if heir not in gone), None)
+
+
+def _owners(tx: Transaction, turn_id: str, records: Sequence[str | None]) -> list[str]:
+    """The answered turns that have these records of a turn now, in their order."""
     owners: dict[str | None, str] = {}
     for ids in in_batches([record for record in records if record is not None]):
-        owners |= dict(tx.run("answered_with_records", ids=ids))
-    heirs = [owners[record] for record in records if record in owners]
-    heirs += [row[0] for row in tx.run("heads_since", turn_id=turn_id)]
-    return next((heir for heir in heirs if heir not in gone), None)
+        owners |= dict(tx.run("answered_with_records", turn_id=turn_id, ids=ids))
+    return [owners[record] for record in records if record in owners]
+
+
+def lead_to_answers(tx: Transaction, lost: Mapping[str, str]) -> None:
+    """What names turns that wait again names the turns that have their answers now."""
+    for turn_id, answer in lost.items():
+        for heir in _owners(tx, turn_id, [answer]):
+            sessions.lead_heads(tx, turn_id, heir)

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from agents_ledger.ledger import names, sessions, threads, waiting
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.projected_sessions import lead_on, note_titles
+from agents_ledger.ledger.projected_sessions import hang_subagents, lead_on, note_titles
 from agents_ledger.ledger.projected_tree import Tree
 from agents_ledger.ledger.projected_turns import (
     Change,
@@ -23,6 +23,7 @@ from agents_ledger.ledger.projected_turns import (
     TurnSource,
     is_due,
     known_now,
+    lead_to_answers,
     retire,
     write_batch,
 )
@@ -110,13 +111,13 @@ class Projector:
         self._core.recover_once()
         derivation = _with_ids(derivation)
         tree = Tree(derivation)
-        written, stale = 0, set[str]()
+        written, stale, lost = 0, set[str](), dict[str, str]()
         outcomes: dict[str, Outcome] = {}  # known when it is committed: another may be quicker
         titled: list[SourceTitle] = []
         batch: list[Change] = []
         before = [partial(_ensure_sessions, source=source, derived=derivation.sessions)]
         is_gone = partial(_is_gone, files=files, part=derivation.part, tree=tree)
-        for more in _batches(self._changes(derivation.turns, stale, tree, is_gone)):
+        for more in _batches(self._changes(derivation.turns, stale, lost, tree, is_gone)):
             if batch:  # what is small is one commit with all that is said of it
                 self.flush()
                 self._commit([_Part(before, batch)])
@@ -134,6 +135,7 @@ class Projector:
                 fingerprints=tree.fingerprints(),
                 outcomes=outcomes,
                 stale=stale,
+                lost=lost,
             )
         ]
         if derivation.titles:
@@ -151,10 +153,13 @@ class Projector:
         self,
         derived: Iterable[DerivedTurn],
         stale: set[str],
+        lost: dict[str, str],
         tree: Tree,
         is_gone: Callable[[Transaction, str], bool],
     ) -> Iterator[Change]:
-        """The turns that are new or have changed, with their content; frozen ones become stale."""
+        """The turns that are new or have changed, with their content; frozen ones become stale.
+        Those that lost their answer to others come last: what names them is led there at once."""
+        waiting_again: list[Change] = []
         more = iter(derived)
         while turns := list(islice(more, TURNS_AT_ONCE)):
             ids = [turn.id for turn in turns]
@@ -162,9 +167,15 @@ class Projector:
             for turn in turns:
                 stored = known.get(turn.id)
                 if is_due(turn, stored):
-                    yield Change(turn, turn.build(), stored, tree.owner(turn.id), is_gone)
+                    change = Change(turn, turn.build(), stored, tree.owner(turn.id), is_gone)
+                    if change.lost_answer is None:
+                        yield change
+                    else:
+                        waiting_again.append(change)
+                        lost[change.turn.id] = change.lost_answer
                 elif stored is not None and _has_more(turn, stored):
                     stale.add(turn.id)
+        yield from waiting_again
 
     def _note(self, names: Names, batch: Sequence[Change]) -> None:
         self._names.update(names.records(), names.sessions, names.parents)
@@ -370,6 +381,7 @@ def _finish(
     fingerprints: dict[str, str],
     outcomes: dict[str, Outcome],
     stale: set[str],
+    lost: dict[str, str],
 ) -> None:
     """What is said of the sessions, their heads, and that the files are derived."""
     heads = _settled(tx, derivation, tree)
@@ -379,7 +391,8 @@ def _finish(
         outcomes[session.label] = _outcome(before, fingerprints[session.label])
         if stale:
             tx.run("mark_source_has_more", label=session.label)
-    _hang_subagents(tx, derivation, tree)
+    lead_to_answers(tx, lost)
+    hang_subagents(tx, derivation, tree)
     if derivation.part is None:
         lead_on(tx, files, derivation)
     _note_sources(tx, files, derivation.part, tree)
@@ -391,17 +404,6 @@ def _finish(
             derived_version=SUPERSEDED if file.id in derivation.superseded else version,
         )
     _note_faults(tx, files, derivation)
-
-
-def _hang_subagents(tx: Transaction, derivation: Derivation, tree: Tree) -> None:
-    for ids in in_batches(tree.names()):
-        tx.run("unlink_lost_subagents", ids=ids)
-        for child, turn_id, parent in tx.run("spawned_sessions", ids=ids):
-            owner = tree.owner(turn_id)
-            if owner not in (parent, child):
-                tx.run("set_parent_session", label=child, parent=owner)
-    for session in derivation.sessions:
-        tx.run("break_circle", label=session.label)
 
 
 def _note_faults(tx: Transaction, files: Sequence[SourceFile], derivation: Derivation) -> None:

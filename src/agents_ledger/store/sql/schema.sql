@@ -73,6 +73,7 @@ CREATE TABLE segments (
     frozen_depth BIGINT NOT NULL DEFAULT 0 -- projected turns down to here carry native ones: sealed
 );
 CREATE INDEX idx_segments_parent ON segments (parent_id, fork_depth);
+CREATE INDEX idx_segments_frozen ON segments (frozen_depth) WHERE frozen_depth > 0;
 
 -- Where a turn stands, and its thread's metrics: the sums over the turn and all its ancestors.
 -- An array of ancestors per turn would be quadratic; the view `threads` computes it when asked.

@@ -193,8 +193,17 @@ SELECT t.id, t.request_hash, t.parent_turn_id, t.projected,
             SELECT 1 FROM places p JOIN segments s ON s.id = p.segment_id
             WHERE p.turn_id = t.id AND p.depth <= s.frozen_depth
         )
-    ) THEN 1 ELSE 0 END
+    ) THEN 1 ELSE 0 END,
+    CASE WHEN t.status IN ('completed', 'failed') THEN COALESCE(t.response_message_id, '') END
 FROM turns t WHERE t.id IN <ids>;
+
+-- has_frozen --
+-- Whether a turn of ours stands on an imported one anywhere.
+SELECT 1 FROM segments WHERE frozen_depth > 0 LIMIT 1;
+
+-- frozen_records --
+-- Of these records those that are in a turn that does not change any more.
+SELECT m.id FROM messages m JOIN frozen_turns f ON f.id = m.turn_id WHERE m.id IN <ids>;
 
 -- project_message --
 -- A record that is now understood to belong to another turn moves there.
@@ -282,20 +291,40 @@ THEN 1 ELSE 0 END;
 SELECT query_message_ids, response_message_id FROM turns WHERE id = :id;
 
 -- answered_with_records --
--- The turns that have these records, of those that were answered.
+-- The answered turns that have these records of a turn now. Where files told of it, only those of the
+-- same files: another that tells the session anew may call another record so.
 SELECT x.id, x.turn_id
 FROM (
     SELECT id, turn_id FROM messages WHERE id IN <ids>
     UNION ALL
     SELECT id, turn_id FROM repeated_records WHERE id IN <ids>
 ) AS x JOIN turns t ON t.id = x.turn_id
-WHERE t.status NOT IN ('pending', 'streaming');
+WHERE t.status NOT IN ('pending', 'streaming')
+AND (NOT EXISTS (SELECT 1 FROM turn_sources a WHERE a.turn_id = :turn_id) OR EXISTS (
+    SELECT 1
+    FROM turn_sources a JOIN source_files f ON f.id = a.file_id
+    JOIN source_files g ON g.path = f.path
+    JOIN turn_sources b ON b.file_id = g.id
+    WHERE a.turn_id = :turn_id AND b.turn_id = x.turn_id
+));
 
--- heads_since --
--- The heads that imports gave last to the sessions that stood on a turn.
+-- summarise_all --
+UPDATE compactions SET summarized_through_turn_id = :through, first_kept_turn_id = NULL
+WHERE turn_id = :turn_id;
+
+-- heads_told_anew --
+-- The heads that imports gave last to the sessions of a turn: those that stood on it once, and the one
+-- of a file that has no other.
 SELECT i.head_turn_id
-FROM session_history h JOIN session_imports i ON i.session_label = h.session_label
-WHERE h.thread_id = :turn_id AND i.head_turn_id IS NOT NULL
+FROM session_imports i
+WHERE i.head_turn_id IS NOT NULL AND i.session_label IN (
+    SELECT h.session_label FROM session_history h WHERE h.thread_id = :turn_id
+    UNION ALL
+    SELECT min(o.session_label)
+    FROM turn_sources s JOIN session_sources o ON o.file_id = s.file_id
+    WHERE s.turn_id = :turn_id
+    GROUP BY s.file_id HAVING count(*) = 1
+)
 ORDER BY i.session_label, i.source, i.source_provider, i.source_session_id;
 
 -- empty_turn --

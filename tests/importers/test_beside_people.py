@@ -1,0 +1,135 @@
+"""Imports beside what people do on imported turns: forks follow, turns of ours stay as they are."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from agents_ledger import Ledger
+from tests.importers import test_any_order
+from tests.importers.claude_log import Log, text
+from tests.importers.helping import import_paths, result
+from tests.importers.test_any_order import a_world, import_in_steps
+from tests.importers.test_any_order_elsewhere import said
+
+FIRST, SECOND = (f"0000000{number}-0000-4000-8000-000000000000" for number in (1, 2))
+
+
+def two_prompts(folder: Path) -> Log:
+    """The second is answered: as far as this file says, both ask for that."""
+    log = Log(folder, FIRST)
+    log.user("a", "What is it?")
+    log.user("b", "And why?")
+    log.assistant("c", text("Because."))
+    log.save()
+    return log
+
+
+def another_way(folder: Path) -> Path:
+    """A copy of the first prompt shows that the second is one of two ways to go on from it."""
+    log = Log(folder, SECOND)
+    log.user("a", "What is it?")
+    log.user("e", "Or else?")
+    log.assistant("f", text("Elsewhere."))
+    log.save()
+    return log.path
+
+
+def queries(ledger: Ledger, session: str) -> list[str | None]:
+    return [turn.query[0].content if turn.query else None for turn in ledger.thread(session).turns]
+
+
+def test_a_fork_follows_the_answer_it_stood_on(ledger: Ledger, tmp_path: Path) -> None:
+    import_paths(ledger, two_prompts(tmp_path).path)
+    ledger.fork(f"claude-code:{FIRST}", label="mine")
+
+    import_paths(ledger, another_way(tmp_path))
+
+    assert ledger.head("mine") == ledger.head(f"claude-code:{FIRST}")
+    assert ledger.get_turn("mine").status == "completed"
+    assert queries(ledger, "mine") == ["What is it?", "And why?"]
+    assert [move.thread_id for move in ledger.history("mine")] == [ledger.head("mine")]
+
+
+def test_a_turn_that_ours_stands_on_stays_and_the_source_goes_on_beside_it(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = two_prompts(tmp_path)
+    import_paths(ledger, log.path)
+    ledger.fork(f"claude-code:{FIRST}", label="mine")
+    ledger.record("mine", "Go on.", "Done.")
+    before = ledger.thread("mine")
+
+    report = import_paths(ledger, another_way(tmp_path))
+    log.user("g", "Next?")
+    log.assistant("h", text("Newer."))
+    log.save()
+    import_paths(ledger, log.path)
+
+    assert (report.counts.failed, report.faults) == (0, [])
+    assert ledger.thread("mine") == before
+    assert [len(ledger.search(word).hits) for word in ("Elsewhere", "Newer")] == [1, 1]
+    last = ledger.get_turn(ledger.thread(f"claude-code:{FIRST}").turns[-2].id)
+    assert [message.content for message in last.messages] == ["And why?", "Because."]
+    assert last.response is not None
+    assert last.response.content == "Because."
+    assert import_paths(ledger, tmp_path).written_turns == 0
+
+
+@pytest.mark.parametrize("steps", [(3,), (1, 2, 3)])
+@pytest.mark.parametrize(("told", "kept"), [(3, 2), (1, 1)])
+def test_a_fork_stays_at_its_question_where_another_file_tells_the_session_anew(
+    ledger: Ledger, tmp_path: Path, steps: tuple[int, ...], told: int, kept: int
+) -> None:
+    folder = tmp_path / "projects" / "w-app" / "agent-transcripts"
+    folder.mkdir(parents=True)
+    spoken, lines = folder / "s0.txt", folder / "s0.jsonl"
+    for count in steps:
+        spoken.write_text("".join(f"user:\nquestion {n}\nassistant:\nyes\n" for n in range(count)))
+        import_paths(ledger, spoken)
+    ledger.fork(ledger.thread("cursor:s0").turns[1].id, label="mine")
+
+    lines.write_text(
+        "".join(
+            said("user", f"question {n}") + said("assistant", "hm") + said("assistant", "yes")
+            for n in range(told)
+        )
+    )
+    import_paths(ledger, lines)
+
+    assert queries(ledger, "mine") == [f"question {n}" for n in range(kept)]
+    assert ledger.query("SELECT count(*) FROM turns")[1] == [(told,)]
+
+
+@pytest.mark.parametrize("ours", [False, True], ids=["forks", "turns of ours"])
+@pytest.mark.parametrize(
+    "seed", [*range(4), 68, 109]
+)  # a past that comes late; an answer that goes
+def test_random_sessions_while_people_fork_and_go_on(
+    seed: int, ours: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance, people = random.Random(seed), random.Random(seed + 7)
+    paths = a_world(chance, tmp_path / "world")
+    with Ledger.open(str(tmp_path / "whole.db")) as whole:
+        import_paths(whole, *paths)
+        wanted = result(whole)
+
+    def import_and_fork(ledger: Ledger, *some: Path) -> None:
+        assert import_paths(ledger, *some).counts.failed == 0
+        for session in ledger.sessions(limit=100):
+            if session.created_as != "fork" and session.thread_id and people.random() < 0.4:
+                fork = ledger.fork(session.label)
+                if ours and people.random() < 0.2:
+                    ledger.record(fork.label, "mine", "ok")
+
+    monkeypatch.setattr(test_any_order, "import_paths", import_and_fork)
+    with Ledger.open(str(tmp_path / "steps.db")) as ledger:
+        import_in_steps(ledger, chance, paths, tmp_path / "world", tmp_path / "grown")
+
+        assert not ledger.audit()
+        found = result(ledger)
+        labels = {row[0] for row in wanted["sessions"]}
+        found["sessions"] = [row for row in found["sessions"] if row[0] in labels]
+        assert ours or found == wanted
