@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from agents import (
     Agent,
@@ -27,7 +29,7 @@ from openai.types.responses import (
     ResponseOutputText,
 )
 
-from agents_ledger import Ledger, Message, ResultItem
+from agents_ledger import Ledger, Message, ResultItem, TextItem
 from agents_ledger.integrations.openai_agents import LedgerSession
 
 
@@ -35,10 +37,10 @@ def said(role: str, text: str) -> Any:
     return {"role": role, "content": text}
 
 
-def called(name: str = "add", call_id: str = "c1") -> list[Any]:
+def called(name: str = "add", call_id: Any = "c1", output: Any = "3") -> list[Any]:
     return [
         {"type": "function_call", "call_id": call_id, "name": name, "arguments": '{"a":1}'},
-        {"type": "function_call_output", "call_id": call_id, "output": "3"},
+        {"type": "function_call_output", "call_id": call_id, "output": output},
     ]
 
 
@@ -50,17 +52,44 @@ def test_it_is_a_session_of_the_sdk(ledger: Ledger) -> None:
     assert isinstance(LedgerSession("main", ledger), SdkSession)
 
 
-def test_a_context_shows_each_result_once(ledger: Ledger) -> None:
+@pytest.mark.parametrize("call_id", ["c1", "", None, 7, ["c"], {"c": 1}, math.nan])
+def test_a_context_shows_each_result_once(ledger: Ledger, call_id: Any) -> None:
     session = LedgerSession("main", ledger)
-    items = [said("user", "1+2?"), *called(), *called(), said("assistant", "3")]
+    one, two = called(call_id=call_id), called(call_id=call_id, output="4")
 
-    run(session.add_items(items))
+    run(session.add_items([said("user", "1+2?"), *one, *two, said("assistant", "3")]))
 
-    context = ledger.context("main")
-    results = [item.text for item in context.items if isinstance(item, ResultItem)]
-    assert results == ["3", "3"]
-    assert ledger.get_turn("main").tool_calls[0].id == "c1"
-    assert run(session.get_items()) == items
+    assert in_words(ledger) == ["1+2?", "3", "4", "3"]
+    assert [call.result_json for call in ledger.get_turn("main").tool_calls] == ['"3"', '"4"']
+
+
+def in_words(ledger: Ledger) -> list[str]:
+    """What is said in the context of main, calls aside."""
+    shown = ledger.context("main").items
+    return [item.text for item in shown if isinstance(item, TextItem | ResultItem)]
+
+
+def test_outputs_of_calls_made_at_once_under_one_id_are_taken_in_their_order(
+    ledger: Ledger,
+) -> None:
+    session = LedgerSession("main", ledger)
+    (call, one), (_, two) = called(), called(output="4")
+
+    run(session.add_items([said("user", "1+2?"), call, call, one, two]))
+
+    calls = ledger.get_turn("main").tool_calls
+    assert [call.result_json for call in calls] == ['"3"', '"4"']
+    assert calls[0].id == "c1"
+
+
+def test_an_output_that_is_of_no_call_added_with_it_is_shown_beside_them(ledger: Ledger) -> None:
+    session = LedgerSession("main", ledger)
+    late, more = called(output="late")[1], called(output="more")[1]
+
+    run(session.add_items([said("user", "1+2?"), late, *called(), more]))
+
+    shown = in_words(ledger)
+    assert [text.splitlines()[-1] for text in shown] == ["1+2?", "late", "3", "more"]
 
 
 def test_items_come_back_word_for_word_and_are_turns(ledger: Ledger) -> None:
@@ -99,6 +128,8 @@ def test_items_come_back_word_for_word_and_are_turns(ledger: Ledger) -> None:
         {"type": "function_call_output", "call_id": "c", "output": {"text": "a"}},
         {"type": "function_call_output", "call_id": "c", "output": [{"text": "a", "more": 1}]},
         {"type": "odd", "content": None, "output": "said"},
+        {"type": "function_call_output", "call_id": ["c"], "output": "a"},
+        {"type": "odd", "score": math.inf, "content": [{"text": "\ud800", "at": [-math.inf]}]},
     ],
 )
 def test_an_item_of_any_shape_comes_back_as_it_was(ledger: Ledger, item: Any) -> None:
@@ -119,6 +150,9 @@ def test_an_item_of_any_shape_comes_back_as_it_was(ledger: Ledger, item: Any) ->
         ({}, {"output": ""}),
         ({"arguments": "{}", "call_id": 7}, {"output": "a", "call_id": 7}),
         ({"arguments": "{}", "call_id": ""}, {"output": "a", "call_id": ""}),
+        ({"arguments": "{}", "call_id": ["c"]}, {"output": "a", "call_id": ["c"]}),
+        ({"arguments": "{}", "call_id": {"c": 1}}, {"output": "a", "call_id": {"c": 1}}),
+        ({"arguments": {"a": math.inf}}, {"output": [-math.inf]}),
     ],
 )
 def test_a_call_and_its_output_come_back_as_they_were(
@@ -136,13 +170,32 @@ def test_a_call_and_its_output_come_back_as_they_were(
     assert len(ledger.get_turn("main").tool_calls) == 1
 
 
+def test_what_is_no_number_comes_back_from_records_that_are_json(ledger: Ledger) -> None:
+    session = LedgerSession("main", ledger)
+    items: Any = [{"role": "user", "content": "?", "score": math.nan}, *called(output=[math.nan])]
+
+    run(session.add_items(items))
+
+    assert repr(run(session.get_items())) == repr(items)
+    turn = ledger.get_turn("main")
+    kept = [message.metadata_json for message in turn.messages]
+    for text in (*kept, *(call.result_json for call in turn.tool_calls)):
+        msgspec.json.decode(text or "")
+
+
 def test_an_item_of_another_program_is_none_of_ours(ledger: Ledger) -> None:
-    for foreign in ('{"openai_call":{"call_id":"?"}}', '{"openai_call":7}', "[]", "{"):
+    for foreign in (
+        '{"openai_call":{"call_id":"?"}}',
+        '{"openai_call":7}',
+        '{"openai_json":"}"}',
+        "[]",
+        "{",
+    ):
         ledger.record("main", Message("user", foreign, metadata_json=foreign))
 
     items = run(LedgerSession("main", ledger).get_items())
 
-    assert [item["content"][-1] for item in items] == ["}", "}", "]", "{"]
+    assert [item["content"][-1] for item in items] == ["}", "}", "}", "]", "{"]
 
 
 def test_a_text_is_not_kept_twice_by_its_message(ledger: Ledger) -> None:

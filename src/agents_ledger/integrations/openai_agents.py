@@ -8,6 +8,8 @@ pointed to stays, and can be branched back to.
 from __future__ import annotations
 
 import json
+import math
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ from agents_ledger.ledger.grafting import graft
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.transcripts import Called, Page, Said
 from agents_ledger.model.errors import HeadMoved, NotFound
+from agents_ledger.model.ids import new_id
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Message, MessageRole, ToolCall, Turn, to_json
 
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 ITEM = "openai_item"
 CALLED = "openai_call"  # an item whose arguments or output are those of the tool call of its id
+WRITTEN = "openai_json"  # an item as the SDK writes it, where JSON has no word for its numbers
 ROLES: dict[str, MessageRole] = {
     "user": "user",
     "assistant": "assistant",
@@ -142,20 +146,18 @@ def _turn(
 ) -> tuple[list[Message], list[Message | ToolCall], Message | None]:
     """Query, steps and response of items. Calls get the outcomes added with them."""
     given = [_plain(item) for item in items]
-    outputs = {item.get("call_id"): item for item in given if _is_output(item)}
-    told: dict[Any, Any] = {"": None}  # the output that the call of an id has
+    calls = _Calls(given)
     steps: list[Message | ToolCall] = []
-    for item in given:
-        call_id = item.get("call_id")
+    for at, item in enumerate(given):
+        call_id = calls.ids.get(at)
+        is_own = call_id is not None and call_id == item.get("call_id") and _is_json(item)
         if item.get("type") == "function_call":
-            own_id = call_id if isinstance(call_id, str) and call_id not in told else ""
-            output = told[own_id] = outputs.get(call_id)
-            has_params = own_id and isinstance(item.get("arguments"), str)
-            steps.append(_message(item, "arguments" if has_params else None))
-            steps.append(_call(item, output, own_id))
+            in_call = is_own and isinstance(item.get("arguments"), str)
+            steps.append(_message(item, "arguments" if in_call else None))
+            steps.append(_call(item, calls.outputs.get(at), str(call_id)))
         else:
-            is_told = "output" in item and call_id and told.get(call_id) is item
-            steps.append(_message(item, "output" if is_told else None))
+            in_call = is_own and "output" in item
+            steps.append(_message(item, "output" if in_call else None, calls.answered(at)))
     asked = 0
     for step in steps:
         if not isinstance(step, Message) or step.role not in ("user", "system"):
@@ -168,6 +170,36 @@ def _turn(
     return query, steps[asked:], None
 
 
+class _Calls:
+    """Which outputs are those of which calls. A call that has no id of its own gets one."""
+
+    def __init__(self, given: Sequence[dict[str, Any]]) -> None:
+        self.ids: dict[int, str] = {}  # by the place of a call, and of the output it has
+        self.outputs: dict[int, dict[str, Any]] = {}  # by the place of the call
+        self._given = given
+        self._waiting: dict[str, deque[int]] = {}  # calls by what they say is their id
+        waiting = self._waiting
+        for at, item in enumerate(given):
+            call_id = item.get("call_id")
+            said = repr(call_id)  # it may be anything
+            if item.get("type") == "function_call":
+                own = call_id if isinstance(call_id, str) and said not in waiting else ""
+                self.ids[at] = own or f"call_{new_id()}"
+                waiting.setdefault(said, deque()).append(at)
+            elif _is_output(item) and waiting.get(said):
+                call = waiting[said].popleft()
+                self.ids[at] = self.ids[call]
+                self.outputs[call] = item
+
+    def answered(self, at: int) -> str | None:
+        """The id of the call whose output stands at a place. It may be one that was added before,
+        but none of these that has another output."""
+        call_id = self._given[at].get("call_id")
+        if at in self.ids or repr(call_id) in self._waiting:
+            return self.ids.get(at)
+        return call_id if isinstance(call_id, str) and call_id else None
+
+
 def _plain(item: Any) -> dict[str, Any]:
     found: dict[str, Any] = item if isinstance(item, dict) else json.loads(to_json(item))
     return found
@@ -177,16 +209,30 @@ def _is_output(item: dict[str, Any]) -> bool:
     return str(item.get("type", "")).endswith("_output")
 
 
-def _message(item: dict[str, Any], in_call: str | None) -> Message:
-    """The message of an item. `in_call`: what of it stands in its tool call."""
+def _is_json(value: object) -> bool:
+    """Whether JSON has words for all of it: for infinity it has none."""
+    if isinstance(value, dict):
+        return all(map(_is_json, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_json, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _message(item: dict[str, Any], in_call: str | None, answered: str | None = None) -> Message:
+    """The message of an item. `in_call`: what of it stands in its tool call; `answered`: the call
+    whose output it is."""
     role = "tool" if _is_output(item) else ROLES.get(str(item.get("role")), "assistant")
-    kept = {ITEM: _with_text(item, None)} if in_call is None else {CALLED: {**item, in_call: None}}
+    kept: dict[str, Any] = {ITEM: _with_text(item, None)}
+    if in_call is not None:
+        kept = {CALLED: {**item, in_call: None}}
+    elif not _is_json(item):
+        kept = {WRITTEN: json.dumps(item)}
     return Message(
         role,
         _text(item) if in_call is None else None,
         "human" if role == "user" else None,
         metadata_json=to_json(kept),
-        tool_call_id=item.get("call_id") if role == "tool" else None,
+        tool_call_id=answered if role == "tool" else None,
     )
 
 
@@ -256,6 +302,8 @@ def _kept(message: Message | Said, calls: Mapping[tuple[str, str], ToolCall | Ca
         if CALLED in kept:
             item = kept[CALLED]
             return _with_call(item, calls[message.turn_id, item["call_id"]])
+        if WRITTEN in kept:
+            return json.loads(kept[WRITTEN])
         item = kept.get(ITEM)
     except (ValueError, AttributeError, TypeError, KeyError):  # not of ours
         return None
