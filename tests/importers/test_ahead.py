@@ -454,13 +454,34 @@ def test_no_more_is_asked_for_than_memory_should_hold(
     assert other.pid == 0
 
 
+def test_a_job_that_waits_is_pickled_once(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "ASKED_BYTES", 100)
+    Ledger.open(address).close()
+    other = Ahead(address)
+    dumps = pickle.dumps
+    pickled: list[object] = []
+
+    def counted(value: object) -> bytes:
+        pickled.append(value)
+        return dumps(value)
+
+    monkeypatch.setattr(pickle, "dumps", counted)
+    for number in range(9):
+        other.plan([f"family {number}"], READERS["claude-code"], 30)
+    other.derived(["family 0"])
+    other.close()
+
+    names = [f"family {number}" for number in range(5)]
+    assert pickled == [((name,), "claude-code") for name in names]
+
+
 def test_no_more_is_asked_for_than_a_pipe_holds(address: str) -> None:
     Ledger.open(address).close()
     other = Ahead(address)
     for number in range(40):
         other.plan([f"family {number}" * 50], READERS["claude-code"], 1)
     assert 1 < len(other._asked) < 10
-    assert sum(job.length for job in other._asked) <= ahead.PIPE_BYTES
+    assert sum(len(job.sent) for job in other._asked) <= ahead.PIPE_BYTES
     other.close()
 
 

@@ -58,7 +58,7 @@ class _Job(NamedTuple):
     families: tuple[str, ...]
     source: str
     size: int
-    length: int = 0  # of what was sent
+    sent: bytes = b""  # what asks for it, once it is the next
 
 
 class _Answers(io.RawIOBase):
@@ -121,13 +121,14 @@ class Ahead:
         more than memory should hold."""
         while self._planned:
             job = self._planned[0]
-            sent = pickle.dumps((job.families, job.source))
-            job = job._replace(length=len(sent))
+            if not job.sent:
+                job = job._replace(sent=pickle.dumps((job.families, job.source)))
+                self._planned[0] = job
             if not self._has_room(job):
                 return
             self._planned.popleft()
             try:
-                self._jobs.write(sent)
+                self._jobs.write(job.sent)
             except OSError:  # it died
                 self._give_up()
                 return
@@ -136,7 +137,7 @@ class Ahead:
     def _has_room(self, job: _Job) -> bool:
         asked = [*self._asked, job]
         return len(asked) == 1 or (
-            sum(each.length for each in asked) <= PIPE_BYTES
+            sum(len(each.sent) for each in asked) <= PIPE_BYTES
             and sum(each.size for each in asked) <= ASKED_BYTES
         )
 
