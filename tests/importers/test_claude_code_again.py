@@ -11,8 +11,11 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.importing import rederive
+from agents_ledger.ledger import projection
+from agents_ledger.store import text as stored_text
 from tests.importers.claude_log import Log, text, tool, uid
 from tests.importers.helping import import_paths, result
+from tests.statements import Meddled
 
 LATER = {"timestamp": "2026-03-02T10:00:00.000Z"}  # as 2.0.29 wrote them; later ones keep the time
 
@@ -83,6 +86,31 @@ def test_every_record_that_is_written_again_is_accounted_for(
     assert turns(ledger) == {"a1": (None, 30), "b1": ("a1", 30)}
     kept = {kind: n for (_, kind, fate), n in report.records.items() if fate == "derived"}
     assert kept == {"user": 4 + 5, "assistant": 5 + 6, "system": 1}
+
+
+def test_of_what_is_written_again_only_what_is_new_is_noted(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(projection, "TURNS_AT_ONCE", 4)
+    monkeypatch.setattr(stored_text, "IDS_AT_ONCE", 2)
+    meddled, ledger._core.db = Meddled.over(ledger._core.db)
+    ran: list[str] = []
+    monkeypatch.setattr(meddled, "count", lambda _, name: ran.append(name))
+    log, names = two_turns(tmp_path), new_names()
+    noted: list[tuple[int, int]] = []
+
+    for since in (0, 6, None):
+        if since is not None:
+            log.resume(names, since)
+        log.user(f"d{len(noted)}", "And now?", **LATER)
+        log.assistant(f"e{len(noted)}", text("Now this."))
+        ran.clear()
+        report = import_paths(ledger, log.save())
+        assert not report.faults
+        repeated = ledger.query("SELECT id FROM repeated_records")[1]
+        noted.append((ran.count("upsert_repeated_record"), len(repeated)))
+
+    assert noted == [(11, 11), (6, 17), (0, 17)]
 
 
 @pytest.mark.parametrize("since", [0, 6])

@@ -304,8 +304,9 @@ def test_messages_that_are_packed_say_the_same(
 
 
 @pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("twice", [False, True])
 def test_to_write_one_more_turn_takes_little_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twice: bool
 ) -> None:
     for name, number in (("FEW", 16), ("TURNS_AT_ONCE", 64), ("BATCH_TURNS", 32)):
         monkeypatch.setattr(projection, name, number)
@@ -322,11 +323,16 @@ def test_to_write_one_more_turn_takes_little_memory(
 
     monkeypatch.setattr(projection.Projector, "add", measured)
     for turns in (500, 500, 1500):  # the first makes what is made once
-        path = session(tmp_path / str(len(most)), turns).save()
+        log = session(tmp_path / str(len(most)), turns)
+        if twice:
+            log.resume(f"c{number:x}" for number in range(2 * turns))
+        path = log.save()
         with Ledger.open(str(tmp_path / f"{len(most)}.db")) as ledger:
             tracemalloc.start()
             import_paths(ledger, path)
             tracemalloc.stop()
+            repeated = ledger.query("SELECT count(*) FROM repeated_records")[1]
+        assert repeated == [(2 * turns * twice,)]
 
     assert (most[2] - most[1]) / 1000 < 200
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from msgspec import Struct
@@ -65,9 +65,9 @@ class Turns:
             parent,
             bytes(self._prints[PRINT * turn : PRINT * turn + PRINT]),
             self._nodes.files[self._file_sets[turn]],
-            _Names(self, turn),
+            _Names(self.names, turn),
             partial(self._built, turn, top, parent),
-            repeated_ids=self._repeated(turn),
+            repeated_ids=_Names(self._repeated, turn) if self._repeats else (),
         )
 
     def _own(self, turn: int) -> array[int]:
@@ -75,11 +75,9 @@ class Turns:
         members, kinds = self._tree.members(turn), self._nodes.kinds
         return array("i", (r for r in members if kinds[r] != COPY)) if self._repeats else members
 
-    def _repeated(self, turn: int) -> tuple[str, ...]:
-        if not self._repeats:
-            return ()
+    def _repeated(self, turn: int) -> Iterator[str]:
         nodes = self._nodes
-        return tuple(nodes.ids.name(r) for r in self._tree.members(turn) if nodes.kinds[r] == COPY)
+        return (nodes.ids.name(r) for r in self._tree.members(turn) if nodes.kinds[r] == COPY)
 
     def names(self, turn: int) -> tuple[str, ...]:
         """The records of a turn. Who asks for them often builds it next."""
@@ -121,11 +119,11 @@ class Turns:
 
 
 class _Names:
-    """The records of one turn, named when they are gone through."""
+    """Records of one turn, named when they are gone through."""
 
-    def __init__(self, turns: Turns, turn: int) -> None:
-        self._turns = turns
+    def __init__(self, names: Callable[[int], Iterable[str]], turn: int) -> None:
+        self._names = names
         self._turn = turn
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._turns.names(self._turn))
+        return iter(self._names(self._turn))

@@ -40,7 +40,6 @@ class Tree:
         self.ids = Numbering()
         self.files = Sets()
         self.file_sets = array("I")
-        self.repeated: list[Repeated] = []
         self._parents = array("i")
         self._outside: dict[int, str] = {}  # parents that are not derived here
         self._roots = array("i")
@@ -49,6 +48,8 @@ class Tree:
         self._sessions = sorted(derivation.sessions, key=lambda s: (s.created_at, s.label))
         self._labels: dict[str, int] = {}
         self._owners = array("i")
+        self._turns = derivation.turns
+        self._repeats = False
         for turn in derivation.turns:
             self._add(turn)
         self._own()
@@ -86,7 +87,7 @@ class Tree:
         self._trees.setdefault(self._roots[number], bytearray()).extend(print_)
         self.file_sets.append(self.files.of(turn.file_ids))
         self._owners.append(self._label(turn.owner) if turn.owner is not None else NONE)
-        self.repeated += [Repeated(as_id(each), turn.id) for each in turn.repeated_ids]
+        self._repeats = self._repeats or any(True for _ in turn.repeated_ids)
 
     def by_file(self) -> dict[int, array[int]]:
         """The numbers of the turns that each file is part of."""
@@ -95,6 +96,11 @@ class Tree:
             for file_id in self.files[files]:
                 found.setdefault(file_id, array("i")).append(number)
         return found
+
+    def repeated(self) -> Iterator[Repeated]:
+        """The records that repeat others, made anew whenever they are gone through."""
+        for turn in self._turns if self._repeats else ():
+            yield from (Repeated(as_id(each), turn.id) for each in turn.repeated_ids)
 
     def _print(self, number: int) -> bytes:
         return bytes(self._prints[PRINT * number : PRINT * number + PRINT]) if number >= 0 else b""

@@ -16,7 +16,7 @@ from msgspec import structs
 from agents_ledger.ledger import names, sessions, threads, waiting
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.projected_sessions import hang_subagents, lead_on, note_titles
-from agents_ledger.ledger.projected_tree import Tree
+from agents_ledger.ledger.projected_tree import Repeated, Tree
 from agents_ledger.ledger.projected_turns import (
     Change,
     Known,
@@ -447,8 +447,16 @@ def _note_sources(
             tx.run_many("insert_turn_source", some)
         for number in told.get(file.id, ()):
             is_new[number] = 0
-    tx.run_many("upsert_repeated_record", tree.repeated)
+    _note_repeated(tx, tree)
     retire(tx, gone)
+
+
+def _note_repeated(tx: Transaction, tree: Tree) -> None:
+    more = tree.repeated()
+    while some := dict(islice(more, TURNS_AT_ONCE)):
+        known = {row for ids in in_batches(some) for row in tx.run("repeated_records", ids=ids)}
+        new = [Repeated(*each) for each in some.items() if each not in known]
+        tx.run_many("upsert_repeated_record", new)
 
 
 def _is_lost(turn_id: str, file_id: int, part: Part | None) -> bool:

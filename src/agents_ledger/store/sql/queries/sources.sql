@@ -338,6 +338,9 @@ WHERE id = :id;
 -- delete_turn_sources --
 DELETE FROM turn_sources WHERE turn_id = :turn_id;
 
+-- repeated_records --
+SELECT id, turn_id FROM repeated_records WHERE id IN <ids>;
+
 -- upsert_repeated_record --
 INSERT INTO repeated_records (id, turn_id) VALUES (:id, :turn_id)
 ON CONFLICT (id) DO UPDATE SET turn_id = excluded.turn_id
