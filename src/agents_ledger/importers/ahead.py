@@ -23,7 +23,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-import msgspec
 from msgspec import structs
 
 from agents_ledger.importers.discovery import Found
@@ -255,7 +254,7 @@ def _derived(sources: Sources, reader: Reader, families: Sequence[str]) -> Deriv
     turns = [
         structs.replace(
             turn,
-            build=built(turn.build),
+            build=_built(turn.build),
             record_ids=tuple(turn.record_ids),
             repeated_ids=tuple(turn.repeated_ids),
         )
@@ -264,21 +263,9 @@ def _derived(sources: Sources, reader: Reader, families: Sequence[str]) -> Deriv
     return Derived(files, structs.replace(derivation, turns=tuple(turns)))
 
 
-def built(build: Callable[[], Turn]) -> Callable[[], Turn]:
-    """The same, done already, in a form that can be sent: pickled, values take five times as long,
-    but they may hold what is no text."""
-    turn = build()
-    try:
-        return partial(_unpacked, msgspec.msgpack.encode(turn))
-    except (UnicodeEncodeError, OverflowError):  # a lone surrogate, or a very large number
-        return partial(_given, turn)
-
-
-_decode = msgspec.msgpack.Decoder(Turn).decode
-
-
-def _unpacked(data: bytes) -> Turn:
-    return _decode(data)
+def _built(build: Callable[[], Turn]) -> Callable[[], Turn]:
+    """The same, done already, in a form that can be pickled."""
+    return partial(_given, build())
 
 
 def _given(turn: Turn) -> Turn:

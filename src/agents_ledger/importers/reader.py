@@ -159,11 +159,8 @@ def fingerprint(version: int, prints: Iterable[bytes]) -> bytes:
 
 
 def _is_text(data: bytes) -> bool:
+    decoder = getincrementaldecoder("utf-8")("surrogatepass")
     try:
-        if len(data) <= TEXT_BYTES:
-            data.decode("utf-8", "surrogatepass")
-            return True
-        decoder = getincrementaldecoder("utf-8")("surrogatepass")
         for at in range(0, len(data), TEXT_BYTES):  # a letter may take four bytes in memory
             decoder.decode(data[at : at + TEXT_BYTES], at + TEXT_BYTES >= len(data))
     except UnicodeDecodeError:
