@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agents_ledger import Ledger
+from agents_ledger.ledger import projection
 from tests.importers import test_any_order
 from tests.importers.claude_log import Log, text
 from tests.importers.helping import import_paths, result
 from tests.importers.test_any_order import a_world, import_in_steps
 from tests.importers.test_any_order_elsewhere import said
 
-FIRST, SECOND = (f"0000000{number}-0000-4000-8000-000000000000" for number in (1, 2))
+FIRST, SECOND, THIRD = (f"0000000{number}-0000-4000-8000-000000000000" for number in (1, 2, 3))
 
 
 def two_prompts(folder: Path) -> Log:
@@ -133,3 +135,72 @@ def test_random_sessions_while_people_fork_and_go_on(
         labels = {row[0] for row in wanted["sessions"]}
         found["sessions"] = [row for row in found["sessions"] if row[0] in labels]
         assert ours or found == wanted
+
+
+def test_what_ours_stand_on_stays_frozen_where_a_turn_above_it_is_answered_later(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = two_prompts(tmp_path)
+    import_paths(ledger, log.path, another_way(tmp_path))
+    ledger.fork(f"claude-code:{FIRST}", label="mine")
+    ledger.record("mine", "Go on.", "Done.")
+    before = ledger.thread("mine").turns[1:]
+
+    late = Log(tmp_path, THIRD)
+    late.user("a", "What is it?")
+    late.assistant("z", text("This."))
+    late.save()
+    import_paths(ledger, late.path)
+    log.assistant("h", text("And so on."))
+    log.save()
+    import_paths(ledger, log.path)
+
+    assert ledger.thread("mine").turns[1:] == before
+    assert ledger.session(f"claude-code:{FIRST}").source_has_more
+
+
+def test_a_fork_follows_an_answer_that_stands_beside_a_frozen_turn(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path, FIRST)
+    for name in "abd":
+        log.user(name, f"Prompt {name}")
+    log.assistant("c", text("Because."))
+    log.save()
+    import_paths(ledger, log.path)
+    ledger.fork(f"claude-code:{FIRST}", label="frozen")
+    ledger.record("frozen", "Go on.", "Done.")
+    import_paths(ledger, another_way(tmp_path))
+    ledger.fork(f"claude-code:{FIRST}", label="mine")
+
+    third = Log(tmp_path, THIRD)
+    third.user("a", "Prompt a")
+    third.user("b", "Prompt b")
+    third.user("x", "Or this?")
+    third.assistant("y", text("That."))
+    third.save()
+    import_paths(ledger, third.path)
+
+    assert ledger.head("mine") == ledger.head(f"claude-code:{FIRST}")
+    assert ledger.get_turn("mine").status == "completed"
+
+
+def test_a_turn_loses_its_answer_in_the_commit_that_gives_it_to_another(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(projection, "BATCH_TURNS", 1)
+    import_paths(ledger, two_prompts(tmp_path).path)
+    ledger.fork(f"claude-code:{FIRST}", label="mine")
+    seen: list[list[str | None]] = []
+    commit = projection.Projector._commit
+
+    def looked_at(self: projection.Projector, parts: Any) -> None:
+        commit(self, parts)
+        turn = ledger.get_turn("mine")
+        seen.append([turn.status, turn.response.content if turn.response else None])
+
+    monkeypatch.setattr(projection.Projector, "_commit", looked_at)
+    import_paths(ledger, another_way(tmp_path))
+
+    assert seen
+    assert all(each == ["completed", "Because."] for each in seen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from types import SimpleNamespace as Row
 from typing import NamedTuple
 
@@ -52,8 +52,10 @@ class Change(NamedTuple):
     @property
     def lost_answer(self) -> str | None:
         """The record that answered it before; None, if it is not one that waits again."""
-        waits = self.turn.status == "pending" and self.known is not None
-        return self.known.answer if waits and self.known else None
+        answer = self.known.answer if self.known is not None else None
+        if answer is None or self.turn.status != "pending":
+            return None
+        return _record(answer, self.turn.id)
 
 
 _NOTHING = DerivedTurn("", None, b"", frozenset(), (), lambda: Turn(""))
@@ -89,9 +91,9 @@ def write_batch(tx: Transaction, changes: Sequence[Change]) -> list[Turn]:
         for change in changes
         if is_due(change.derived, known.get(change.turn.id))
     ]
-    has_frozen = bool(tx.run("has_frozen"))
+    told, has_frozen = changes, bool(tx.run("has_frozen"))
     if has_frozen:
-        changes = _beside_frozen(tx, changes)
+        changes = _beside_frozen(tx, told)
     known_before = [change.turn.id for change in changes if change.known is not None]
     if known_before:
         tx.defer_references()
@@ -110,6 +112,7 @@ def write_batch(tx: Transaction, changes: Sequence[Change]) -> list[Turn]:
             for file_id in sorted(change.derived.file_ids)
         ],
     )
+    _lead_to_answers(tx, told)
     new = [change.turn for change in changes if change.known is None and whole]
     at_hand = {turn.id for turn in new}
     waiting.changed(tx, [c.turn.id for c in changes if c.turn.id not in at_hand])
@@ -126,8 +129,17 @@ def _beside_frozen(tx: Transaction, changes: Sequence[Change]) -> list[Change]:
     ]
 
 
+def _mark(turn_id: str) -> str:
+    return f"~{turn_id}"
+
+
+def _record(message_id: str, turn_id: str) -> str:
+    """What a source calls a message of a turn."""
+    return message_id.removesuffix(_mark(turn_id))
+
+
 def _renamed(turn: Turn, held: Container[str]) -> Turn:
-    names = {m.id: as_id(f"{m.id}~{turn.id}") for m in turn.messages if m.id in held}
+    names = {m.id: as_id(m.id + _mark(turn.id)) for m in turn.messages if m.id in held}
     asked = msgspec.json.decode(turn.query_message_ids or "[]")
     return structs.replace(
         turn,
@@ -280,6 +292,7 @@ def _place_all(tx: Transaction, changes: Sequence[Change]) -> None:
             for turn_id in reversed(below):
                 prompts[turn_id] = _take_away(tx, turn_id)
             parents |= below
+    put_again = [turn_id for turn_id in parents if turn_id not in new]
     placing = _Placing(tx)
     for start in tuple(parents):
         path: list[str] = []
@@ -291,6 +304,14 @@ def _place_all(tx: Transaction, changes: Sequence[Change]) -> None:
             del parents[turn_id]
             placing.put(new.get(turn_id) or _metrics(tx, turn_id), prompts[turn_id])
     placing.flush()
+    _freeze_again(tx, put_again)
+
+
+def _freeze_again(tx: Transaction, turn_ids: Sequence[str]) -> None:
+    """What turns of ours among these stand on is frozen where it stands now."""
+    for ids in in_batches(turn_ids):
+        for (parent_id,) in tx.run("parents_of_ours", ids=ids):
+            threads.freeze(tx, threads.place_of(tx, parent_id))
 
 
 def _take_away(tx: Transaction, turn_id: str) -> str | None:
@@ -399,7 +420,8 @@ def _heir(tx: Transaction, turn_id: str, gone: Container[str]) -> str | None:
     """The turn that has the answer of another now, or else what was asked. Where these are told no
     more, as another file tells the session anew: the one as deep on the thread of that."""
     asked, answer = tx.run("ends_of_turn", id=turn_id)[0]
-    heirs = _owners(tx, turn_id, [answer, *msgspec.json.decode(asked or "[]")])
+    named = [answer or "", *msgspec.json.decode(asked or "[]")]
+    heirs = _owners(tx, turn_id, [_record(each, turn_id) for each in named])
     depth = threads.place_of(tx, turn_id).depth
     for (head,) in tx.run("heads_told_anew", turn_id=turn_id):
         as_deep = min(depth, threads.place_of(tx, head).depth)
@@ -407,16 +429,23 @@ def _heir(tx: Transaction, turn_id: str, gone: Container[str]) -> str | None:
     return next((heir for heir in heirs if heir not in gone), None)
 
 
-def _owners(tx: Transaction, turn_id: str, records: Sequence[str | None]) -> list[str]:
+def _owners(tx: Transaction, turn_id: str, records: Sequence[str]) -> list[str]:
     """The answered turns that have these records of a turn now, in their order."""
-    owners: dict[str | None, str] = {}
-    for ids in in_batches([record for record in records if record is not None]):
+    owners: dict[str, str] = {}
+    for ids in in_batches(records):
         owners |= dict(tx.run("answered_with_records", turn_id=turn_id, ids=ids))
     return [owners[record] for record in records if record in owners]
 
 
-def lead_to_answers(tx: Transaction, lost: Mapping[str, str]) -> None:
+def _lead_to_answers(tx: Transaction, changes: Sequence[Change]) -> None:
     """What names turns that wait again names the turns that have their answers now."""
+    lost = {c.turn.id: answer for c in changes if (answer := c.lost_answer) is not None}
+    if not lost:
+        return
+    answered = (c.turn for c in changes if c.turn.status != "pending")
+    owners = {message.id: turn.id for turn in answered for message in turn.messages}
     for turn_id, answer in lost.items():
-        for heir in _owners(tx, turn_id, [answer]):
+        found = _owners(tx, turn_id, [answer])
+        heir = owners.get(answer) or next(iter(found), None)
+        if heir is not None:
             sessions.lead_heads(tx, turn_id, heir)

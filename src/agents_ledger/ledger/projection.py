@@ -23,7 +23,6 @@ from agents_ledger.ledger.projected_turns import (
     TurnSource,
     is_due,
     known_now,
-    lead_to_answers,
     retire,
     write_batch,
 )
@@ -111,13 +110,13 @@ class Projector:
         self._core.recover_once()
         derivation = _with_ids(derivation)
         tree = Tree(derivation)
-        written, stale, lost = 0, set[str](), dict[str, str]()
+        written, stale = 0, set[str]()
         outcomes: dict[str, Outcome] = {}  # known when it is committed: another may be quicker
         titled: list[SourceTitle] = []
         batch: list[Change] = []
         before = [partial(_ensure_sessions, source=source, derived=derivation.sessions)]
         is_gone = partial(_is_gone, files=files, part=derivation.part, tree=tree)
-        for more in _batches(self._changes(derivation.turns, stale, lost, tree, is_gone)):
+        for more in _batches(self._changes(derivation.turns, stale, tree, is_gone)):
             if batch:  # what is small is one commit with all that is said of it
                 self.flush()
                 self._commit([_Part(before, batch)])
@@ -135,7 +134,6 @@ class Projector:
                 fingerprints=tree.fingerprints(),
                 outcomes=outcomes,
                 stale=stale,
-                lost=lost,
             )
         ]
         if derivation.titles:
@@ -153,13 +151,10 @@ class Projector:
         self,
         derived: Iterable[DerivedTurn],
         stale: set[str],
-        lost: dict[str, str],
         tree: Tree,
         is_gone: Callable[[Transaction, str], bool],
     ) -> Iterator[Change]:
-        """The turns that are new or have changed, with their content; frozen ones become stale.
-        Those that lost their answer to others come last: what names them is led there at once."""
-        waiting_again: list[Change] = []
+        """The turns that are new or have changed, with their content; frozen ones become stale."""
         more = iter(derived)
         while turns := list(islice(more, TURNS_AT_ONCE)):
             ids = [turn.id for turn in turns]
@@ -167,15 +162,9 @@ class Projector:
             for turn in turns:
                 stored = known.get(turn.id)
                 if is_due(turn, stored):
-                    change = Change(turn, turn.build(), stored, tree.owner(turn.id), is_gone)
-                    if change.lost_answer is None:
-                        yield change
-                    else:
-                        waiting_again.append(change)
-                        lost[change.turn.id] = change.lost_answer
+                    yield Change(turn, turn.build(), stored, tree.owner(turn.id), is_gone)
                 elif stored is not None and _has_more(turn, stored):
                     stale.add(turn.id)
-        yield from waiting_again
 
     def _note(self, names: Names, batch: Sequence[Change]) -> None:
         self._names.update(names.records(), names.sessions, names.parents)
@@ -335,13 +324,17 @@ def _has_more(turn: DerivedTurn, stored: Known) -> bool:
 
 
 def _batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
+    """Changes that are committed together. A turn that has lost its answer, and the turns below it
+    that have it now, are in one commit: else somebody could go on from a turn that lacks it."""
     batch: list[Change] = []
     size = 0
+    is_whole = True
     for change in changes:
         batch.append(change)
+        is_whole = is_whole and change.lost_answer is None
         size += sum(len(m.content or "") + len(m.thinking or "") for m in change.turn.messages)
         size += sum(len(c.params_json) + len(c.result_json or "") for c in change.turn.tool_calls)
-        if size > BATCH_BYTES or len(batch) >= BATCH_TURNS:
+        if is_whole and (size > BATCH_BYTES or len(batch) >= BATCH_TURNS):
             yield batch
             batch, size = [], 0
     if batch:
@@ -381,7 +374,6 @@ def _finish(
     fingerprints: dict[str, str],
     outcomes: dict[str, Outcome],
     stale: set[str],
-    lost: dict[str, str],
 ) -> None:
     """What is said of the sessions, their heads, and that the files are derived."""
     heads = _settled(tx, derivation, tree)
@@ -391,7 +383,6 @@ def _finish(
         outcomes[session.label] = _outcome(before, fingerprints[session.label])
         if stale:
             tx.run("mark_source_has_more", label=session.label)
-    lead_to_answers(tx, lost)
     hang_subagents(tx, derivation, tree)
     if derivation.part is None:
         lead_on(tx, files, derivation)

@@ -108,11 +108,16 @@ def adopt(tx: Transaction, parent_id: str, parent: Place) -> Place:
     tx.run("lock_projection")  # on a server it may be derived again, and put elsewhere, just now
     parent = place_of(tx, parent_id)
     tx.run("mark_parent", id=parent_id)
-    segment_id, depth = parent.segment_id, parent.depth
-    while True:
-        raised = tx.run("freeze", id=segment_id, depth=depth)
-        if not raised or raised[0][0] is None:
-            return parent
+    freeze(tx, parent)
+    return parent
+
+
+def freeze(tx: Transaction, place: Place) -> None:
+    """Turns of a projection do not change any more, from this place up."""
+    segment_id, depth = place.segment_id, place.depth
+    while raised := tx.run("freeze", id=segment_id, depth=depth):
+        if raised[0][0] is None:
+            return
         segment_id, depth = raised[0]
 
 

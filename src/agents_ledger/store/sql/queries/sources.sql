@@ -197,6 +197,11 @@ SELECT t.id, t.request_hash, t.parent_turn_id, t.projected,
     CASE WHEN t.status IN ('completed', 'failed') THEN COALESCE(t.response_message_id, '') END
 FROM turns t WHERE t.id IN <ids>;
 
+-- parents_of_ours --
+-- The imported turns that turns of ours among these stand on.
+SELECT DISTINCT p.id FROM turns t JOIN turns p ON p.id = t.parent_turn_id
+WHERE t.id IN <ids> AND t.projected = 0 AND p.projected = 1;
+
 -- has_frozen --
 -- Whether a turn of ours stands on an imported one anywhere.
 SELECT 1 FROM segments WHERE frozen_depth > 0 LIMIT 1;
