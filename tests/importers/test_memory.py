@@ -150,7 +150,7 @@ def of_gemini(number: int) -> bytes:
             "id": name(each),
             "timestamp": iso(each),
             "type": ("user", "gemini")[each % 2],
-            "content": "",
+            "content": "said",
         }
         for each in range(number)
     )
@@ -179,6 +179,14 @@ def of_cline(number: int) -> bytes:
         for each in range(1, number)
     )
     return msgspec.json.encode([first, *entries])
+
+
+def of_cline_history(number: int) -> bytes:
+    sides = (
+        {"role": "user", "content": "<task>do</task>"},
+        {"role": "assistant", "content": "said"},
+    )
+    return msgspec.json.encode([sides[each % 2] for each in range(number)])
 
 
 def of_gemini_document(number: int) -> bytes:
@@ -271,6 +279,27 @@ def test_of_one_more_record_of_others_less_than_a_kilobyte_is_held(
     assert (many - few) / TURNS < most
 
 
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize(
+    ("source", "made"),
+    [
+        ("gemini-cli", of_gemini_document),
+        ("chatgpt", of_chatgpt),
+        ("claude-ai", of_claude_ai),
+        ("cline", of_cline),
+    ],
+)
+def test_half_a_letter_in_a_document_takes_one_copy_of_it(
+    source: str, made: Callable[[int], bytes]
+) -> None:
+    large = b'"%b"' % (b"." * (8 * BLOCK))
+    data = made(4).replace(b'"said"', b'"cut"', 1).replace(b'"said"', large)
+    _, most = held_of(READERS[source], "document", data)
+    _, most_mended = held_of(READERS[source], "document", data.replace(b'"cut"', rb'"\ud83d"'))
+
+    assert most_mended - most < 1.1 * len(data)
+
+
 @pytest.mark.parametrize(
     ("path", "made"),
     [
@@ -279,18 +308,23 @@ def test_of_one_more_record_of_others_less_than_a_kilobyte_is_held(
         ("chatgpt/conversations.json", of_chatgpt),
         ("claude/conversations.json", of_claude_ai),
         ("tasks/1/ui_messages.json", of_cline),
+        ("tasks/1/api_conversation_history.json", of_cline_history),
     ],
 )
+@pytest.mark.parametrize("said", [b'"said"', rb'"half \ud83d"', b"NaN"])
 def test_messages_that_are_packed_say_the_same(
     path: str,
     made: Callable[[int], bytes],
+    said: bytes,
     ledger: Ledger,
+    *,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = tmp_path / path
     file.parent.mkdir(parents=True)
-    file.write_bytes(b"\xef\xbb\xbf" * path.endswith(".json") + made(40))
+    data = made(40).replace(b'"said"', said, 1)
+    file.write_bytes(b"\xef\xbb\xbf" * path.endswith(".json") + data)
     import_paths(ledger, file)
     before = result(ledger)
     for module, limit in ((reader, "HOLD_MAX"), (outlines, "HELD_TURNS"), (packed, "OPEN")):

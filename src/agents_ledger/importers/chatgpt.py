@@ -17,7 +17,7 @@ from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.branches import Kind, Node, Nodes, node_of
 from agents_ledger.importers.building import TurnBuilder, milliseconds
-from agents_ledger.importers.exports import Count, Hold, Service, Told, derive
+from agents_ledger.importers.exports import Count, Service, Told, derive
 from agents_ledger.importers.outlines import (
     BROKEN,
     UUID,
@@ -28,6 +28,7 @@ from agents_ledger.importers.outlines import (
     strictly,
 )
 from agents_ledger.importers.packed import Named
+from agents_ledger.importers.pieces import Pieces
 from agents_ledger.importers.reader import Home, Look, Material, Project
 from agents_ledger.model.sources import Derivation, SourceKind
 from agents_ledger.model.turns import CallStatus, Turn
@@ -146,9 +147,9 @@ class _Tree:
         self.current: str | None = None
         self.told = Told()
 
-    def add(self, data: bytes, held: Hold, file_id: int, count: Count) -> None:
+    def add(self, pieces: Pieces, file_id: int, count: Count) -> None:
         """Take what a further export says; it wins, and takes nothing away."""
-        said = strictly(_decode, data)
+        said = pieces.read(_decode)
         self.told = Told(
             as_text(said.title),
             milliseconds(said.create_time),
@@ -157,7 +158,7 @@ class _Tree:
         )
         listed = Named(_Listed)
         for name, raw in said.mapping.items():
-            listed[name] = self._listed(_node_of(raw), held, file_id, count)
+            listed[name] = self._listed(_node_of(raw), pieces, file_id, count)
         for number in _in_order(listed):
             name, node = listed.name(number), listed.values.read(number).node
             if node is not None:
@@ -171,11 +172,14 @@ class _Tree:
         elif current is not None:
             self.current = self._scoped(current)
 
-    def _listed(self, node: _Node, held: Hold, file_id: int, count: Count) -> _Listed:
+    def _listed(self, node: _Node, pieces: Pieces, file_id: int, count: Count) -> _Listed:
         kind = self._kind(node.message, count)
         message = bytes(node.message)
+        listed: Node | None = None
+        if kind is not None:
+            listed = node_of(kind, None, message, pieces.held(message), file_id)
         return _Listed(
-            node_of(kind, None, message, held(message), file_id) if kind is not None else None,
+            listed,
             node.parent if isinstance(node.parent, str) else None,
             [each for each in as_list(node.children) if isinstance(each, str)],
         )

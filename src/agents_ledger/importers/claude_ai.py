@@ -16,7 +16,7 @@ from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.branches import Kind, Nodes, node_of
 from agents_ledger.importers.building import TurnBuilder, milliseconds
-from agents_ledger.importers.exports import Count, Hold, Service, Told, derive
+from agents_ledger.importers.exports import Count, Service, Told, derive
 from agents_ledger.importers.outlines import (
     BROKEN,
     UUID,
@@ -26,6 +26,7 @@ from agents_ledger.importers.outlines import (
     strictly,
     without_data,
 )
+from agents_ledger.importers.pieces import Pieces
 from agents_ledger.importers.reader import Home, Look, Material, Project
 from agents_ledger.model.sources import Derivation, SourceKind
 from agents_ledger.model.turns import Turn
@@ -99,9 +100,9 @@ class _Tree:
         self.current: str | None = None
         self.told = Told()
 
-    def add(self, data: bytes, held: Hold, file_id: int, count: Count) -> None:
+    def add(self, pieces: Pieces, file_id: int, count: Count) -> None:
         """Take what a further export says; it wins, and takes nothing away."""
-        said = strictly(_decode, data)
+        said = pieces.read(_decode)
         summary = as_text(said.summary)
         self.told = Told(
             as_text(said.name),
@@ -123,7 +124,7 @@ class _Tree:
             parent = self._scoped(above) if above else last
             last = self._scoped(as_text(brief.uuid) or str(number))
             kind = SENDERS.get(sender, "notice")
-            self.nodes.put(last, node_of(kind, parent, data, held(data), file_id))
+            self.nodes.put(last, node_of(kind, parent, data, pieces.held(data), file_id))
         leaf = as_text(said.current_leaf_message_uuid)
         self.current = self._scoped(leaf) if leaf else last or self.current
 

@@ -38,9 +38,8 @@ from agents_ledger.importers.outlines import (
     parsed,
     project_name,
     record_of,
-    strictly,
 )
-from agents_ledger.importers.pieces import Pieces
+from agents_ledger.importers.pieces import text_pieces
 from agents_ledger.importers.reader import (
     RECORD_MAX,
     Held,
@@ -170,7 +169,7 @@ class Cline:
     """Reader of the task folders of Cline and its descendants."""
 
     name = NAME
-    version = 3
+    version = 4
     kind: SourceKind = "document"
 
     def roots(self, home: Home) -> Sequence[Path]:
@@ -254,10 +253,8 @@ class _Outline:
             what = f"a document of {file.kept_bytes:,} bytes is kept, but not read"
         else:
             try:
-                document = self.material.text_document(file)
-                data = document.removeprefix(BOM)
-                raws = strictly(_raw_list, data)
-                pieces = Pieces(self.material, file, len(document) - len(data), data)
+                pieces = text_pieces(self.material, file)
+                raws = pieces.read(_raw_list)
                 return (_Message(each, pieces.held(each)) for each in map(bytes, raws))
             except BROKEN as error:
                 what = f"not a list of messages: {error}"

@@ -19,12 +19,11 @@ from agents_ledger.importers.building import TurnBuilder
 from agents_ledger.importers.outlines import BROKEN, NONE, made, record_of
 from agents_ledger.importers.packed import Named
 from agents_ledger.importers.pieces import Pieces, objects_of
-from agents_ledger.importers.reader import Held, Line, Material, fingerprint
+from agents_ledger.importers.reader import Line, Material, fingerprint
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Fate
 from agents_ledger.model.turns import Turn
 
 Count = Callable[[str, Fate], None]
-Hold = Callable[[bytes], Held]
 
 
 class Told(Struct):
@@ -44,9 +43,8 @@ class Tree(Protocol):
     current: str | None  # the last node of the live path
     told: Told
 
-    def add(self, data: bytes, held: Hold, file_id: int, count: Count) -> None:
-        """Take what a further export says; it wins, and takes nothing away. `held` gives what is
-        kept of a message."""
+    def add(self, pieces: Pieces, file_id: int, count: Count) -> None:
+        """Take what a further export says; it wins, and takes nothing away."""
 
     def build(self, builder: TurnBuilder, members: list[tuple[str, Kind, dict[str, Any]]]) -> Turn:
         """The turn these messages make."""
@@ -107,7 +105,8 @@ class _Outline:
         for where in self.places[name]:
             data = self.material.bytes_of(where)
             pieces = Pieces(self.material, where.file, where.offset, data)
-            tree.add(data, pieces.held, where.file.id, count)
+            del data  # once it was mended nobody needs it
+            tree.add(pieces, where.file.id, count)
         plan = planned(tree.nodes)
         self.held = (name, tree, plan)
         return tree, plan

@@ -53,7 +53,7 @@ from agents_ledger.importers.outlines import (
     strictly,
     without_data,
 )
-from agents_ledger.importers.pieces import Pieces
+from agents_ledger.importers.pieces import Pieces, text_pieces
 from agents_ledger.importers.reader import (
     RECORD_MAX,
     Held,
@@ -218,18 +218,16 @@ class _Outline:
         if file.kept_bytes > RECORD_MAX:
             self._broken(file, f"a document of {file.kept_bytes:,} bytes is kept, but not read")
             return
-        data = self.material.text_document(file)
-        offset = len(BOM) if data.startswith(BOM) else 0
-        data = data.removeprefix(BOM)
+        pieces = text_pieces(self.material, file)
         try:
-            said = strictly(_raw_dict, data)
+            said = pieces.read(_raw_dict)
         except BROKEN as error:
             self._broken(file, f"not a chat: {error}")
             return
         session = self._session(file, as_text(parsed(said.get("sessionId", b"null"))))
         self._describe(session, {name: parsed(raw) for name, raw in said.items() if name in _KNOWN})
         messages = said.get("messages", said.get("history", Raw(b"null")))
-        self._replace(session, file, messages, Pieces(self.material, file, offset, data))
+        self._replace(session, file, messages, pieces)
         self.states.add(file, chain(said, map(self.nodes.name, session.live)))
 
     def _broken(self, file: SourceFile, what: str) -> None:
@@ -239,16 +237,19 @@ class _Outline:
     def _lines(self, file: SourceFile) -> None:
         session: _Session | None = None
         for line in self.material.lines(file):
+            pieces = Pieces(self.material, file, line.offset, line.data or b"")
             try:
-                record = strictly(_raw_dict, line.data or b"")
+                record = pieces.read(_raw_dict)
             except BROKEN as error:
                 malformed(self.material, line, error)
                 continue
             if session is None:
                 session = self._session(file, as_text(parsed(record.get("sessionId", b"null"))))
-            self._record(session, line, record)
+            self._record(session, line, record, pieces)
 
-    def _record(self, session: _Session, line: Line, record: dict[str, Raw]) -> None:
+    def _record(
+        self, session: _Session, line: Line, record: dict[str, Raw], pieces: Pieces
+    ) -> None:
         if "$rewindTo" in record:
             self._rewind(session, parsed(record["$rewindTo"]))
             self.material.count("$rewindTo", "derived")
@@ -256,13 +257,13 @@ class _Outline:
             held = self.material.held(line)
             self._chain(session, self._message(session, line.file, line.data or b"", held))
         elif "$set" in record:
-            self._set(session, line, record["$set"])
+            self._set(session, line.file, record["$set"], pieces)
         else:
             self._describe(session, as_dict(parsed(line.data or b"")))
             mapped = "sessionId" in record
             self.material.count("metadata", "derived" if mapped else "unmapped")
 
-    def _set(self, session: _Session, line: Line, patch: Raw) -> None:
+    def _set(self, session: _Session, file: SourceFile, patch: Raw, pieces: Pieces) -> None:
         self.material.count("$set", "derived")
         try:
             said = _raw_dict(patch)
@@ -270,8 +271,7 @@ class _Outline:
             return
         self._describe(session, {name: parsed(raw) for name, raw in said.items() if name in _KNOWN})
         if "messages" in said:
-            pieces = Pieces(self.material, line.file, line.offset, line.data or b"")
-            self._replace(session, line.file, said["messages"], pieces)
+            self._replace(session, file, said["messages"], pieces)
 
     def _rewind(self, session: _Session, to: Any) -> None:
         """Leave what came from this message on; it stays as a branch. An unknown id leaves all."""

@@ -7,6 +7,7 @@ import math
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence
+from io import BytesIO
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -20,6 +21,12 @@ UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 NUMBER_END = 1 << 53
 LONE = re.compile("[\ud800-\udfff]")
+ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+NO_LETTER = rb"\ufffd"  # as long as half a letter
 T = TypeVar("T")
 NONE = -1  # the number of no record
 HELD_TURNS = 10_000
@@ -94,17 +101,39 @@ def mend(data: bytes, *, strict: bool = True) -> bytes | None:
         return None
 
 
+def _halves_replaced(data: bytes) -> bytes:
+    """The same without escaped halves of letters; the rest stands where it stood."""
+    found = BytesIO(data)
+    for escape in ESCAPE.finditer(data):
+        if escape["half"]:
+            found.seek(escape.start())
+            found.write(NO_LETTER)
+    return found.getvalue()
+
+
 def strictly(decode: Callable[[bytes], T], data: bytes) -> T:
     """What a strict decoder makes of some JSON, mended where it does not take it as it is."""
+    return taken(decode, data)[0]
+
+
+def taken(decode: Callable[[bytes], T], data: bytes) -> tuple[T, bytes | None]:
+    """The same, and the JSON it took: as it was, or with NO_LETTER here and there; None if nothing
+    of it stands where it stood."""
     try:
-        return decode(data)
+        return decode(data), data
     except msgspec.ValidationError:
         raise
     except BROKEN:
-        again = mend(data)
-        if again is None:
+        pass
+    again = _halves_replaced(data)
+    try:
+        return decode(again), again
+    except BROKEN:
+        del again
+        mended = mend(data)
+        if mended is None:
             raise
-        return decode(again)
+        return decode(mended), None
 
 
 def record_of(material: Material, held: Held) -> dict[str, Any]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
+from agents_ledger.importers.outlines import NO_LETTER, taken
 from agents_ledger.importers.reader import LENGTH_BITS, RECORD_MAX, Held, Line, Material, Place
 from agents_ledger.model.sources import Fault, SourceFile
 
 TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]]', re.DOTALL)
 STRING_MAX = 2 * RECORD_MAX
-NEAR = 1024  # bytes, between a piece and the next
+BOM = b"\xef\xbb\xbf"
+T = TypeVar("T")
 
 
 class _Nesting:
@@ -77,7 +80,7 @@ def objects_of(material: Material, file: SourceFile) -> Iterator[tuple[Line, byt
 
 
 class Pieces:
-    """Pieces of a document, to be read later: of large families only where they stand."""
+    """A document, and pieces of it to be read later: of large families only where they stand."""
 
     def __init__(self, material: Material, file: SourceFile, offset: int, data: bytes) -> None:
         """`data` of a file, from an offset on."""
@@ -87,13 +90,28 @@ class Pieces:
         self._data = data
         self._at = 0
 
+    def read(self, decode: Callable[[bytes], T]) -> T:
+        """What a strict decoder makes of the document; pieces are of that."""
+        found, data = taken(decode, self._data)
+        self._holds |= data is None
+        self._data = data or b""
+        return found
+
     def held(self, piece: bytes) -> Held:
-        """A piece for later. They come in order, most of them; one that was mended is held."""
-        if self._holds:
-            return piece
-        at = self._data.find(piece, self._at, self._at + len(piece) + NEAR)
-        at = self._data.find(piece) if at < 0 else at
+        """A piece for later; one that may have been mended is held. They come in order: from the
+        first that does not on all are held, as to look everywhere for each would take too long."""
+        at = -1 if self._holds else self._data.find(piece, self._at)
         if at < 0:
+            self._holds, self._data = True, b""
             return piece
         self._at = at + len(piece)
+        if NO_LETTER in piece:
+            return piece
         return Place(self._file_id, self._offset + at << LENGTH_BITS | len(piece))
+
+
+def text_pieces(material: Material, file: SourceFile) -> Pieces:
+    """A file of text that is one document."""
+    document = material.text_document(file)
+    data = document.removeprefix(BOM)
+    return Pieces(material, file, len(document) - len(data), data)

@@ -1,0 +1,96 @@
+"""Pieces of documents: known by where they stand, also where a document had to be mended."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents_ledger.importers import reader
+from agents_ledger.importers.outlines import mend, taken
+from agents_ledger.importers.pieces import Pieces
+from agents_ledger.importers.reader import Material, Place
+from agents_ledger.model.sources import SourceFile
+from tests.importers.test_memory import Given
+
+OFFSET = 5
+_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_texts = msgspec.json.Decoder(list[str]).decode
+
+
+class Searched(bytes):
+    """Bytes that count how many of them were looked through."""
+
+    total = 0
+
+    def find(self, wanted: bytes, start: int = 0, end: int = sys.maxsize) -> int:  # type: ignore[override]
+        at = super().find(wanted, start, end)
+        self.total += (at + len(wanted) if at >= 0 else min(end, len(self))) - start
+        return at
+
+
+@pytest.fixture(autouse=True)
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No family is small enough to be held."""
+    monkeypatch.setattr(reader, "HOLD_MAX", 0)
+
+
+def material_of(data: bytes) -> tuple[Material, SourceFile]:
+    kept = b"." * OFFSET + data
+    file = SourceFile(1, "s", "/s/a.json", 0, "f", "document", len(kept), 0, len(kept))
+    return Material(Given(kept), [file]), file
+
+
+def test_a_mended_document_is_not_searched_for_every_piece_of_it() -> None:
+    messages = [b'{"id":%d,"said":"something"}' % number for number in range(200)]
+    data = Searched(b"[NaN," + b",".join(messages) + b"]")
+    pieces = Pieces(*material_of(data), OFFSET, data)
+
+    found = [pieces.held(bytes(raw)) for raw in pieces.read(_raws)]
+
+    assert data.total <= len(data)
+    assert [msgspec.json.decode(each) for each in found if isinstance(each, bytes)] == [
+        None,
+        *map(msgspec.json.decode, messages),
+    ]
+
+
+def test_pieces_in_any_order_are_looked_for_in_one_pass() -> None:
+    messages = [b'{"id":%d}' % number for number in range(200)]
+    data = Searched(b",".join(messages))
+    material, file = material_of(data)
+    pieces = Pieces(material, file, OFFSET, data)
+    told = [*messages[:100], *reversed(messages[100:])]
+
+    found = [pieces.held(each) for each in told]
+
+    assert [material.bytes_of(each) for each in found] == told
+    assert data.total <= len(data)
+
+
+def test_half_a_letter_leaves_all_but_its_own_piece_where_they_stand() -> None:
+    messages = [rb'{"said":"cut \ud83d"}', rb'{"said": "\ud83d\ude00"}', rb'{"said":"\\ud83d"}']
+    data = b"[" + b" , ".join(messages) + b"]"
+    material, file = material_of(data)
+    pieces = Pieces(material, file, OFFSET, data)
+
+    mended, *others = [pieces.held(bytes(raw)) for raw in pieces.read(_raws)]
+
+    assert mended == rb'{"said":"cut \ufffd"}'
+    assert [type(each) for each in others] == [Place, Place]
+    assert [material.bytes_of(each) for each in others] == messages[1:]
+
+
+@given(st.lists(st.text(st.sampled_from('\ud83d\ude00\udfff\\u"d83/😀a'))))
+def test_halves_of_letters_are_replaced_as_in_a_document_written_anew(words: list[str]) -> None:
+    data = json.dumps(words).encode()
+
+    found, mended = taken(_texts, data)
+
+    assert found == _texts(mend(data) or b"")
+    assert mended is not None
+    assert len(mended) == len(data)
