@@ -7,8 +7,11 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
+from agents_ledger.importers.chatgpt import ChatGpt
 from agents_ledger.importers.importing import rederive
 from tests.importers.helping import import_paths, result
 
@@ -262,3 +265,18 @@ def test_the_archive_of_an_export_is_read_as_it_is(ledger: Ledger, tmp_path: Pat
     assert (report.counts.imported, report.counts.skipped) == (1, 1)
     (written,) = export_source(ledger, "chatgpt:d", tmp_path / "out.json")
     assert json.loads(written.read_bytes()) == [*talk, more]
+
+
+def test_what_was_derived_when_empty_nodes_hid_parents_is_derived_again(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = (node("u2", "e", "user", "And salt?"), node("a2", "u2", "assistant", "A little."))
+    told = conversation(*LINE, *more, node("e", "a1", None), current="a2")
+    told["mapping"]["a1"]["children"] = []  # the empty node comes last, and is on no list
+    path = export(tmp_path, told)
+    monkeypatch.setattr(ChatGpt, "version", 2)  # which found no parent here
+    import_paths(ledger, path)
+    monkeypatch.undo()
+
+    assert import_paths(ledger, path).derived_records > 0
+    assert turns(ledger) == ["u1", "u2"]

@@ -108,7 +108,7 @@ class ChatGpt:
     """Reader of ChatGPT exports."""
 
     name = NAME
-    version = 2
+    version = 3
     kind: SourceKind = "document"
 
     def roots(self, home: Home) -> Sequence[Path]:
