@@ -83,6 +83,14 @@ def test_a_thread_that_only_its_fork_tells_of_has_its_name(ledger: Ledger, tmp_p
     assert ledger.session(f"codex:{thread_id(5)}").title is None
 
 
+def test_a_label_as_long_as_a_hash_is_no_project(ledger: Ledger, tmp_path: Path) -> None:
+    path, index = home(tmp_path)
+    import_paths(ledger, path)
+    index.write_text(index_line("x" * (64 - len("codex:")), "Of another thread"))
+
+    assert import_paths(ledger, index).derived_records == 1
+
+
 def test_the_index_is_found_beside_the_sessions(tmp_path: Path) -> None:
     home(tmp_path / ".codex")
     found = find(Home(tmp_path, {}, "linux"), [Codex.name])

@@ -11,11 +11,10 @@ from typing import Any
 
 from agents_ledger.importers.outlines import as_dict, as_text, parsed
 from agents_ledger.importers.reader import Look, Project, Trace
-from agents_ledger.model.sources import SourceFile, SourceTitle
+from agents_ledger.model.sources import SHA256, SourceFile, SourceTitle
 
 ROOT = ".project_root"  # beside the chats of a project: its folder
 LOOKED = 4096  # bytes of a message: of 200 real chats more tells the folder of three
-HASH = re.compile(r"[0-9a-f]{64}")
 SAID = re.compile(rb'"projectHash"\s*:\s*"([0-9a-f]{64})"')
 _BEGIN = rb"(?:(?<![A-Za-z])[A-Za-z]:(?:\\\\|/)|(?<![\w.~/\\-])/(?=\w))"
 _WHOLE = rb'(?<=")' + _BEGIN + rb'(?:[^"\\]|\\.){1,250}(?=")'  # one may have spaces
@@ -64,12 +63,12 @@ def projects(path: Path, look: Look) -> Collection[Project] | None:
         return [root]
     known = look.document(folder.parent.parent / "projects.json", _listed)
     name = folder.name
-    if not HASH.fullmatch(name) and name not in known:
+    if not SHA256.fullmatch(name) and name not in known:
         told = SAID.search(look.head(path))
         name = told[1].decode() if told else name
     if name in known:
         return known[name]
-    if not HASH.fullmatch(name):
+    if not SHA256.fullmatch(name):
         return None
     return [folder_in(look.head(path), name) or Trace("sha256", name)]
 

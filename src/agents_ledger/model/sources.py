@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
@@ -14,7 +15,7 @@ from agents_ledger.model.turns import Turn
 SourceKind = Literal["lines", "document", "rows"]
 """Lines are appended to a file; a document is rewritten whole; rows come from a database."""
 
-HASH_LETTERS = 64  # of SHA-256
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 SUPERSEDED = -1
 """The version a file was derived by that need not be read again, until its reader changes."""
@@ -121,8 +122,8 @@ class SourceTitle(NamedTuple):
 
     @property
     def names_project(self) -> bool:
-        """Whether it is a project's folder."""
-        return len(self.record_id) == HASH_LETTERS
+        """Whether it is a project's folder: no id of a record and no label is such a hash."""
+        return SHA256.fullmatch(self.record_id) is not None
 
     @property
     def folder(self) -> str:
