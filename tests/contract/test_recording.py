@@ -222,6 +222,7 @@ def test_a_writer_that_expects_an_empty_session_is_told_of_its_head(ledger: Ledg
         ({"usage": Usage(1 << 70)}, "too large|out of range"),
         ({"colour": "blue"}, "no such field"),
         ({"id": 'a "quoted" id'}, "cannot be an id"),
+        ({"id": ""}, "cannot be an id"),
         ({"query": [a_message(id="m"), a_message(id="m")]}, "rules forbid this"),
         ({"session": ""}, "label has 1 to 512 characters"),
         ({"session": "x" * 513}, "label has 1 to 512 characters"),

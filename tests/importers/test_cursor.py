@@ -139,6 +139,14 @@ def test_a_trailing_prompt_is_pending_and_no_head(ledger: Ledger, tmp_path: Path
     assert only(ledger, "SELECT status FROM turns WHERE id = 'q2'") == "pending"
 
 
+def test_a_bubble_that_names_none_does_no_harm(ledger: Ledger, tmp_path: Path) -> None:
+    rows = {**chat("c", *PAIR), "bubbleId:a": {"type": 2, "text": "Nobody's."}}
+
+    report = import_paths(ledger, state_db(tmp_path / GLOBAL, rows))
+
+    assert (report.faults, len(ledger.search("Nobody").hits)) == ([], 1)
+
+
 def test_what_the_chat_lists_no_more_is_a_branch(ledger: Ledger, tmp_path: Path) -> None:
     again = (bubble("q3", 1, "And now?", 8), bubble("a3", 2, "Now this.", 9))
     rows = chat("c", *PAIR, *again)

@@ -23,7 +23,7 @@ _TAIL = (1 << 20) - 1  # the part of the count that changes with nearly every id
 def is_id(text: str) -> bool:
     """Whether this can be an id: it can be typed, and told from what stands around it."""
     return (
-        len(text) <= ID_MAX
+        0 < len(text) <= ID_MAX
         and text.isprintable()
         and " " not in text
         and '"' not in text
