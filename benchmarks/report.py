@@ -137,6 +137,6 @@ of turns, messages and calls, its place with the sums of its thread, the head, t
 the word index, and the indexes of all these. A lone writer puts each page of them into the log at
 every commit ("pages written per turn" below); reading builds typed values from four tables. An
 empty ledger has 0.6 MB of tables and guards, which counts at a length of 100. A DeltaChannel keeps
-the messages alone. What is left to gain has a limit: `ways` ends with the same rows written and read
-by hand, as plain tuples, without ids, checks, hash, locks and word index.
+the messages alone. What is left to gain has a limit: `ways` ends with the same rows written and
+read by hand, as plain tuples, without ids, checks, hash, locks and word index.
 """
