@@ -124,9 +124,9 @@ def _beside_frozen(tx: Transaction, changes: Sequence[Change]) -> list[Change]:
     held: set[str] = set()
     for ids in in_batches(m.id for change in changes for m in change.turn.messages):
         held |= {row[0] for row in tx.run("frozen_records", ids=ids)}
-    return [
-        change._replace(turn=_renamed(change.turn, held)) if held else change for change in changes
-    ]
+    if not held:
+        return list(changes)
+    return [change._replace(turn=_renamed(change.turn, held)) for change in changes]
 
 
 def _mark(turn_id: str) -> str:
@@ -445,7 +445,6 @@ def _lead_to_answers(tx: Transaction, changes: Sequence[Change]) -> None:
     answered = (c.turn for c in changes if c.turn.status != "pending")
     owners = {message.id: turn.id for turn in answered for message in turn.messages}
     for turn_id, answer in lost.items():
-        found = _owners(tx, turn_id, [answer])
-        heir = owners.get(answer) or next(iter(found), None)
-        if heir is not None:
+        heirs = [owners[answer]] if answer in owners else _owners(tx, turn_id, [answer])
+        for heir in heirs:
             sessions.lead_heads(tx, turn_id, heir)
