@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agents_ledger import Ledger, Refused
+from agents_ledger import Ledger, LedgerError, Refused
+
+with closing(sqlite3.connect(":memory:")) as _songs:
+    _songs.execute("CREATE TABLE songs (name TEXT)")
+    SONGS = _songs.serialize()  # a database of something else
 
 
 @pytest.mark.parametrize(
@@ -50,3 +57,16 @@ def test_a_file_may_be_named_by_a_path_or_with_a_scheme(
 
     made = {file.name for file in tmp_path.glob("*.db")}
     assert made == {"a.db", "b:c.db", "d.db", "file:e.db", "f.db"}
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="nobody tells of open files here")
+@pytest.mark.parametrize("content", [b"", b"no database " * 400, SONGS])
+def test_what_cannot_be_opened_is_not_held_open(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "some.db").write_bytes(content)
+    opened = len(os.listdir("/proc/self/fd"))
+
+    with pytest.raises(LedgerError) as error:
+        Ledger.open(str(tmp_path / "some.db"), read_only=True)
+
+    assert error.value.__traceback__ is not None  # an error that is kept keeps what it met
+    assert len(os.listdir("/proc/self/fd")) == opened

@@ -181,7 +181,11 @@ class SqliteDatabase:
         self._thread: _LeaderThread | None = None
         self._closed = False
         self._immutable = False
-        self._open_file(create=create)
+        try:
+            self._open_file(create=create)
+        except BaseException:
+            self._close_readers()
+            raise
         note_open(self.path)
 
     def _check_path(self, *, create: bool) -> None:
@@ -381,16 +385,21 @@ class SqliteDatabase:
         connection = self._new_connection(read_only=True)
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             connection.close()
             # On a read-only folder SQLite cannot make its -shm file. Without an unmerged log the
             # file alone is the whole truth.
-            if not self._read_only or self.wal_bytes() > 0 or name_of(error) == "SQLITE_BUSY":
+            is_whole = isinstance(error, sqlite3.OperationalError) and self.wal_bytes() == 0
+            if not self._read_only or not is_whole or name_of(error) == "SQLITE_BUSY":
                 raise
             self._immutable = True
             connection = self._new_connection(read_only=True)
         connection.execute(f"PRAGMA cache_size=-{CACHE_KB}")
         return connection
+
+    def _close_readers(self) -> None:
+        while self._readers:
+            self._readers.pop().connection.close()
 
     def read(self, work: Work[T]) -> T:
         self._check_usable()
@@ -472,8 +481,7 @@ class SqliteDatabase:
         if self._thread is not None:
             self._group.run(lambda _: None)  # behind all that is queued: nobody is left waiting
             self._thread.stop()
-        while self._readers:
-            self._readers.pop().connection.close()
+        self._close_readers()
         if self._checkpointer is not None:
             self._checkpointer.close()
         if not self._read_only:
