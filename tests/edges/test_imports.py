@@ -384,6 +384,21 @@ def test_a_request_is_imported_from_a_file(run: Run, tmp_path: Path) -> None:
     assert (answer.code, answer.json["status"]) == (0, "completed")
 
 
+@pytest.mark.parametrize(
+    "more", [["--dry-run"], ["--since", "7d"], ["--exclude", "/secret"], ["claude-code"]]
+)
+def test_a_request_goes_with_no_other_choice(
+    run: Run, tmp_path: Path, file: str, more: list[str]
+) -> None:
+    request = tmp_path / "request.json"
+    request.write_text("{}")
+
+    answer = run("import", "--request", str(request), *more)
+
+    assert answer.code == 2
+    assert not Path(file).exists()
+
+
 # -- interrupted, and two at once --------------------------------------------------------------
 
 

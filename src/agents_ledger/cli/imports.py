@@ -54,6 +54,8 @@ def import_(
     Without a SOURCE or PATH, of all agents whose files are found on this machine.
     """
     if request is not None:
+        if what or dry_run or since or exclude:
+            raise click.UsageError("--request goes with no SOURCE, PATH or other choice")
         return _import_request(run, Path(request))
     gc.set_threshold(GARBAGE)
     from agents_ledger.importers.ahead import beside
