@@ -45,9 +45,8 @@ def claude_code(path: Path) -> int:
         usage = message.get("usage") or {}
         if record.get("isApiErrorMessage") or message.get("model") == "<synthetic>":
             continue
-        if message.get("model"):
-            said = sum(usage.get(name) or 0 for name in CLAUDE)
-            last[message.get("id") or record.get("uuid") or str(number)] = said
+        said = sum(usage.get(name) or 0 for name in CLAUDE)
+        last[message.get("id") or record.get("uuid") or str(number)] = said
     return sum(last.values())
 
 
@@ -141,3 +140,13 @@ def test_a_copy_with_a_piece_more_counts_as_much(ledger: Ledger, tmp_path: Path)
     import_paths(ledger, one.save(), two.save())
 
     assert ledger.query("SELECT total_tokens FROM turns")[1] == [(15,)]
+
+
+def test_an_answer_that_names_no_model_counts_too(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."), model=None)
+
+    import_paths(ledger, log.save())
+
+    assert ledger.query("SELECT model, total_tokens FROM turns")[1] == [(None, 15)]

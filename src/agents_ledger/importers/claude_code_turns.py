@@ -218,10 +218,11 @@ class _Turn:
             self.builder.failed = True
             self.builder.error = text_of(message.get("content")) or "API error"
             return
-        if not isinstance(model, str) or model == "<synthetic>":
+        if model == "<synthetic>":
             return
         self.builder.failed, self.builder.error = False, None
-        self.builder.model, self.builder.provider = model, "anthropic"
+        if isinstance(model, str):
+            self.builder.model, self.builder.provider = model, "anthropic"
         tokens = _tokens(record)
         if tokens:
             self.builder.add_tokens(**tokens, total_tokens=sum(tokens.values()))
