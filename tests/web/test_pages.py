@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, expect
 
 from agents_ledger import Session
 from tests.importers.claude_log import Log, text
+from tests.importers.helping import import_paths
 from tests.web.conftest import Running, Visitor, visits
 
 # What does not depend on colours is checked once.
@@ -87,6 +88,25 @@ def test_no_page_is_wider_than_its_window(visitor: Visitor, running: Running) ->
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+
+
+def test_what_was_imported_and_what_failed_fit_a_phone(
+    own_server: Callable[[], Running], browser: Browser, tmp_path: Path
+) -> None:
+    running = own_server()
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    import_paths(running.ledger, log.save())
+    said = '400 {"type":"error","error":{"type":"invalid_request_error","message":"too_long"}}'
+    running.ledger.record("main", "Go on.", status="failed", error=said)
+    for new in visits(browser, running):
+        visitor = new(viewport={"width": 360, "height": 740})
+        for path in ("/imports", "/audit"):
+            page = visitor.open(path)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+        run = visitor.open("/imports").locator("td a code").first.bounding_box()
+        assert run
+        assert run["height"] < 30  # in one line
 
 
 def test_pages_can_be_read_without_scripts(visit: Callable[..., Visitor], running: Running) -> None:
