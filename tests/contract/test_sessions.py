@@ -201,8 +201,9 @@ def test_there_is_nothing_to_undo_in_a_session_that_never_moved(ledger: Ledger) 
 
     with pytest.raises(Refused, match="never moved"):
         ledger.undo("main")
-    with pytest.raises(NotFound, match=f"'main' has no move {move.id}"):
+    with pytest.raises(NotFound, match=f"'main' has no move {move.id}") as refused:
         ledger.undo("main", move.id)
+    assert "agents-ledger history" in refused.value.hint
 
 
 def test_a_cleared_session_is_empty_and_its_turns_stay(ledger: Ledger) -> None:

@@ -120,7 +120,7 @@ def test_paths_are_imported_and_answered_in_json(run: Run, tmp_path: Path) -> No
     counts = {name: answer.json[name] for name in ("imported", "upserted", "skipped", "failed")}
     assert counts == {"imported": 1, "upserted": 0, "skipped": 0, "failed": 1}
     assert [fault["path"] for fault in answer.json["faults"]] == [str(tmp_path / "link.jsonl")]
-    assert "it is a link" in answer.json["faults"][0]["what"]
+    assert "name that file itself" in answer.json["faults"][0]["what"]
     assert answer.json["without_reader"] == [str(tmp_path / "logs" / "notes.txt")]
     assert {"source": "claude-code", "type": "user", "fate": "derived", "count": 1} in answer.json[
         "records"
@@ -495,6 +495,8 @@ def test_a_session_is_exported_as_its_source_wrote_it(
     assert target.read_bytes() == before
     assert run(*export, "--output", str(target)).code == 5  # it is there already
     assert run("export", "no-such-session", "--format", "source").code == 3
+    assert run(*export[:2], "--last", "1").code == 5  # records come whole
+    assert run(*export[:2], "--last", "1", "--format", "markdown").code == 0
 
 
 def test_all_is_derived_again_from_what_is_kept(run: Run, projects: Path) -> None:

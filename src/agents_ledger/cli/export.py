@@ -71,6 +71,11 @@ def export(
             return
         chosen = form or _told_by(output) or _kept_as(ledger, target)
         if chosen == "source":
+            if last is not None:
+                raise Refused(
+                    "source records come whole: --last has no meaning for them",
+                    "Choose another format, such as markdown.",
+                )
             _source(run, ledger, target, output)
             return
         wanted = next(each for each in get_args(Form) if each == chosen)

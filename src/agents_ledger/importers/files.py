@@ -24,6 +24,7 @@ CHUNK_BYTES = 8 << 20
 PIECE_BYTES = 16 << 10  # unpacked at once: as much is lost where a file is damaged
 HEAD_BYTES = 64 << 10
 ARCHIVE, COMPRESSED = ".zip", ".zst"
+LINKED = "it is a link: to import what it leads to, name that file itself"
 NO_FILES = b"PK\x05\x06" + bytes(18)  # an archive without any
 
 
@@ -38,8 +39,8 @@ def open_regular(path: Path) -> BinaryIO:
     try:
         fd = os.open(path, flags)
     except OSError as error:
-        what = "it is a link" if path.is_symlink() else error.strerror
-        raise Refused(f"cannot be read: {what}") from error
+        what = LINKED if path.is_symlink() else f"cannot be read: {error.strerror}"
+        raise Refused(what) from error
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise Refused("it is not a file")

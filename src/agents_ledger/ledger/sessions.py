@@ -286,7 +286,10 @@ def undo(tx: Transaction, key: str, move_id: int | None = None) -> Session:
             raise Refused(f"session {session.label!r} never moved: there is nothing to undo")
         move_id = last[0][0]
     elif not tx.run("move_exists", label=session.label, move_id=move_id):
-        raise NotFound(f"session {session.label!r} has no move {move_id}")
+        raise NotFound(
+            f"session {session.label!r} has no move {move_id}",
+            "List its moves with `agents-ledger history`.",
+        )
     rows = tx.run("move_before", label=session.label, move_id=move_id)
     to = rows[0][0] if rows else None
     move_head(tx, session.label, from_=session.thread_id, to=to, reason="undo")
