@@ -43,6 +43,7 @@ def test_usage_shows_what_a_day_cost(run: Run, ledger: Ledger) -> None:
         "2026-03-01", "2", "2.0M", "0", "200k", "2.2M", "$7.50+", "claude-opus-5,", "mystery"
     ]  # fmt: skip
     assert "no price for mystery" in answer.err
+    assert "no tokens told" not in answer.err
     assert "list prices of 2026-08-05" in answer.err
 
 
@@ -66,11 +67,18 @@ def test_the_lines_add_up_to_a_total(run: Run, ledger: Ledger) -> None:
     assert run("usage", "--utc", "--limit", "1").err.startswith("1 line left out")
 
 
+def test_turns_without_tokens_are_told(run: Run, ledger: Ledger) -> None:
+    ledger.record("main", "q", "a")
+
+    assert "no tokens told by 1 turn\n" in run("usage").err
+
+
 def test_usage_of_no_time_says_so(run: Run, ledger: Ledger) -> None:
     spend(ledger)
 
-    assert run("usage", "--until", "2026-01-01").err == "No turns in that time.\n"
-    assert run("tools").err == "No tool calls in that time.\n"
+    assert run("usage", "--until", "2026-01-01").err == "No turn matches.\n"
+    assert run("usage", "--project", "/elsewhere").err == "No turn matches.\n"
+    assert run("tools").err == "No tool call matches.\n"
 
 
 @pytest.mark.parametrize("when", ["never", "2026-99-01", "5y", "99999999w"])

@@ -147,6 +147,15 @@ def test_a_bubble_that_names_none_does_no_harm(ledger: Ledger, tmp_path: Path) -
     assert (report.faults, len(ledger.search("Nobody").hits)) == ([], 1)
 
 
+def test_a_message_that_is_nowhere_is_told(ledger: Ledger, tmp_path: Path) -> None:
+    rows = chat("c", *PAIR, NEXT[0])
+    del rows["bubbleId:c:q2"]
+
+    report = import_paths(ledger, state_db(tmp_path / GLOBAL, rows))
+
+    assert [fault.what for fault in report.faults] == ["missing: 1 message that chat c lists"]
+
+
 def test_what_the_chat_lists_no_more_is_a_branch(ledger: Ledger, tmp_path: Path) -> None:
     again = (bubble("q3", 1, "And now?", 8), bubble("a3", 2, "Now this.", 9))
     rows = chat("c", *PAIR, *again)

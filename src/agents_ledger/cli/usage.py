@@ -65,7 +65,7 @@ def usage(
         run.out.json(**to_builtins(report))
         return
     if not report.total.turns:
-        note("No turns in that time.")
+        note("No turn matches.")
         return
     _print(run, report)
     _remark(report)
@@ -117,7 +117,7 @@ def _remark(report: UsageReport) -> None:
     if report.unpriced:
         note(("no price for ", "dim"), ", ".join(report.unpriced))
     if report.total.untold:
-        note((f"{amounts.count(report.total.untold, 'turn')} did not say their tokens", "dim"))
+        note((f"no tokens told by {amounts.count(report.total.untold, 'turn')}", "dim"))
     if report.total.cost_microdollars is not None:
         note((f"Costs by the list prices of {report.priced_on}, in US dollars.", "dim"))
 
@@ -137,7 +137,7 @@ def tools(run: Invocation, *, since: str | None, until: str | None, limit: int |
         run.out.json(tools=found)
         return
     if not found:
-        note("No tool calls in that time.")
+        note("No tool call matches.")
         return
     now = now_ms()
     heads = ["TOOL", "CALLS", "FAILED", "REJECTED", "HALF IN", "95% IN", "LONGEST", "LAST USED"]

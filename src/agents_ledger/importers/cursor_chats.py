@@ -28,6 +28,7 @@ from agents_ledger.importers.cursor_turns import (
 from agents_ledger.importers.outlines import NONE, as_dict, as_text, project_name
 from agents_ledger.importers.packed import Named
 from agents_ledger.importers.reader import Material, Row, fingerprint
+from agents_ledger.model import amounts
 from agents_ledger.model.numbering import Numbering
 from agents_ledger.model.records import digest
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Part, SourceFile
@@ -262,7 +263,7 @@ class _Chats:
         bubbles = composer.bubbles.values
         found, missing = self._found(composer, self._listed(composer))
         if missing:
-            what = f"{missing} messages that chat {composer.id} lists are missing"
+            what = f"missing: {amounts.count(missing, 'message')} that chat {composer.id} lists"
             self.outline.material.fault(composer.rows[0], what)
         shown = bytearray(len(bubbles))
         for number in found:

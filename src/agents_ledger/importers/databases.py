@@ -311,7 +311,7 @@ class _Rows:
         self.marks[table.name] = latest
         if scan.damages:
             del self.marks[table.name]  # should it be mended, all is compared
-            places = f"damaged in {scan.damages} places, the rest is read"
+            places = f"damaged in {amounts.count(scan.damages, 'place')}, the rest is read"
             what = places if has_rowid else "damaged, and read only as far as that"
             self.faults.append(f"table {table.name} is {what}: {scan.damage}")
 
