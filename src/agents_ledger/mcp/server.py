@@ -228,13 +228,13 @@ async def _in_thread(work: Callable[[], T]) -> T:
     try:
         return await anyio.to_thread.run_sync(work)
     except LedgerError as error:
-        raise MCPError(types.INVALID_PARAMS, f"{error} {error.hint}".strip()) from error
+        raise MCPError(types.INVALID_PARAMS, _told(str(error), error.hint)) from error
 
 
 def _result(ability: Ability, result: InvokeResult) -> types.CallToolResult:
     if result.type != "success":
         said: Mapping[str, Any] = (result.error or {}).get("details") or {}
-        return _error(f"{result.message or result.type} {said.get('hint') or ''}".strip())
+        return _error(_told(result.message or result.type, said.get("hint")))
     text = clean(json.dumps(json.loads(result.result or "{}"), ensure_ascii=False))
     if len(text) > ANSWER_CHARS and ability.module_name != MODULE:
         if not ability.writes:
@@ -247,6 +247,10 @@ def _result(ability: Ability, result: InvokeResult) -> types.CallToolResult:
         ],
         structured_content=json.loads(text),
     )
+
+
+def _told(what: str, hint: str | None) -> str:
+    return f"{what}. {hint}" if hint else what
 
 
 def _error(text: str) -> types.CallToolResult:
