@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import tracemalloc
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from agents_ledger.importers import reader
 from agents_ledger.importers.outlines import mend, taken
-from agents_ledger.importers.pieces import Pieces
+from agents_ledger.importers.pieces import Pieces, objects
 from agents_ledger.importers.reader import Material, Place
 from agents_ledger.model.sources import SourceFile
 from tests.importers.test_memory import Given
@@ -94,3 +96,54 @@ def test_halves_of_letters_are_replaced_as_in_a_document_written_anew(words: lis
     assert found == _texts(mend(data) or b"")
     assert mended is not None
     assert len(mended) == len(data)
+
+
+def walked(data: bytes) -> list[tuple[int, int]]:
+    """Where the objects of a document stand, byte by byte."""
+    found, opened = [], []
+    top, is_string, is_escaped = -1, False, False
+    for at, byte in enumerate(data):
+        sign = bytes([byte])
+        if is_string:
+            is_string = is_escaped or sign != b'"'
+            is_escaped = not is_escaped and sign == b"\\"
+        elif sign == b'"':
+            is_string = True
+        elif sign in b"{[":
+            top = (sign == b"[") if top < 0 else top
+            opened.append((at, sign))
+        elif sign in b"}]" and opened:
+            start, opener = opened.pop()
+            if len(opened) == top and opener == b"{":
+                found.append((start, at + 1))
+    return found
+
+
+TEXTS = st.text(st.sampled_from('"\\{}[],:é a'), max_size=6)
+NESTED = st.recursive(
+    TEXTS | st.none() | st.integers(),
+    lambda some: st.lists(some, max_size=3) | st.dictionaries(TEXTS, some, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.lists(NESTED, max_size=4) | st.dictionaries(TEXTS, NESTED), st.data(), st.booleans())
+def test_objects_are_found_whatever_the_blocks(value: Any, draw: Any, ascii: bool) -> None:
+    data = json.dumps(value, ensure_ascii=ascii).encode()
+    data = data[: draw.draw(st.integers(0, len(data)))] if draw.draw(st.booleans()) else data
+    cuts = sorted(draw.draw(st.lists(st.integers(0, len(data)), max_size=8)))
+    blocks = [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+
+    assert list(objects(blocks)) == walked(data)
+
+
+def test_a_string_of_many_blocks_is_looked_at_once_and_escapes_take_no_memory() -> None:
+    block = rb"said\n" * 20_000
+    blocks = [b'[{"a":"', *[block] * 50, b'"}]']
+    size = sum(map(len, blocks))
+    tracemalloc.start()
+    try:
+        assert list(objects(blocks)) == [(1, size - 1)]
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(block)
+    finally:
+        tracemalloc.stop()

@@ -10,8 +10,9 @@ from agents_ledger.importers.outlines import NO_LETTER, taken
 from agents_ledger.importers.reader import LENGTH_BITS, RECORD_MAX, Held, Line, Material, Place
 from agents_ledger.model.sources import Fault, SourceFile
 
-TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]]', re.DOTALL)
-STRING_MAX = 2 * RECORD_MAX
+# A string, whole or up to the end of its block, or a bracket. Nothing in it backtracks: that would
+# take a hundred bytes of memory for every escaped letter.
+TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[{}\[\]]', re.DOTALL)
 BOM = b"\xef\xbb\xbf"
 T = TypeVar("T")
 
@@ -24,41 +25,38 @@ class _Nesting:
         self.level = -1  # of the array the objects stand in, once it is known
         self.start = -1
 
-    def open(self, sign: bytes, at: int) -> None:
-        if self.level < 0:
-            self.level = 1 if sign == b"[" else 0
-        if self.depth == self.level and sign == b"{":
-            self.start = at
-        self.depth += 1
-
-    def close(self, at: int) -> tuple[int, int] | None:
+    def met(self, bracket: bytes, at: int) -> tuple[int, int] | None:
         """The object that ends here, if one does."""
+        if bracket in b"{[":
+            self._open(bracket, at)
+            return None
         self.depth -= 1
         if self.depth != self.level or self.start < 0:
             return None
-        found, self.start = (self.start, at), -1
+        found, self.start = (self.start, at + 1), -1
         return found
+
+    def _open(self, bracket: bytes, at: int) -> None:
+        if self.level < 0:
+            self.level = 1 if bracket == b"[" else 0
+        if self.depth == self.level and bracket == b"{":
+            self.start = at
+        self.depth += 1
 
 
 def objects(blocks: Iterable[bytes]) -> Iterator[tuple[int, int]]:
     """Where each object of a top-level array begins and ends; or the one object that is all."""
     nesting = _Nesting()
-    rest, base = b"", 0  # what could not be told yet, and where it stands
+    rest, base = b"", 0  # a string goes on after it; where what is looked at stands
     for block in blocks:
         data, rest = rest + block, b""
         for token in TOKEN.finditer(data):
-            sign = token[0]
-            if sign in b"{[":
-                nesting.open(sign, base + token.start())
-            elif sign in b"}]":
-                found = nesting.close(base + token.end())
+            if token[1] is None:
+                found = nesting.met(token[0], base + token.start())
                 if found is not None:
                     yield found
-            elif sign == b'"':  # a string that ends in a later block
-                rest = data[token.start() :]
-                break
-        if len(rest) > STRING_MAX:
-            return
+            elif not token[1]:
+                rest = b'"' + data[token.end() :]  # and the backslash of a letter that is cut
         base += len(data) - len(rest)
 
 
