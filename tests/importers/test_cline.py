@@ -256,3 +256,20 @@ def test_letters_cut_in_two_do_not_hide_a_task(ledger: Ledger, tmp_path: Path) -
 
     assert import_paths(ledger, path).faults == []
     assert ledger.session("cline:7").thread_id == "7:1000:task"
+
+
+def test_messages_of_a_history_keep_their_names_where_another_has_no_number(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    history = tmp_path / "tasks" / "7" / "api_conversation_history.json"
+    history.parent.mkdir(parents=True)
+    said = [{"role": "user", "content": "Fix it."}, {"role": "assistant", "content": "Done."}]
+    told = json.dumps(said, separators=(",", ":"))
+    history.write_text(told)
+    import_paths(ledger, history)
+
+    history.write_text(told[:-1] + ',{"role":"assistant","content":"Tested.","cost":NaN}]')
+    import_paths(ledger, history)
+
+    found = ledger.query("SELECT content FROM messages ORDER BY sequence")
+    assert found[1] == [("Fix it.",), ("Done.",), ("Tested.",)]

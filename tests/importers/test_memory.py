@@ -289,13 +289,14 @@ def test_of_one_more_record_of_others_less_than_a_kilobyte_is_held(
         ("cline", of_cline),
     ],
 )
-def test_half_a_letter_in_a_document_takes_one_copy_of_it(
-    source: str, made: Callable[[int], bytes]
+@pytest.mark.parametrize("odd", [rb'"\ud83d"', b"NaN", b"-Infinity"])
+def test_what_is_no_json_in_a_document_takes_one_copy_of_it(
+    source: str, made: Callable[[int], bytes], odd: bytes
 ) -> None:
     large = b'"%b"' % (b"." * (8 * BLOCK))
     data = made(4).replace(b'"said"', b'"cut"', 1).replace(b'"said"', large)
     _, most = held_of(READERS[source], "document", data)
-    _, most_mended = held_of(READERS[source], "document", data.replace(b'"cut"', rb'"\ud83d"'))
+    _, most_mended = held_of(READERS[source], "document", data.replace(b'"cut"', odd))
 
     assert most_mended - most < 1.1 * len(data)
 

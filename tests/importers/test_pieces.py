@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tracemalloc
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents_ledger.importers import reader
-from agents_ledger.importers.outlines import mend, taken
+from agents_ledger.importers.outlines import BROKEN, mend, taken
 from agents_ledger.importers.pieces import Pieces, objects
 from agents_ledger.importers.reader import Material, Place
 from agents_ledger.model.sources import SourceFile
@@ -47,17 +48,17 @@ def material_of(data: bytes) -> tuple[Material, SourceFile]:
     return Material(Given(kept), [file]), file
 
 
-def test_a_mended_document_is_not_searched_for_every_piece_of_it() -> None:
-    messages = [b'{"id":%d,"said":"something"}' % number for number in range(200)]
+def test_of_a_document_that_is_no_utf_8_all_pieces_are_held_as_they_were_mended() -> None:
+    messages = [b'{"id":%d,"said":"\xff"}' % number for number in range(200)]
     data = Searched(b"[NaN," + b",".join(messages) + b"]")
     pieces = Pieces(*material_of(data), OFFSET, data)
 
     found = [pieces.held(bytes(raw)) for raw in pieces.read(_raws)]
 
-    assert data.total <= len(data)
+    assert data.total == 0
     assert [msgspec.json.decode(each) for each in found if isinstance(each, bytes)] == [
         None,
-        *map(msgspec.json.decode, messages),
+        *({"id": number, "said": "\ufffd"} for number in range(200)),
     ]
 
 
@@ -91,11 +92,89 @@ def test_half_a_letter_leaves_all_but_its_own_piece_where_they_stand() -> None:
 def test_halves_of_letters_are_replaced_as_in_a_document_written_anew(words: list[str]) -> None:
     data = json.dumps(words).encode()
 
-    found, mended = taken(_texts, data)
+    found, mended, added = taken(_texts, data)
 
     assert found == _texts(mend(data) or b"")
-    assert mended is not None
+    assert added == ()
     assert len(mended) == len(data)
+
+
+def test_numbers_that_are_none_leave_all_pieces_where_they_stand() -> None:
+    messages = [
+        b'{"cost":NaN}',
+        b'{"cost": [NaN,-Infinity, 1e999 ]}',
+        rb'{"said":"\"NaN","cost":12e3}',
+        rb'{"said":"\ud83d","cost":NaN}',
+        b'{"cost":Infinity}',
+    ]
+    data = b"[NaN," + b",".join(messages) + b"]"
+    material, file = material_of(data)
+    pieces = Pieces(material, file, OFFSET, data)
+
+    first, *found = [pieces.held(bytes(raw)) for raw in pieces.read(_raws)]
+
+    assert material.bytes_of(first) == b"NaN"
+    assert [type(each) for each in found] == [Place, Place, Place, bytes, Place]
+    del messages[3], found[3]
+    assert [material.bytes_of(each) for each in found] == messages
+
+
+class Odd(NamedTuple):
+    """Bytes that stand in a document as they are."""
+
+    data: bytes
+
+
+def written(value: Any) -> bytes:
+    """JSON, and what is odd in it."""
+    if isinstance(value, Odd):
+        return value.data
+    if isinstance(value, list):
+        return b"[" + b",".join(map(written, value)) + b"]"
+    if isinstance(value, dict):
+        return b"{" + b",".join(written(k) + b":" + written(v) for k, v in value.items()) + b"}"
+    return json.dumps(value).encode()
+
+
+ODD = (b"NaN", b"Infinity", b"-Infinity", b"1e999", b"-1.5E+400", b"9" * 400, b"-NaN", b"1.e999")
+ODD_TEXTS = (rb'"\ud83d"', b'"\xed\xa0\xbd"', b'"\xff\xe9"', rb'"\"NaN"', rb'"\\"', b' "" ')
+LEAVES = st.one_of(
+    st.sampled_from([*map(Odd, ODD + ODD_TEXTS)]), st.floats(allow_nan=False), st.text(max_size=3)
+)
+DOCUMENTS = st.recursive(
+    LEAVES,
+    lambda some: (
+        st.lists(some, max_size=4) | st.dictionaries(st.text(max_size=2), some, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(DOCUMENTS, st.sampled_from([b"", b"\xef\xbb\xbf"]), st.integers(0, 3))
+def test_a_mended_document_says_what_it_would_say_written_anew(
+    document: Any, mark: bytes, cut: int
+) -> None:
+    data = written([Odd(b"NaN"), document])
+    data = mark + data[: max(0, len(data) - max(0, cut - 2))]
+    anew = mend(data)
+    if anew is None:
+        with pytest.raises(BROKEN):
+            taken(msgspec.json.decode, data)
+    else:
+        assert taken(msgspec.json.decode, data).found == msgspec.json.decode(anew)
+
+
+def test_texts_are_not_cut_within_a_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = re.compile(reader.SOME_TEXT.pattern.replace(b"%d" % (1 << 20), b"2"), re.DOTALL)
+    monkeypatch.setattr(reader, "SOME_TEXT", some)
+    for data in (
+        "aé語😀\ud83d".encode(errors="surrogatepass"),
+        b"\xf0\x9f\x98\xed\xa0\x80\x80\x80",
+    ):
+        for start in range(4):
+            given = b"." * start + data
+            errors = "surrogatepass" if reader.is_text(given) else "replace"
+            assert "".join(reader.texts(given, errors)) == given.decode(errors=errors)
 
 
 def walked(data: bytes) -> list[tuple[int, int]]:

@@ -169,7 +169,7 @@ class Cline:
     """Reader of the task folders of Cline and its descendants."""
 
     name = NAME
-    version = 4
+    version = 5
     kind: SourceKind = "document"
 
     def roots(self, home: Home) -> Sequence[Path]:

@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from agents_ledger.importers.reader import Held, Line, Material
+from agents_ledger.importers.reader import BOM, Held, Line, Material, is_text, texts
 from agents_ledger.model.sources import DerivedTurn, SourceFile, Turns
 
 BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -24,6 +24,11 @@ LONE = re.compile("[\ud800-\udfff]")
 ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     rb"|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+NO_NUMBER = re.compile(
+    rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|(?P<none>NaN|-?Infinity)'
+    rb"|-?(?:0|[1-9]\d*)(?P<fraction>(?:\.\d+)?(?:[eE][+-]?\d+)?)",
     re.DOTALL,
 )
 NO_LETTER = rb"\ufffd"  # as long as half a letter
@@ -101,39 +106,77 @@ def mend(data: bytes, *, strict: bool = True) -> bytes | None:
         return None
 
 
-def _halves_replaced(data: bytes) -> bytes:
+def _halves_replaced(data: BytesIO) -> bytes:
     """The same without escaped halves of letters; the rest stands where it stood."""
-    found = BytesIO(data)
-    for escape in ESCAPE.finditer(data):
-        if escape["half"]:
-            found.seek(escape.start())
-            found.write(NO_LETTER)
+    with data.getbuffer() as found:
+        for escape in ESCAPE.finditer(found):
+            if escape["half"]:
+                found[escape.start() : escape.end()] = NO_LETTER
+    return data.getvalue()
+
+
+def _numbers_replaced(data: bytes) -> tuple[BytesIO, array[int]]:
+    """The same with null for numbers that are none, and where a byte of it stands that was added:
+    null is longer than NaN."""
+    found, added, done = BytesIO(), array("I"), 0
+    with memoryview(data) as given:
+        for token in NO_NUMBER.finditer(data):
+            if token["none"] or (token["fraction"] and math.isinf(float(token[0]))):
+                found.write(given[done : token.start()])
+                found.write(b"null".ljust(len(token[0])))
+                done = token.end()
+                if token[0] == b"NaN":
+                    added.append(found.tell() - 1)
+        found.write(given[done:])
+    return found, added
+
+
+def _utf8(data: bytes) -> bytes:
+    """The same if it is UTF-8; else with U+FFFD for what is no letter, and without a mark."""
+    if is_text(data, "strict") and not data.startswith(BOM):
+        return data
+    found = BytesIO()
+    for text in texts(data.removeprefix(BOM), "surrogatepass" if is_text(data) else "replace"):
+        found.write(LONE.sub("\ufffd", text).encode())
     return found.getvalue()
 
 
 def strictly(decode: Callable[[bytes], T], data: bytes) -> T:
     """What a strict decoder makes of some JSON, mended where it does not take it as it is."""
-    return taken(decode, data)[0]
+    return taken(decode, data).found
 
 
-def taken(decode: Callable[[bytes], T], data: bytes) -> tuple[T, bytes | None]:
-    """The same, and the JSON it took: as it was, or with NO_LETTER here and there; None if nothing
-    of it stands where it stood."""
+class Taken(NamedTuple, Generic[T]):
+    """What a decoder made of some JSON, and the JSON it took."""
+
+    found: T
+    data: bytes  # as it was, or with NO_LETTER here and there, and null
+    added: Sequence[int] | None  # bytes of it; None: nothing stands where it stood
+
+
+def taken(decode: Callable[[bytes], T], data: bytes) -> Taken[T]:
+    """The same, and the JSON that the decoder took. Large documents come this way: no more than one
+    copy is held, or of what is no UTF-8 two."""
     try:
-        return decode(data), data
+        return Taken(decode(data), data, ())
     except msgspec.ValidationError:
         raise
     except BROKEN:
         pass
-    again = _halves_replaced(data)
+    mended = _halves_replaced(BytesIO(data))
     try:
-        return decode(again), again
-    except BROKEN:
-        del again
-        mended = mend(data)
-        if mended is None:
+        return Taken(decode(mended), mended, ())
+    except BROKEN as error:
+        del mended
+        text = _utf8(data)
+        numbers, added = _numbers_replaced(text)
+        mended = _halves_replaced(numbers)
+        try:
+            return Taken(decode(mended), mended, added if text is data else None)
+        except msgspec.ValidationError:
             raise
-        return decode(mended), None
+        except BROKEN:
+            raise error from None
 
 
 def record_of(material: Material, held: Held) -> dict[str, Any]:

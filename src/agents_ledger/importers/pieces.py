@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from agents_ledger.importers.outlines import NO_LETTER, taken
-from agents_ledger.importers.reader import LENGTH_BITS, RECORD_MAX, Held, Line, Material, Place
+from agents_ledger.importers.reader import (
+    BOM,
+    LENGTH_BITS,
+    RECORD_MAX,
+    Held,
+    Line,
+    Material,
+    Place,
+)
 from agents_ledger.model.sources import Fault, SourceFile
 
 # A string, whole or up to the end of its block, or a bracket. Nothing in it backtracks: that would
 # take a hundred bytes of memory for every escaped letter.
 TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[{}\[\]]', re.DOTALL)
-BOM = b"\xef\xbb\xbf"
 T = TypeVar("T")
 
 
@@ -86,18 +94,20 @@ class Pieces:
         self._file_id = file.id
         self._offset = offset
         self._data = data
+        self._added: Sequence[int] = ()
         self._at = 0
 
     def read(self, decode: Callable[[bytes], T]) -> T:
         """What a strict decoder makes of the document; pieces are of that."""
-        found, data = taken(decode, self._data)
-        self._holds |= data is None
-        self._data = data or b""
+        found, data, added = taken(decode, self._data)
+        self._holds |= added is None
+        self._data, self._added = data, added or ()
         return found
 
     def held(self, piece: bytes) -> Held:
-        """A piece for later; one that may have been mended is held. They come in order: from the
-        first that does not on all are held, as to look everywhere for each would take too long."""
+        """A piece for later; one that may have lost half a letter is held. They come in order: from
+        the first that does not on all are held, as to look everywhere for each would take too
+        long."""
         at = -1 if self._holds else self._data.find(piece, self._at)
         if at < 0:
             self._holds, self._data = True, b""
@@ -105,7 +115,8 @@ class Pieces:
         self._at = at + len(piece)
         if NO_LETTER in piece:
             return piece
-        return Place(self._file_id, self._offset + at << LENGTH_BITS | len(piece))
+        start, end = (each - bisect_left(self._added, each) for each in (at, self._at))
+        return Place(self._file_id, self._offset + start << LENGTH_BITS | end - start)
 
 
 def text_pieces(material: Material, file: SourceFile) -> Pieces:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import zlib
-from codecs import getincrementaldecoder
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
@@ -39,7 +39,8 @@ NO_TEXT = "not UTF-8: bytes that are no text are shown as \ufffd"
 HOLD_MAX = 24 << 20  # a larger family is read again for its content, to spare memory
 ROW_VALUES = 6  # times the bytes of a row: its values in memory
 IDENTITY = 16  # bytes
-TEXT_BYTES = 1 << 20
+SOME_TEXT = re.compile(rb".{1,%d}[\x80-\xbf]{0,3}" % (1 << 20), re.DOTALL)  # whole letters
+BOM = b"\xef\xbb\xbf"
 LENGTH_BITS = 32  # of a line: see RECORD_MAX
 
 
@@ -158,11 +159,16 @@ def fingerprint(version: int, prints: Iterable[bytes]) -> bytes:
     return digest.digest()
 
 
-def _is_text(data: bytes) -> bool:
-    decoder = getincrementaldecoder("utf-8")("surrogatepass")
+def texts(data: bytes, errors: str) -> Iterator[str]:
+    """What UTF-8 says, some at a time: a letter may take four bytes in memory."""
+    return (some[0].decode(errors=errors) for some in SOME_TEXT.finditer(data))
+
+
+def is_text(data: bytes, errors: str = "surrogatepass") -> bool:
+    """Whether it is UTF-8; halves of letters may stand in it, unless it is to be "strict"."""
     try:
-        for at in range(0, len(data), TEXT_BYTES):  # a letter may take four bytes in memory
-            decoder.decode(data[at : at + TEXT_BYTES], at + TEXT_BYTES >= len(data))
+        for _ in texts(data, errors):
+            pass
     except UnicodeDecodeError:
         return False
     return True
@@ -217,7 +223,7 @@ class Material:
                     self._overlong(file, start, number, length)
                 elif data and not data.isspace():
                     line = Line(file, start, length, number, data)
-                    if not (data.isascii() or _is_text(data)):
+                    if not (data.isascii() or is_text(data)):
                         self.fault(line, NO_TEXT)
                     yield line
                 start, number, length = start + length + 1, number + 1, 0
@@ -258,7 +264,7 @@ class Material:
     def text_document(self, file: SourceFile) -> bytes:
         """The whole of a file of text; what is none is reported."""
         data = self.document(file)
-        if not _is_text(data):
+        if not is_text(data):
             self.faults.append(Fault(file.path, NO_TEXT))
         return data
 
