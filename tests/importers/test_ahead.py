@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
@@ -38,6 +39,14 @@ from tests.importers.test_room import session
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 
 Meddle = Callable[[Ahead], None]
+
+
+@pytest.fixture
+def worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second core, and no thread but ours: what another test loaded may have left one."""
+    monkeypatch.setattr(ahead, "WORTH_BYTES", 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
 
 
 def some_sessions(folder: Path, number: int = 12) -> Path:
@@ -388,13 +397,12 @@ def test_ctrl_c_is_for_the_parent(
     assert parsed == [[]]
 
 
+@pytest.mark.usefixtures("worth_it")
 @pytest.mark.parametrize("call", ["fork", "pipe"])
 def test_where_no_process_can_be_made_there_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     folder = some_sessions(tmp_path / "logs", 2)
-    monkeypatch.setattr(ahead, "WORTH_BYTES", 1)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
 
     def fail() -> None:
         raise BlockingIOError(11, "none is left")
@@ -487,12 +495,9 @@ def test_it_ends_when_nobody_wants_its_answers(address: str, tmp_path: Path) -> 
     assert is_gone(pid)
 
 
-def test_an_interrupted_import_leaves_no_process(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("worth_it")
+def test_an_interrupted_import_leaves_no_process(address: str, tmp_path: Path) -> None:
     folder = some_sessions(tmp_path / "logs")
-    monkeypatch.setattr(ahead, "WORTH_BYTES", 1)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
 
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
@@ -555,10 +560,10 @@ def test_a_killed_import_leaves_no_process_and_the_next_one_goes_on(
         assert ledger.audit() == ()
 
 
+@pytest.mark.usefixtures("worth_it")
 def test_a_process_is_started_only_where_much_is_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     folder = some_sessions(tmp_path / "logs", 2)
     address = str(tmp_path / "l.db")
 
@@ -566,9 +571,10 @@ def test_a_process_is_started_only_where_much_is_new(
         with ahead.beside(address, files(folder)) as other:
             return other is not None
 
+    assert is_started()
+    monkeypatch.setattr(ahead, "WORTH_BYTES", 1 << 20)
     assert not is_started()  # few files are not worth it
     monkeypatch.setattr(ahead, "WORTH_BYTES", 1)
-    assert is_started()
     with Ledger.open(address) as ledger:
         import_paths(ledger, folder)
     assert not is_started()  # they are all in that ledger
