@@ -117,6 +117,7 @@ def test_the_index_is_made_anew_on_request(run: Run, file: str) -> None:
         ledger._core.index(least=1)
     with sqlite3.connect(file) as raw:
         raw.execute("DELETE FROM search_docs")
+    raw.close()
     assert run("search", "parser").code == 1
 
     answer = run("rederive", "--index")

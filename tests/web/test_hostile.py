@@ -113,6 +113,7 @@ def overwrite(file: Path) -> set[str]:
             ).fetchall():
                 if kind == "TEXT" and not is_key and column not in keys | SHAPED:
                     written |= put(db, table, column)
+    db.close()
     return written
 
 
