@@ -360,3 +360,25 @@ def test_what_a_file_holds_counts_before_its_name(
 
     assert ledger.session(label()).thread_id == f"{SESSION}:u1"
     assert report.faults == []
+
+
+@pytest.mark.parametrize(
+    "record", [TELL, {"$set": {"lastUpdated": "2026-03-01T10:06:00.000Z"}}, {"$rewindTo": "u2"}]
+)
+def test_lines_without_the_first_are_told_by_a_later_record(
+    ledger: Ledger, tmp_path: Path, record: dict[str, Any]
+) -> None:
+    path = tmp_path / "session-2026-03-01T10-00-3f1c2a80.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in (ASK, record)))
+
+    assert import_paths(ledger, path).without_reader == []
+    turn = ledger.get_turn(f"gemini-cli:{path.stem}:u1")
+    assert turn.messages[0].content == "What is in the shed?"
+
+
+def test_lines_that_others_write_too_are_none_of_geminis(ledger: Ledger, tmp_path: Path) -> None:
+    path = tmp_path / "changes.jsonl"
+    changes = [{"$set": {"price": 5}}, {"type": "gemini", "id": 1}, {**ASK, "type": "user"}]
+    path.write_text("".join(json.dumps(each) + "\n" for each in changes))
+
+    assert import_paths(ledger, path).without_reader == [str(path)]

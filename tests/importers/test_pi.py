@@ -446,3 +446,28 @@ def test_a_header_with_letters_cut_in_two_is_known(ledger: Ledger, tmp_path: Pat
 
     assert import_paths(ledger, path).without_reader == []
     assert ledger.session(f"pi:{ONE}").thread_id is not None
+
+
+def test_a_transcript_without_its_header_is_told_by_a_later_entry(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Transcript(tmp_path)
+    log.user("Hello")
+    log.say("Hi.")
+    del log.lines[0]
+    path = log.save()
+
+    assert import_paths(ledger, path).without_reader == []
+    (session,) = ledger.sessions()
+    assert session.label.startswith("pi:")
+    assert [m.content for m in ledger.thread(session.label).turns[0].messages] == ["Hello", "Hi."]
+
+
+def test_messages_as_others_write_them_too_are_none_of_pis(ledger: Ledger, tmp_path: Path) -> None:
+    log = Transcript(tmp_path)
+    log.user("Hello")
+    log.add("message", message={"role": "assistant", "content": [{"type": "text", "text": "Hi."}]})
+    del log.lines[0]
+    path = log.save()
+
+    assert import_paths(ledger, path).without_reader == [str(path)]

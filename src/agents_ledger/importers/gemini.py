@@ -97,6 +97,7 @@ TOKENS = {
     "total": "total_tokens",
 }
 SESSION_FILE = re.compile(r"session-.*-([0-9a-f]{8})")
+OWN = re.compile(rb'"(?:gemini|\$set|\$rewindTo)"')
 BY_CLIENT = ("System: Please continue.", "<session_context>", "This is the Gemini CLI.")
 SAID = ("projectHash", "directories", "kind", "activeExtensionName", "memoryScratchpad")
 
@@ -160,11 +161,13 @@ class GeminiCli:
         return is_chat or path.name == ROOT
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        """Whose chat it is and in which project, or the history of a still older form, or the
-        folder of a project."""
+        """Whose chat it is and in which project, a later record of a chat, the history of a still
+        older form, or the folder of a project."""
         if path.name == ROOT:
             return is_root(head)
         start = head.removeprefix(BOM).lstrip()
+        if any(map(_is_own, start.split(b"\n")[:50])):
+            return True
         if not start.startswith(b"{"):
             return False
         first = parsed(start.split(b"\n", 1)[0])
@@ -188,6 +191,18 @@ class GeminiCli:
     def derive(self, material: Material) -> Derivation:
         """What the messages say."""
         return _Outline(material).derivation()
+
+
+def _is_own(line: bytes) -> bool:
+    """A record that no other source has."""
+    match parsed(line) if OWN.search(line) else None:
+        case {"$rewindTo": str()}:
+            return True
+        case {"$set": dict(said)}:
+            return not said.keys().isdisjoint(_PATCHED)
+        case {"id": str(), "timestamp": str(), "type": "gemini", "content": _}:
+            return True
+    return False
 
 
 class _Outline:
@@ -415,6 +430,7 @@ class _Outline:
 
 
 _KNOWN = {"sessionId", "startTime", "lastUpdated", "summary", *SAID}
+_PATCHED = {"messages", *_KNOWN}
 
 
 # -- content ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 
 from agents_ledger.importers.outlines import BROKEN, as_text, strictly
 from agents_ledger.importers.pi_outline import Outline
-from agents_ledger.importers.pi_transcript import decode_entry
+from agents_ledger.importers.pi_transcript import SETTINGS, decode_entry
 from agents_ledger.importers.reader import Home, Look, Material, Project
 from agents_ledger.model.sources import Derivation, SourceKind
 
@@ -22,6 +22,7 @@ STORE = re.compile(rb'\s*\{\s*"[^"]+"\s*:\s*\{')
 NAMES = ("openclaw", "clawdbot", "moltbot")
 HOMES = tuple(f".{name}" for name in NAMES)
 OWN_TYPES = ("model-snapshot", "openclaw")
+OWN_ROLES = ("toolResult", "bashExecution")
 OWN_MODELS = ("delivery-mirror", "gateway-injected")
 SIDE_FILES = (".lock", ".tmp", ".trajectory.jsonl")
 
@@ -37,8 +38,21 @@ def _entries(head: bytes) -> list[Any]:
 
 
 def _is_transcript(entries: list[Any]) -> bool:
-    """There is a header. Others have records called so too, but not with these fields."""
-    return any(e.type == "session" and as_text(e.id) and e.timestamp and e.cwd for e in entries)
+    """There is a header, or where that is lost an entry that only this source has. Others have
+    records called so too, but not with these fields."""
+    return any(
+        (e.type == "session" and as_text(e.id) and e.timestamp and e.cwd) or _is_own(e)
+        for e in entries
+    )
+
+
+def _is_own(entry: Any) -> bool:
+    if entry.type in SETTINGS:
+        return bool(as_text(entry.model_id) or as_text(entry.thinking_level))
+    said = entry.message
+    if entry.type != "message" or not entry.timestamp or said is None:
+        return False
+    return said.role in OWN_ROLES or (said.role == "assistant" and as_text(said.model) is not None)
 
 
 def _is_map(head: bytes) -> bool:
