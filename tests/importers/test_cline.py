@@ -273,3 +273,12 @@ def test_messages_of_a_history_keep_their_names_where_another_has_no_number(
 
     found = ledger.query("SELECT content FROM messages ORDER BY sequence")
     assert found[1] == [("Fix it.",), ("Done.",), ("Tested.",)]
+
+
+def test_a_timeline_that_begins_oddly_is_read_from_there_on(ledger: Ledger, tmp_path: Path) -> None:
+    report = import_paths(ledger, write(tmp_path, [None, *FIRST]))
+
+    assert report.without_reader == []
+    assert [fault.what for fault in report.faults] == ["entry 0 is not an object"]
+    (turn,) = ledger.thread(LABEL).turns
+    assert turn.input_tokens

@@ -69,7 +69,7 @@ EXTENSIONS = (
     "kilocode.kilo-code",
 )
 EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
-FIRST = re.compile(rb'\[\s*\{\s*"ts"\s*:\s*\d+\s*,\s*"type"\s*:\s*"(say|ask)"')
+ENTRY = re.compile(rb'\{\s*"ts"\s*:\s*\d+\s*,\s*"type"\s*:\s*"(say|ask)"')
 WORKSPACE = re.compile(r"# Current Work(?:ing|space) Directory \((.+?)\) Files")
 CALLS = (":tool", ":command", ":use_mcp_server")
 INDEX_END = 1 << 31
@@ -185,11 +185,14 @@ class Cline:
         return path.name in (TIMELINE, HISTORY)
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        """By name and by what it begins with."""
+        """By name and by what it holds; whatever it is called, by what it begins with."""
         start = head.removeprefix(BOM).lstrip()
+        if not start.startswith(b"["):
+            return False
         if path.name == HISTORY:
-            return start.startswith(b"[") and b'"role"' in start
-        return FIRST.match(start) is not None
+            return b'"role"' in start
+        told = ENTRY.search if path.name == TIMELINE else ENTRY.match
+        return told(start[1:].lstrip()) is not None
 
     def family(self, path: Path) -> str:
         """The task."""
