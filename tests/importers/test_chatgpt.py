@@ -280,3 +280,46 @@ def test_what_was_derived_when_empty_nodes_hid_parents_is_derived_again(
 
     assert import_paths(ledger, path).derived_records > 0
     assert turns(ledger) == ["u1", "u2"]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_elements_that_are_no_conversations_are_faults_and_count_as_places(
+    ledger: Ledger, tmp_path: Path, indent: int | None
+) -> None:
+    talks = [conversation(*LINE), conversation(*LINE, name="c2"), {"mapping": 5}]
+    elements = [None, talks[0], "a, b", [{}], talks[1], talks[2], 5]
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps(elements, indent=indent))
+
+    report = import_paths(ledger, path)
+
+    assert [fault.line for fault in report.faults] == [1, 3, 4, 6, 7]
+    assert [fault.what.split(":")[0] for fault in report.faults] == [
+        *["not an object"] * 3,
+        "not a conversation",
+        "not an object",
+    ]
+    assert len(ledger.sessions()) == 2
+
+
+def test_what_cannot_be_read_between_conversations_is_one_fault(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    path = export(tmp_path, "LOST", conversation(*LINE), {"mapping": 5})
+    path.write_text(path.read_text().replace('"LOST"', "[lost]"))
+
+    assert [fault.line for fault in import_paths(ledger, path).faults] == [1, 3]
+
+
+def test_messages_that_are_none_are_a_fault_of_their_conversation(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    broken = [{**node(name, "a1", None), "message": 5} for name in ("x", "y")]
+    talk = conversation(*LINE, *broken, current="a1")
+
+    report = import_paths(ledger, export(tmp_path, talk))
+
+    assert [(fault.line, fault.what) for fault in report.faults] == [
+        (1, "2 messages in this conversation cannot be read")
+    ]
+    assert turns(ledger) == ["u1"]

@@ -17,7 +17,7 @@ from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.branches import Kind, Node, Nodes, node_of
 from agents_ledger.importers.building import TurnBuilder, milliseconds
-from agents_ledger.importers.exports import Count, Service, Told, derive
+from agents_ledger.importers.exports import Counts, Service, Told, derive
 from agents_ledger.importers.outlines import (
     BROKEN,
     UUID,
@@ -147,7 +147,7 @@ class _Tree:
         self.current: str | None = None
         self.told = Told()
 
-    def add(self, pieces: Pieces, file_id: int, count: Count) -> None:
+    def add(self, pieces: Pieces, file_id: int, counts: Counts) -> None:
         """Take what a further export says; it wins, and takes nothing away."""
         said = pieces.read(_decode)
         self.told = Told(
@@ -158,7 +158,7 @@ class _Tree:
         )
         listed = Named(_Listed)
         for name, raw in said.mapping.items():
-            listed[name] = self._listed(_node_of(raw), pieces, file_id, count)
+            listed[name] = self._listed(_node_of(raw), pieces, file_id, counts)
         for number in _in_order(listed):
             name, node = listed.name(number), listed.values.read(number).node
             if node is not None:
@@ -172,8 +172,8 @@ class _Tree:
         elif current is not None:
             self.current = self._scoped(current)
 
-    def _listed(self, node: _Node, pieces: Pieces, file_id: int, count: Count) -> _Listed:
-        kind = self._kind(node.message, count)
+    def _listed(self, node: _Node, pieces: Pieces, file_id: int, counts: Counts) -> _Listed:
+        kind = self._kind(node.message, counts)
         message = bytes(node.message)
         listed: Node | None = None
         if kind is not None:
@@ -185,22 +185,22 @@ class _Tree:
         )
 
     @staticmethod
-    def _kind(message: Raw, count: Count) -> Kind | None:
+    def _kind(message: Raw, counts: Counts) -> Kind | None:
         """What a node is; None: it only holds the tree together."""
         try:
             brief = strictly(_brief, bytes(message))
         except BROKEN:
-            count("(malformed)", "malformed")
+            counts["(malformed)", "malformed"] += 1
             return None
         if brief is None:
-            count("(empty node)", "unmapped")
+            counts["(empty node)", "unmapped"] += 1
             return None
         role = _role(brief.author)
         said = as_dict(brief.content)
         if role not in ROLES and not any(as_list(said.get("parts"))):
-            count(role or "(no role)", "unmapped")
+            counts[role or "(no role)", "unmapped"] += 1
             return None
-        count(role or "(no role)", "derived")
+        counts[role or "(no role)", "derived"] += 1
         if said.get("content_type") in ("user_editable_context", "model_editable_context"):
             return "notice"
         return ROLES.get(role, "notice")

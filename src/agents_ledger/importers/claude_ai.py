@@ -16,7 +16,7 @@ from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.branches import Kind, Nodes, node_of
 from agents_ledger.importers.building import TurnBuilder, milliseconds
-from agents_ledger.importers.exports import Count, Service, Told, derive
+from agents_ledger.importers.exports import Counts, Service, Told, derive
 from agents_ledger.importers.outlines import (
     BROKEN,
     UUID,
@@ -100,7 +100,7 @@ class _Tree:
         self.current: str | None = None
         self.told = Told()
 
-    def add(self, pieces: Pieces, file_id: int, count: Count) -> None:
+    def add(self, pieces: Pieces, file_id: int, counts: Counts) -> None:
         """Take what a further export says; it wins, and takes nothing away."""
         said = pieces.read(_decode)
         summary = as_text(said.summary)
@@ -116,10 +116,10 @@ class _Tree:
             try:
                 brief = _brief(data)
             except BROKEN:
-                count("(malformed)", "malformed")
+                counts["(malformed)", "malformed"] += 1
                 continue
             sender = str(brief.sender)
-            count(sender, "derived" if sender in SENDERS else "unmapped")
+            counts[sender, "derived" if sender in SENDERS else "unmapped"] += 1
             above = as_text(brief.parent_message_uuid)
             parent = self._scoped(above) if above else last
             last = self._scoped(as_text(brief.uuid) or str(number))

@@ -7,6 +7,7 @@ again when its turns are built.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
@@ -20,10 +21,11 @@ from agents_ledger.importers.outlines import BROKEN, NONE, made, record_of
 from agents_ledger.importers.packed import Named
 from agents_ledger.importers.pieces import Pieces, objects_of
 from agents_ledger.importers.reader import Line, Material, fingerprint
+from agents_ledger.model import amounts
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Fate
 from agents_ledger.model.turns import Turn
 
-Count = Callable[[str, Fate], None]
+Counts = Counter[tuple[str, Fate]]
 
 
 class Told(Struct):
@@ -43,7 +45,7 @@ class Tree(Protocol):
     current: str | None  # the last node of the live path
     told: Told
 
-    def add(self, pieces: Pieces, file_id: int, count: Count) -> None:
+    def add(self, pieces: Pieces, file_id: int, counts: Counts) -> None:
         """Take what a further export says; it wins, and takes nothing away."""
 
     def build(self, builder: TurnBuilder, members: list[tuple[str, Kind, dict[str, Any]]]) -> Turn:
@@ -98,7 +100,15 @@ class _Outline:
         self.material.count("conversation", "derived")
         self.places.setdefault(named, []).append(where)
 
-    def _tree(self, name: str, count: Count) -> tuple[Tree, Plan]:
+    def _report(self, where: Line, counts: Counts) -> None:
+        self.material.counts.update(counts)
+        malformed = sum(number for (_, fate), number in counts.items() if fate == "malformed")
+        if malformed:
+            told = amounts.count(malformed, "message")
+            self.material.fault(where, f"{told} in this conversation cannot be read")
+
+    def _tree(self, name: str, *, is_new: bool = False) -> tuple[Tree, Plan]:
+        """A conversation; what a new one holds is counted."""
         if self.held is not None and self.held[0] == name:
             return self.held[1], self.held[2]
         tree = self.service.tree(name)
@@ -106,7 +116,10 @@ class _Outline:
             data = self.material.bytes_of(where)
             pieces = Pieces(self.material, where.file, where.offset, data)
             del data  # once it was mended nobody needs it
-            tree.add(pieces, where.file.id, count)
+            counts: Counts = Counter()
+            tree.add(pieces, where.file.id, counts)
+            if is_new:
+                self._report(where, counts)
         plan = planned(tree.nodes)
         self.held = (name, tree, plan)
         return tree, plan
@@ -115,7 +128,7 @@ class _Outline:
         turns = Named(_Found)
         sessions: list[DerivedSession] = []
         for name in self.places:
-            tree, plan = self._tree(name, self.material.count)
+            tree, plan = self._tree(name, is_new=True)
             file_ids = frozenset(where.file.id for where in self.places[name])
             for number, turn in enumerate(plan):
                 if turn.id not in turns:  # else shared with a conversation it was copied from
@@ -164,7 +177,7 @@ class _Outline:
         )
 
     def _build(self, name: str, number: int) -> Turn:
-        tree, plan = self._tree(name, lambda *_: None)
+        tree, plan = self._tree(name)
         turn = plan[number]
         members = [
             (message_id, node.kind, record_of(self.material, node.record))

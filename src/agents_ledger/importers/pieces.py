@@ -7,7 +7,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from agents_ledger.importers.outlines import NO_LETTER, taken
+import msgspec
+from msgspec import Raw
+
+from agents_ledger.importers.outlines import BROKEN, NO_LETTER, taken
 from agents_ledger.importers.reader import (
     BOM,
     LENGTH_BITS,
@@ -22,7 +25,10 @@ from agents_ledger.model.sources import Fault, SourceFile
 # A string, whole or up to the end of its block, or a bracket. Nothing in it backtracks: that would
 # take a hundred bytes of memory for every escaped letter.
 TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[{}\[\]]', re.DOTALL)
+BETWEEN_MAX = 1 << 20  # bytes between two objects, of which elements are told
 T = TypeVar("T")
+
+_raw_list = msgspec.json.Decoder(list[Raw]).decode
 
 
 class _Nesting:
@@ -69,20 +75,66 @@ def objects(blocks: Iterable[bytes]) -> Iterator[tuple[int, int]]:
 
 
 def objects_of(material: Material, file: SourceFile) -> Iterator[tuple[Line, bytes]]:
-    """The objects of a file that can be read, each with where it stands; faults for the others."""
-    ended = 0
-    for number, (start, end) in enumerate(objects(material.blocks(file)), 1):
-        ended = end
-        where = Line(file, start, end - start, number, None)
-        if end - start > RECORD_MAX:
-            material.fault(where, f"an object of {end - start:,} bytes is kept, but not read")
+    """The objects of a file that can be read, each with where it stands among all elements; faults
+    for the others."""
+    elements = _Elements(material, file)
+    for start, end in objects(material.blocks(file)):
+        where = elements.next_object(start, end)
+        if where.length > RECORD_MAX:
+            material.fault(where, f"an object of {where.length:,} bytes is kept, but not read")
             material.count("(overlong)", "malformed")
         else:
             yield where, material.bytes_of(where)
-    tail = file.kept_bytes - ended
-    if tail > 0 and material.bytes_of(Line(file, ended, min(tail, 64), 0, None)).strip(b" \r\n]"):
-        material.faults.append(Fault(file.path, "the document is cut off", ended))
-        material.count("(malformed)", "malformed")
+    elements.end()
+
+
+class _Elements:
+    """The elements of an array, counted: also those that are no objects, each a fault."""
+
+    def __init__(self, material: Material, file: SourceFile) -> None:
+        self.material = material
+        self.file = file
+        self.number = 0
+        self.ended = 0  # the last object
+
+    def next_object(self, start: int, end: int) -> Line:
+        """The next object, and which element it is."""
+        if start - self.ended >= len("[5,"):
+            before = self._until(start).removeprefix(BOM).strip()
+            if not self._pass_over(before[1:].removesuffix(b",")):
+                self._no_object()
+        self.number += 1
+        self.ended = end
+        return Line(self.file, start, end - start, self.number, None)
+
+    def end(self) -> None:
+        """No object follows."""
+        rest = self._until(self.file.kept_bytes).strip()
+        if rest.startswith(b",") and rest.endswith(b"]") and self._pass_over(rest[1:-1]):
+            return
+        if rest.strip(b" \r\n]"):
+            what = "the document is cut off"
+            self.material.faults.append(Fault(self.file.path, what, self.ended))
+            self.material.count("(malformed)", "malformed")
+
+    def _until(self, end: int) -> bytes:
+        length = min(end - self.ended, BETWEEN_MAX)
+        return self.material.bytes_of(Line(self.file, self.ended, length, 0, None))
+
+    def _pass_over(self, listed: bytes) -> bool:
+        """Whether these are elements."""
+        try:
+            others = _raw_list(b"[%b]" % listed)
+        except BROKEN:
+            return False
+        for _ in others:
+            self._no_object()
+        return True
+
+    def _no_object(self) -> None:
+        self.number += 1
+        self.material.fault(Line(self.file, self.ended, 0, self.number, None), "not an object")
+        self.material.count("(malformed)", "malformed")
 
 
 class Pieces:
