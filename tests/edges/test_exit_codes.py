@@ -112,6 +112,31 @@ def test_numbers_and_times_that_cannot_be(run: Run, file: str) -> None:
     )
 
 
+def test_what_was_refused_says_what_to_do_instead(run: Run, file: str, tmp_path: Path) -> None:
+    with Ledger.open(file) as ledger:
+        chain(ledger, "main", 1)
+    request = tmp_path / "request.json"
+
+    request.write_text("{")
+    told(run("import", "--request", str(request)), 5, "is not JSON")
+    request.write_text('{"source": "nowhere"}')
+    told(run("import", "--request", str(request)), 5, "source_unsupported")
+    told(run("search", "a" * 10_001), 5, "at most 10,000 characters")
+    told(run("search", "a " * 101), 5, "at most 100 words")
+    told(run("search", '"' + "a " * 1001 + '"'), 5, "words with those of phrases")
+    told(run("search", "model:+"), 5, "has no word to look for")
+    told(run("export", "main", "--output", "d/x.md"), 5, "cannot be written")
+
+
+def test_a_lock_file_that_cannot_be_made_says_what_to_check(run: Run, file: str) -> None:
+    with Ledger.open(file) as ledger:
+        chain(ledger, "main", 1)
+    Path(f"{file}.lock").unlink(missing_ok=True)
+    Path(f"{file}.lock").mkdir()
+
+    told(run("fork", "main"), 6, "cannot create the lock file")
+
+
 def test_an_empty_address_is_not_the_default_one(tmp_path: Path) -> None:
     told(call("sessions", "--ledger", ""), 5, "the ledger's address is empty")
     told(call("--ledger", "", "sessions"), 5, "the ledger's address is empty")
@@ -171,10 +196,16 @@ def test_without_the_driver_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
         (["tree", "--below"], "--below needs a TARGET"),
         (["sql", "SELECT 1", "--csv", "--json"], "--csv and --json exclude each other"),
         (["copy", "a"], "Missing argument 'TO'"),
+        (["fork", "a", "--label"], "Option '--label' requires an argument."),
+        (["--ledger"], "Option '--ledger' requires an argument."),
     ],
 )
 def test_what_was_typed_wrongly(run: Run, words: list[str], what: str) -> None:
     told(run(*words), 2, what)
+
+
+def test_the_hint_names_the_command_that_was_typed_wrongly() -> None:
+    assert "hint: See `agents-ledger fork --help`." in call("fork", "a", "--label").err
 
 
 def test_no_command_at_all_shows_the_help() -> None:

@@ -40,7 +40,19 @@ class Invocation:
         return Ledger.open(self.address, create=create)
 
 
-def command(function: Function, kind: type[click.Command] = click.Command) -> click.Command:
+class Command(click.Command):
+    """A command that is named in whatever is wrong with how it was typed."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Understand what was typed."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
+
+def command(function: Function, kind: type[click.Command] = Command) -> click.Command:
     """A command with --ledger and --json; its function gets an Invocation before its own."""
 
     @click.pass_context

@@ -33,6 +33,6 @@ def report_usage(error: click.ClickException) -> int:
         error.show()
         return error.exit_code
     complain("error", error.format_message())
-    if isinstance(error, click.UsageError) and error.ctx is not None:
-        complain("hint", f"See `{error.ctx.command_path} --help`.")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    complain("hint", f"See `{context.command_path if context else 'agents-ledger'} --help`.")
     return error.exit_code

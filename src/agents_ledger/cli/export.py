@@ -141,7 +141,8 @@ def _write(run: Invocation, made: Export, output: str | None) -> None:
     except FileExistsError as error:
         raise Refused(f"{path} exists already", "Choose another path.") from error
     except OSError as error:
-        raise Refused(f"{path} cannot be written: {error.strerror}") from error
+        what = f"{path} cannot be written: {error.strerror}"
+        raise Refused(what, "Name a file in a folder that exists and may be written.") from error
     try:
         with opened:
             opened.writelines(made)

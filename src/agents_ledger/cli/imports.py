@@ -309,7 +309,9 @@ def _import_request(run: Invocation, path: Path) -> int:
     except OSError as error:
         raise NotFound(f"{path} cannot be read: {error.strerror}", "Name a JSON file.") from error
     except (ValueError, RecursionError) as error:
-        raise Refused(f"{path} is not JSON: {error}") from error
+        raise Refused(
+            f"{path} is not JSON: {error}", "Name a file with one `sessions.import` request."
+        ) from error
     with run.writing(create=True) as ledger:
         answer = import_request(ledger, request)
     run.out.json(**answer)

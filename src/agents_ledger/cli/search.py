@@ -8,7 +8,7 @@ from functools import partial
 import click
 from msgspec import to_builtins
 
-from agents_ledger.cli.command import Invocation, command
+from agents_ledger.cli.command import Command, Invocation, command
 from agents_ledger.cli.terminal import Span, fit, note
 from agents_ledger.model import amounts
 from agents_ledger.model.errors import Refused
@@ -28,7 +28,7 @@ _SPACED = re.compile(r"(\s*-?[A-Za-z]+:)([^\"].*\s.*)", re.DOTALL)
 _NOT = re.compile(r"-[^-].")
 
 
-class _Words(click.Command):
+class _Words(Command):
     """Takes words that begin with a dash: those that may not be found. Options have two."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

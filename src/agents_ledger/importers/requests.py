@@ -39,6 +39,15 @@ from agents_ledger.model.sources import SourceFile
 
 SOURCES = ("aix",)
 MODES = ("backfill", "tail")
+HINTS = {  # by how a code begins
+    "source_unsupported": f"`source` is one of {', '.join(SOURCES)}.",
+    "mode_unsupported": f"`mode` is one of {', '.join(MODES)}.",
+    "items_required": "Give at least one session in `items`.",
+    "idempotency_key_required": "Give an `idempotencyKey`, another one for each request.",
+    "idempotency_key_": "Another request had this key: give this one its own.",
+    "chunk_": "Correct what it names, and send all parts of the upload again.",
+    "": "Compare the request with docs/sources/request.md.",
+}
 PERSONA = "main"
 ENCODING = "gzip+base64"
 ENVELOPE = ("source", "runId", "mode", "personaId", "idempotencyKey", "items")
@@ -69,7 +78,7 @@ class RequestRefused(Refused):
     """A request that cannot be taken. `code` is stable, and all of the message."""
 
     def __init__(self, code: str) -> None:
-        super().__init__(code)
+        super().__init__(code, next(HINTS[start] for start in HINTS if code.startswith(start)))
         self.code = code
 
 

@@ -413,7 +413,10 @@ def _facet_groups(facets: Iterable[Narrowed], negated: bool) -> list[Group]:
     for facet in facets:
         said = tuple(words.asked(_facet_text(facet)))
         if not said:
-            raise Refused(f"{facet.of}:{facet.value} has no word to look for")
+            raise Refused(
+                f"{facet.of}:{facet.value} has no word to look for",
+                f"Give {facet.of}: a value with letters or digits.",
+            )
         prefix = facet.value.endswith("*") or words.is_letter(said[-1])
         by_kind.setdefault(facet.of, []).append(Wanted(said, (facet.of,), prefix))
     return [Group(tuple(wanted), negated) for wanted in by_kind.values()]

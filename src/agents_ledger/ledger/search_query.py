@@ -32,6 +32,7 @@ LETTERS_MAX = 10_000
 TERMS_MAX = 100
 WORDS_MAX = 500  # where a phrase counts each of its words
 DATE_WORDS = 4  # of a date without quotes
+_SHORTER = "Search for fewer words: those that few other turns have."
 _DATES = ("before", "after")
 _STATES = ("compaction", "failed", "completed", "pending", "streaming")
 
@@ -67,7 +68,9 @@ class Asked(Struct):
 def parse(text: str, now_ms: int) -> Asked:
     """Understand a search; an operator that does not exist is plain text."""
     if len(text) > LETTERS_MAX:
-        raise Refused(f"a search has at most {LETTERS_MAX:,} characters, not {len(text):,}")
+        raise Refused(
+            f"a search has at most {LETTERS_MAX:,} characters, not {len(text):,}", _SHORTER
+        )
     asked = Asked([], [], [])
     at = 0
     while token := _TOKEN.search(text, at):
@@ -92,11 +95,13 @@ def parse(text: str, now_ms: int) -> Asked:
 def _refuse_long(asked: Asked) -> None:
     """The index takes the square of a phrase's length to look for it."""
     if len(asked.terms) > TERMS_MAX:
-        raise Refused(f"a search has at most {TERMS_MAX} words, not {len(asked.terms)}")
+        raise Refused(f"a search has at most {TERMS_MAX} words, not {len(asked.terms)}", _SHORTER)
     said = [*(term.text for term in asked.terms), *(facet.value for facet in asked.facets)]
     count = sum(len(words.asked(text)) for text in said)
     if count > WORDS_MAX:
-        raise Refused(f"a search has at most {WORDS_MAX} words with those of phrases, not {count}")
+        raise Refused(
+            f"a search has at most {WORDS_MAX} words with those of phrases, not {count}", _SHORTER
+        )
 
 
 def _date(text: str, now_ms: int) -> str:

@@ -37,7 +37,9 @@ def sync_folder(folder: Path) -> None:
     try:
         _sync(folder)
     except OSError as error:
-        raise StoreUnavailable(f"cannot sync the folder {folder}: {error.strerror}") from error
+        raise StoreUnavailable(
+            f"cannot sync the folder {folder}: {error.strerror}", "Check the disk it is on."
+        ) from error
 
 
 def _sync(path: Path) -> None:

@@ -52,7 +52,7 @@ class FileLock:
                 said = f"cannot create the lock file {self.path}: {error.strerror}"
                 if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
                     raise ReadOnly(said) from error
-                raise StoreUnavailable(said) from error
+                raise StoreUnavailable(said, "Check the ledger's folder and its disk.") from error
         return self._fd
 
     def try_acquire(self) -> bool:

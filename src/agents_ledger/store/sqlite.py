@@ -137,7 +137,10 @@ class _SqliteWriter:
         self.id = new_id()
         self._lock = _writer_lock(ledger, self.id)
         if not self._lock.try_acquire():
-            raise StoreUnavailable(f"cannot lock {self._lock.path}")
+            raise StoreUnavailable(
+                f"cannot lock {self._lock.path}",
+                "Keep the ledger on a file system that knows locks, such as a local disk.",
+            )
         sync_folder(ledger.parent)  # after a power cut the file must tell that we are gone
 
     def forget(self, writer_id: str) -> None:
