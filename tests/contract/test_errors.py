@@ -85,7 +85,11 @@ def test_a_prefix_of_several_turns_is_ambiguous(ledger: Ledger) -> None:
     ledger.record("main", "q", "r", id="turn-one")
     ledger.record("main", "q", "r", id="turn-other")
 
-    with said(Ambiguous, "several turns begin with turn-o: turn-one, turn-other"):
+    with said(Ambiguous, "several turns begin with 'turn-o': turn-one, turn-other"):
+        ledger.get_turn("turn-o")
+
+    ledger.record("main", "q", "r", id="turn-out")
+    with said(Ambiguous, "several turns begin with 'turn-o': turn-one, turn-other, ..."):
         ledger.get_turn("turn-o")
 
     assert ledger.get_turn("turn-on").id == "turn-one"

@@ -269,6 +269,18 @@ def test_a_session_is_found_by_the_id_of_its_source_and_by_how_it_or_its_label_b
         ledger.session("agent:622a")
 
 
+def test_where_several_turns_begin_like_a_session_the_session_is_meant(ledger: Ledger) -> None:
+    for number in (1, 2):
+        ledger.record("agent:one", "q", "r", id=f"agent:one:{number}")
+    assert ledger.lookup("agent:") == "agent:one"
+
+    ledger.record("agent:two", "q", "r")
+    with pytest.raises(Ambiguous, match="several sessions fit 'agent:': agent:one, agent:two"):
+        ledger.lookup("agent:")
+    with pytest.raises(Ambiguous, match="several turns begin with 'agent:one:'"):
+        ledger.lookup("agent:one:")
+
+
 def test_of_several_sessions_none_is_guessed_but_a_subagent_gives_way(ledger: Ledger) -> None:
     ledger.create_session(Session("shop-a", origin="agent", origin_session_id="same-id"))
     with ledger.turn("shop-a", "q") as turn:
@@ -279,6 +291,9 @@ def test_of_several_sessions_none_is_guessed_but_a_subagent_gives_way(ledger: Le
     ledger.create_session(Session("shop-b", origin="agent", origin_session_id="same-id"))
 
     for typed in ("shop", "same-id", "same"):
-        with pytest.raises(Ambiguous, match=f"several sessions fit '{typed}': shop-a, shop-b"):
+        with pytest.raises(Ambiguous, match=f"several sessions fit '{typed}': shop-a, shop-b$"):
             ledger.lookup(typed)
+    ledger.create_session("shop-c")
+    with pytest.raises(Ambiguous, match=r"several sessions fit 'shop': shop-a, shop-b, \.\.\.$"):
+        ledger.lookup("shop")
     assert ledger.lookup("shop-a-h") == "shop-a-helper"

@@ -96,6 +96,7 @@ def test_what_the_rules_refuse(run: Run, file: str) -> None:
         "ATTACH 'other.db' AS other",
     ):
         told(run("sql", query), 5, "the query failed")
+    told(run("sql", " "), 5, "the query is empty")
     assert not Path("stolen.db").exists()
     assert not Path("other.db").exists()
 

@@ -11,6 +11,7 @@ import click
 from agents_ledger.cli.command import Invocation, command
 from agents_ledger.cli.terminal import Span, note
 from agents_ledger.model import amounts
+from agents_ledger.model.errors import Refused
 
 
 @command
@@ -21,6 +22,8 @@ def sql(run: Invocation, *, query: str, as_csv: bool) -> None:
     if as_csv and run.as_json:
         raise click.UsageError("--csv and --json exclude each other")
     text = sys.stdin.read() if query == "-" else query
+    if not text.strip():
+        raise Refused("the query is empty", "Give one statement that only reads.")
     with run.reading() as ledger:
         columns, rows = ledger.query(text)
     if run.as_json:

@@ -270,7 +270,8 @@ def get(tx: Transaction, entry_id: str) -> QueueEntry:
         upper = entry_id + "\U0010ffff"
         rows = tx.run("entries_by_prefix", prefix=entry_id, upper=upper)
         if len(rows) > 1:
-            raise Ambiguous(f"several entries begin with {entry_id}: {rows[0][1]}, {rows[1][1]}")
+            named = threads.some(row[1] for row in rows)
+            raise Ambiguous(f"several entries begin with {entry_id!r}: {named}")
     if not rows:
         raise NotFound(
             f"there is no queue entry {entry_id!r}", "List them with `agents-ledger queue`."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import itemgetter
 
 from msgspec import Struct, structs
@@ -150,8 +151,15 @@ def resolve_turn(tx: Transaction, target: str) -> str:
             if len(rows) == 1:
                 return str(rows[0][0])
             if rows:
-                raise Ambiguous(f"several turns begin with {target}: {rows[0][0]}, {rows[1][0]}")
+                named = some(row[0] for row in rows)
+                raise Ambiguous(f"several turns begin with {target!r}: {named}")
     raise NotFound(f"there is no session or turn {target!r}")
+
+
+def some(names: Iterable[str]) -> str:
+    """Two of several names, and whether there are more."""
+    first, second, *more = names
+    return f"{first}, {second}{', ...' if more else ''}"
 
 
 def lookup(tx: Transaction, typed: str, *, beginnings: bool = True) -> str:
@@ -161,7 +169,7 @@ def lookup(tx: Transaction, typed: str, *, beginnings: bool = True) -> str:
         return typed
     try:
         return resolve_turn(tx, typed)
-    except NotFound:
+    except (NotFound, Ambiguous):
         label = _session_like(tx, typed, beginnings=beginnings)
         if label is None:
             raise
@@ -180,7 +188,8 @@ def _session_like(tx: Transaction, typed: str, *, beginnings: bool) -> str | Non
         if len(rows) == 1 or (rows and rows[0][1] != rows[1][1]):
             return str(rows[0][0])
         if rows:
-            raise Ambiguous(f"several sessions fit {typed!r}: {rows[0][0]}, {rows[1][0]}")
+            named = some(row[0] for row in rows if row[1] == rows[0][1])
+            raise Ambiguous(f"several sessions fit {typed!r}: {named}")
     return None
 
 

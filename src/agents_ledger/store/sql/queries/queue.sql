@@ -4,8 +4,8 @@
 SELECT <queue_columns>, q.request_hash FROM queue q WHERE q.id = :id;
 
 -- entries_by_prefix --
--- At most two: one is the answer, two are ambiguous. The upper end closes the range of the prefix.
-SELECT <queue_columns> FROM queue q WHERE q.id >= :prefix AND q.id < :upper ORDER BY q.id LIMIT 2;
+-- At most three: one is the answer, more are ambiguous. The upper end closes the range of the prefix.
+SELECT <queue_columns> FROM queue q WHERE q.id >= :prefix AND q.id < :upper ORDER BY q.id LIMIT 3;
 
 -- insert_queue_entry --
 INSERT INTO queue (

@@ -38,16 +38,16 @@ LEFT JOIN annotations a ON a.session_label = s.label
 WHERE n.name = :key;
 
 -- sessions_known_as --
--- At most two sessions by the id that their source gave them, or how it begins; those of people first.
+-- At most three sessions by the id that their source gave them, or how it begins; those of people first.
 SELECT label, is_subagent FROM sessions
 WHERE COALESCE(origin_session_id, label) >= :prefix
 AND COALESCE(origin_session_id, label) < :upper AND origin_session_id IS NOT NULL
-ORDER BY is_subagent, label LIMIT 2;
+ORDER BY is_subagent, label LIMIT 3;
 
 -- sessions_labelled --
--- At most two sessions by how their label begins; those of people first.
+-- At most three sessions by how their label begins; those of people first.
 SELECT label, is_subagent FROM sessions WHERE label >= :prefix AND label < :upper
-ORDER BY is_subagent, label LIMIT 2;
+ORDER BY is_subagent, label LIMIT 3;
 
 -- session_exactly --
 SELECT <session_columns>

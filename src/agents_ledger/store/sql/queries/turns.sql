@@ -103,8 +103,8 @@ SELECT parent_turn_id FROM turns WHERE id = :id;
 SELECT status FROM turns WHERE id = :id;
 
 -- turns_by_prefix --
--- At most two: one is the answer, two are ambiguous. The upper end closes the range of the prefix.
-SELECT id FROM turns WHERE id >= :prefix AND id < :upper ORDER BY id LIMIT 2;
+-- At most three: one is the answer, more are ambiguous. The upper end closes the range of the prefix.
+SELECT id FROM turns WHERE id >= :prefix AND id < :upper ORDER BY id LIMIT 3;
 
 -- child_turns --
 SELECT <turn_columns>, p.depth
