@@ -250,6 +250,8 @@ def test_amounts_are_told_as_people_read_them() -> None:
     ]  # fmt: skip
     assert [amounts.size(n) for n in (14, 1229, 3_600_000)] == ["14 B", "1.2 KB", "3.4 MB"]
     assert [amounts.duration(n) for n in (12, 4200, 200_000)] == ["12 ms", "4.2 s", "3 min"]
+    spans = (7_140_000, 7_200_000, 172_799_999, 172_800_000, 1_767_225_600_000)
+    assert [amounts.duration(n) for n in spans] == ["119 min", "2 h", "47 h", "2 d", "20,454 d"]
     assert [amounts.date(0), amounts.moment(60_000)] == ["undated", "1970-01-01 00:01 UTC"]
     now = 1_770_000_000_000
     ages = [amounts.age(now - n * 1000, now) for n in (1, 30, 300, 7200, 200_000, 10_000_000)]

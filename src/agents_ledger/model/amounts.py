@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
+_MINUTE_MS = 60_000
+_HOUR_MS = 3_600_000
 _DAY_MS = 86_400_000
 _AGES = (
     (10_000, None, 1),
-    (60_000, "s", 1000),
-    (3_600_000, "min", 60_000),
-    (_DAY_MS, "h", 3_600_000),
+    (_MINUTE_MS, "s", 1000),
+    (_HOUR_MS, "min", _MINUTE_MS),
+    (_DAY_MS, "h", _HOUR_MS),
     (60 * _DAY_MS, "d", _DAY_MS),
 )
 _DIGITS_MAX = 100  # from here on a fraction tells nothing
@@ -45,12 +47,14 @@ def size(number: int) -> str:
 
 
 def duration(milliseconds: int) -> str:
-    """12 ms, 4.2 s, 3 min."""
-    seconds, rest = divmod(milliseconds, 1000)
-    if not seconds:
-        return f"{rest} ms"
-    minutes = seconds // 60
-    return f"{minutes} min" if minutes else f"{milliseconds / 1000:.1f} s"
+    """12 ms, 4.2 s, 3 min, 5 h, 1,234 d."""
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    if milliseconds < _MINUTE_MS:
+        return f"{milliseconds / 1000:.1f} s"
+    units = (("d", _DAY_MS), ("h", _HOUR_MS))
+    unit, length = next((u for u in units if milliseconds >= 2 * u[1]), ("min", _MINUTE_MS))
+    return f"{milliseconds // length:,} {unit}"
 
 
 def age(at_ms: int, now_ms: int, ago: str = " ago") -> str:
