@@ -47,6 +47,7 @@ def test_sessions_are_filtered_by_all_that_is_asked(ledger: Ledger, pages: Pages
     assert labels(origin="native") == ["a"]
     assert labels(origin="cursor", model="m-2", persona_id="atlas", starred=True) == ["b"]
     assert labels(project="/p") == ["a"]
+    assert labels(model="m-3") == []
     assert labels(text="100% s") == ["b"]
     assert labels(text="%") == ["b"]
     assert labels(text="_") == []
@@ -59,6 +60,26 @@ def test_sessions_are_filtered_by_all_that_is_asked(ledger: Ledger, pages: Pages
     }
     with pytest.raises(Refused):
         labels(limit=0)
+
+
+def test_a_model_is_found_by_words_of_its_name_as_a_search_does(
+    ledger: Ledger, pages: Pages
+) -> None:
+    for number, model in enumerate(("claude-opus-5", "anthropic/claude-opus-5-1", "gpt-5")):
+        ledger.record(f"s{number}", "1", "1", model=model)
+
+    def labels(model: str) -> list[str]:
+        lines = pages.session_lines(model=model)
+        found = sorted(line.session.label for line in lines)
+        assert found == sorted(hit.session_label for hit in ledger.search(f"model:{model}").hits)
+        return found
+
+    assert labels("opus") == labels("OPUS-5") == labels("op*") == ["s0", "s1"]
+    assert labels("opus-5-1") == ["s1"]
+    assert labels("5") == ["s0", "s1", "s2"]
+    assert labels("op") == labels("gemini") == []
+    (named,) = pages.session_lines(model="claude-opus-5")  # which is the whole name of one
+    assert named.session.label == "s0"
 
 
 def test_pages_of_sessions_follow_each_other(ledger: Ledger, pages: Pages) -> None:

@@ -35,7 +35,7 @@ STATUSES: tuple[SessionStatus, ...] = ("active", "archived", "deleted")
 @click.option("--persona", metavar="ID", help="Only sessions of this persona.")
 @click.option("--origin", metavar="NAME", help="Only sessions that came from there.")
 @click.option("--project", metavar="FOLDER", help="Only sessions that worked there last.")
-@click.option("--model", metavar="NAME", help="Only sessions that it answered last.")
+@click.option("--model", metavar="NAME", help="Only sessions that it answered last; words will do.")
 @click.option("--since", metavar="WHEN", help="Only changed since: 2026-03-01, 12h, 7d, 4w.")
 @click.option("--no-subagents", is_flag=True, help="Without the sessions of subagents.")
 @click.option(

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
-from agents_ledger.ledger import sessions, threads, trees, usage
+from agents_ledger.ledger import sessions, threads, trees, usage, words
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.visible import boundary_at
 from agents_ledger.model.errors import NotFound, Refused
@@ -24,7 +24,7 @@ from agents_ledger.model.pages import (
 from agents_ledger.model.sessions import Move, Session, SessionStatus
 from agents_ledger.model.sources import SourceFile
 from agents_ledger.model.trees import Headline
-from agents_ledger.model.turns import Message, ToolCall, Turn
+from agents_ledger.model.turns import Message, ToolCall, Turn, to_json
 from agents_ledger.store.database import Row, Transaction
 from agents_ledger.store.rows import to_move, to_session, to_turn
 
@@ -74,14 +74,15 @@ class Pages:
         limit: int = 50,
         after: Session | None = None,
     ) -> tuple[SessionLine, ...]:
-        """Sessions, latest first. `text` stands in the label, title or task."""
+        """Sessions, latest first. `text` stands in the label, title or task; `model` is a name, or
+        words of names as a search takes them."""
         if limit < 1:
             raise Refused(f"limit is {limit}; it must be positive")
         values: dict[str, object] = {
             "status": status,
             "origin": origin,
             "persona_id": persona_id,
-            "model": model,
+            "any_model": int(model is None),
             "project": project,
             "text": _like(text),
             "since": since,
@@ -92,8 +93,12 @@ class Pages:
             "before_at": after.updated_at if after else LATEST,
             "after_label": after.label if after else "",
         }
-        rows = self._db.read(lambda tx: tx.run("session_lines", **values))
-        return tuple(_line(row) for row in rows)
+
+        def work(tx: Transaction) -> list[Row]:
+            models = [] if model is None else _models(tx, model)
+            return tx.run("session_lines", ids=to_json(models), **values)
+
+        return tuple(_line(row) for row in self._db.read(work))
 
     def window(
         self, target: str, *, from_depth: int, to_depth: int, text_max: int = TEXT_MAX
@@ -239,6 +244,15 @@ class Pages:
         """The turns being written now: id, session, and a number that grows with each step."""
         rows = self._db.read(lambda tx: tx.run("live_progress", label=label))
         return tuple((turn_id, session, int(steps)) for turn_id, session, steps in rows)
+
+
+def _models(tx: Transaction, asked: str) -> list[str]:
+    """The models that a name means: the one called so, or else all that have its words."""
+    names = [str(row[0]) for row in tx.run("session_models")]
+    if asked in names:
+        return [asked]
+    phrase = words.phrase(asked.rstrip("*"), prefix=asked.endswith("*"))
+    return [name for name in names if phrase is not None and phrase.is_in(words.fold(name))]
 
 
 def _like(text: str | None) -> str | None:

@@ -16,7 +16,7 @@ WITH page (label) AS (
     AND (CAST(:status AS TEXT) IS NULL OR s.status = :status)
     AND (CAST(:origin AS TEXT) IS NULL OR COALESCE(s.origin, 'native') = :origin)
     AND (CAST(:persona_id AS TEXT) IS NULL OR s.persona_id = :persona_id)
-    AND (CAST(:model AS TEXT) IS NULL OR p.model = :model)
+    AND (CAST(:any_model AS BIGINT) = 1 OR p.model IN <ids>)
     AND (CAST(:project AS TEXT) IS NULL OR t.workspace_path = :project)
     AND (CAST(:subagents AS BIGINT) = 1 OR s.is_subagent = 0)
     -- A subagent whose file was never seen is shown where an imported turn tells of it.
@@ -147,6 +147,11 @@ WHERE id > :after ORDER BY id LIMIT :limit;
 
 -- last_move --
 SELECT COALESCE(max(id), 0) FROM session_history;
+
+-- session_models --
+-- Every model that answered a session last.
+SELECT DISTINCT p.model FROM sessions s JOIN places p ON p.turn_id = s.thread_id
+WHERE s.thread_id IS NOT NULL AND p.model IS NOT NULL ORDER BY 1;
 
 -- choices --
 -- The words that sessions can be filtered by, of the latest ones.
