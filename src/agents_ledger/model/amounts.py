@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
+_SECOND_MS = 1000
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
 _DAY_MS = 86_400_000
 _AGES = (
     (10_000, None, 1),
-    (_MINUTE_MS, "s", 1000),
+    (_MINUTE_MS, "s", _SECOND_MS),
     (_HOUR_MS, "min", _MINUTE_MS),
     (_DAY_MS, "h", _HOUR_MS),
     (60 * _DAY_MS, "d", _DAY_MS),
@@ -48,10 +49,10 @@ def size(number: int) -> str:
 
 def duration(milliseconds: int) -> str:
     """12 ms, 4.2 s, 3 min, 5 h, 1,234 d."""
-    if milliseconds < 1000:
+    if milliseconds < _SECOND_MS:
         return f"{milliseconds} ms"
     if milliseconds < _MINUTE_MS:
-        return f"{milliseconds / 1000:.1f} s"
+        return f"{milliseconds / _SECOND_MS:.1f} s"
     units = (("d", _DAY_MS), ("h", _HOUR_MS))
     unit, length = next((u for u in units if milliseconds >= 2 * u[1]), ("min", _MINUTE_MS))
     return f"{milliseconds // length:,} {unit}"
