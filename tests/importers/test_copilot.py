@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
+from agents_ledger.importers import outlines, packed, reader
 from agents_ledger.importers.copilot import Copilot
 from agents_ledger.importers.importing import rederive
 from agents_ledger.importers.reader import Home
+from agents_ledger.model import numbering
 from tests.importers.helping import import_paths, result
 
 SESSION = "cccccccc-0000-4000-8000-000000000001"
@@ -408,3 +410,35 @@ def test_a_damaged_document_is_kept_and_told(ledger: Ledger, tmp_path: Path) -> 
     home = Home(Path("/home/ann"), {}, "linux")
     assert Path("/home/ann/.copilot/history-session-state") in Copilot().roots(home)
     assert Copilot().wants(path)
+
+
+def test_turns_that_are_packed_and_met_again_say_the_same(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Events(tmp_path)
+    log.add("system.message", content="Be brief.")
+    for number in range(6):
+        log.add("user.message", content=f"question {number}")
+        log.say("Ask.", request(f"t{number}", "task", prompt=f"part {number}"))
+        arguments = {"prompt": f"part {number}"}
+        log.add("tool.execution_start", toolCallId=f"t{number}", name="task", arguments=arguments)
+        log.lines.append(log.lines[-1])  # an id that comes again
+    log.add("session.compaction_complete", success=True, summaryContent="Six questions.")
+    log.add("system.notification", content="It goes on.")
+    for number in range(6):  # what they come to, when many others have begun
+        log.say(f"found {number}", parentToolCallId=f"t{number}")
+        log.add("tool.execution_complete", toolCallId=f"t{number}", result={"content": "done"})
+    log.say("All done.")
+    path = log.save()
+    import_paths(ledger, path)
+    before = result(ledger)
+    for module, limit in ((reader, "HOLD_MAX"), (outlines, "HELD_TURNS"), (packed, "OPEN")):
+        monkeypatch.setattr(module, limit, 0)
+    monkeypatch.setattr(numbering, "LATEST", 2)
+
+    with Ledger.open(str(tmp_path / "packed.db")) as other:
+        import_paths(other, path)
+        rederive(other)
+        assert result(other) == before
+    assert len(before["turns"]) == 14
+    assert len(before["sessions"]) == 7

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from array import array
-from itertools import accumulate
 
 from msgspec import Struct, field
 
+from agents_ledger.importers.outlines import Groups
 from agents_ledger.importers.packed import Packed
 from agents_ledger.importers.places import Places
 from agents_ledger.importers.reader import Line, Material, fingerprint
 
 VERSION = 9
 KINDS = ("item", "asked", "said", "detail", "context")
-KIND, PART = 3, 32  # bits before a number of its kind, and before that of its turn
-NUMBER_MAX = (1 << PART - KIND) - 1
+KIND = 3  # bits before a number of its kind
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 
 
@@ -68,50 +67,40 @@ class Parts(Packed[Part]):
     def __init__(self, material: Material) -> None:
         super().__init__(Part)
         self._places = Places(material)
-        self._records = array("Q")  # the turn of each, which of its kind it is, and its kind
-        self._members = self._ends = array("I")
+        self._owners = array("i")
+        self._notes = array("I")  # which of its kind each is, and its kind
+        self._records = Groups((), 0)
 
     # -- their records ------------------------------------------------------------------------
 
     def note(self, part: int, kind: str, number: int, line: Line) -> None:
         """A record of a turn, and which of its kind it is."""
         self._places.add(line)
-        self._records.append(part << PART | number << KIND | _NUMBERS[kind])
+        self._owners.append(part)
+        self._notes.append(number << KIND | _NUMBERS[kind])
 
     def group(self) -> None:
         """All records are noted: put those of each turn beside each other."""
-        counts = array("I", bytes(4 * len(self)))
-        for record in self._records:
-            counts[record >> PART] += 1
-        self._ends = array("I", accumulate(counts))
-        at = array("I", (end - count for end, count in zip(self._ends, counts, strict=True)))
-        self._members = array("I", bytes(4 * len(self._records)))
-        for number, record in enumerate(self._records):
-            part = record >> PART
-            self._members[at[part]] = number
-            at[part] += 1
-
-    def _of(self, part: int) -> array[int]:
-        return self._members[self._ends[part - 1] if part else 0 : self._ends[part]]
+        self._records = Groups(self._owners, len(self))
 
     def pieces(self, part: int) -> list[Piece]:
         """The records of a turn in order."""
-        return [self._piece(number) for number in self._of(part)]
+        return [self._piece(number) for number in self._records[part]]
 
     def _piece(self, number: int) -> Piece:
-        record = self._records[number]
-        kind = KINDS[record & (1 << KIND) - 1]
-        return Piece(kind, record >> KIND & NUMBER_MAX, self._places.bytes_of(number))
+        note = self._notes[number]
+        kind = KINDS[note & (1 << KIND) - 1]
+        return Piece(kind, note >> KIND, self._places.bytes_of(number))
 
     def fingerprint(self, number: int, part: Part, *, sealed: bool) -> bytes:
         """Of all that the content of a turn comes from."""
         told = (part.provider, part.cwd, part.began, part.by_agent, sealed)
         said = repr((sorted(part.tokens.items()), *told))
-        prints = map(self._places.print, self._of(number))
+        prints = map(self._places.print, self._records[number])
         return fingerprint(VERSION, (*prints, said.encode()))
 
     def rank(self, number: int, part: Part) -> Rank:
         """The longest copy tells most, then the original, then the earliest."""
         counted = part.tokens.get("total_tokens", 0)
-        prints = list(map(self._places.print, self._of(number)))
+        prints = list(map(self._places.print, self._records[number]))
         return (part.weight, counted, not part.replayed, len(prints), -part.first_at, prints)

@@ -7,58 +7,46 @@ from __future__ import annotations
 
 import hashlib
 import re
+from array import array
 from collections.abc import Collection, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from sys import intern
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import Raw, Struct
 
 from agents_ledger.importers.cells import loose
+from agents_ledger.importers.copilot_derived import Turns
 from agents_ledger.importers.copilot_history import is_history
 from agents_ledger.importers.copilot_history import told as history
-from agents_ledger.importers.copilot_turns import NAME, VERSION, Part, Piece, build_turn
+from agents_ledger.importers.copilot_parts import ANSWERS, CARRIED, NAME, VERSION, Part, Parts
 from agents_ledger.importers.outlines import (
     BROKEN,
+    NONE,
     UUID,
     States,
-    answered_above,
     as_dict,
     as_number,
     as_text,
-    made,
     malformed,
     mend,
-    parents_first,
     parsed,
     project_name,
     strictly,
 )
-from agents_ledger.importers.reader import RECORD_MAX, Held, Home, Line, Look, Material, Project
+from agents_ledger.importers.reader import RECORD_MAX, Home, Line, Look, Material, Project
+from agents_ledger.model.numbering import Numbering
 from agents_ledger.model.records import digest
 from agents_ledger.model.sources import (
     Derivation,
     DerivedSession,
-    DerivedTurn,
     Fault,
     SourceFile,
     SourceKind,
 )
 
 CWD_BESIDE = re.compile(rb"^cwd:[ \t]*(\S.*?)[ \t\r]*$", re.M)
-ANSWERS = {"assistant.message", "assistant.reasoning", "tool.execution_start"}
-CARRIED = ANSWERS | {
-    "abort",
-    "permission.completed",
-    "session.error",
-    "session.truncation",
-    "subagent.started",
-    "system.message",
-    "system.notification",
-    "tool.execution_complete",
-}
 USED = CARRIED | {
     "session.auto_mode_resolved",
     "session.compaction_complete",
@@ -184,19 +172,27 @@ class Copilot:
 
     def derive(self, material: Material) -> Derivation:
         """What the records say."""
+        parts = Parts(material)
         logs: list[_Log] = []
         names: dict[str, dict[str, str]] = {}
         states = States()
         for file in material.files:
             if file.kind != "document":
-                logs.append(_Log(material, file))
+                logs.append(_Log(material, file, parts))
             elif Path(file.path).name == "workspace.yaml":
                 names |= _workspace(material, file)
-            elif (log := _history(material, file)) is not None:
+            elif (log := _history(material, file, parts)) is not None:
                 logs.append(log)
                 states.add(file, log.keys)
-        found = _derivation(material, [log for log in logs if log.parts], names)
-        return structs.replace(found, superseded=states.superseded())
+        parts.group()
+        turns = Turns(parts)
+        return Derivation(
+            turns=turns.derived(),
+            sessions=tuple(_sessions([log for log in logs if log.own], names, parts, turns)),
+            faults=tuple(material.faults),
+            counts=material.counts,
+            superseded=states.superseded(),
+        )
 
 
 def _workspace(material: Material, file: SourceFile) -> dict[str, dict[str, str]]:
@@ -219,48 +215,75 @@ def _value(text: str) -> str:
     return as_text(parsed(text)) or YAML_BLOCK.sub("", text, count=1).strip("\"'")
 
 
-def _history(material: Material, file: SourceFile) -> _History | None:
+def _history(material: Material, file: SourceFile, parts: Parts) -> _History | None:
     """A document of a session, told as events."""
     what = f"{file.kept_bytes:,} bytes are kept, but too many to read"
     if file.kept_bytes <= RECORD_MAX:
         said = loose(material.text_document(file).removeprefix(BOM))
         if is_history(said):
-            return _History(material, file, said)
+            return _History(material, file, parts, said)
         what = "not a session"
     material.faults.append(Fault(file.path, what))
     material.count("(malformed)", "malformed")
     return None
 
 
-class _Log:
-    """One file of events, read in order."""
+class _Calls:
+    """The calls of a file: the turn of each, and the event that started it."""
 
-    def __init__(self, material: Material, file: SourceFile) -> None:
+    def __init__(self) -> None:
+        self._ids = Numbering(forgets=True)
+        self._turns = array("i")
+        self._events = array("i")
+
+    def note(self, call_id: str, turn: int, event: int) -> None:
+        """A call that started, perhaps not for the first time."""
+        call = self._ids.add(call_id)
+        if call == len(self._turns):
+            self._turns.append(turn)
+            self._events.append(event)
+        else:
+            self._turns[call], self._events[call] = turn, event
+
+    def turn(self, call_id: str | None) -> int:
+        """The turn of a call, or NONE."""
+        call = self._ids.get(call_id) if call_id else NONE
+        return self._turns[call] if call >= 0 else NONE
+
+    def event(self, call_id: str) -> int:
+        """The event that started it, or NONE."""
+        call = self._ids.get(call_id)
+        return self._events[call] if call >= 0 else NONE
+
+
+class _Log:
+    """One file of events, read in order. Turns, events and names are numbers."""
+
+    is_told = False  # whether its events stand in no file
+
+    def __init__(self, material: Material, file: SourceFile, parts: Parts) -> None:
         self.material = material
         self.file = file
         self.session_id = ""
         self.metadata: dict[str, Any] = {}
         self.first_at = self.last_at = 0
-        self.parts: dict[str, Part] = {}
-        self.path: list[str] = []
-        self._part: Part | None = None
-        self._model: str | None = None
-        self._waiting: list[tuple[str, str, Line, int]] = []
-        self._calls: dict[str, Part] = {}
-        self._starts: dict[str, Piece] = {}  # of the calls
-        self._seen: dict[str, int] = {}
+        self.last = NONE  # the turn that goes on
+        self.subagents: dict[str, int] = {}  # by call, the turn
+        self._parts = parts
+        self._model = self._cwd = NONE
+        self._waiting = array("I")  # events for the next turn
+        self._calls = _Calls()
+        self._met = array("I")  # by name of an event, how often
         self._totals: dict[str, dict[str, int]] = {}  # of this run by model, as last said
         self._uncounted = 0  # output of this run that no total has covered yet
+        first = len(parts)
         self._read_all()
-        for known in (self._calls, self._seen):
-            known.clear()  # what only reading needs
+        self.own = range(first, len(parts))
+        del self._calls, self._met  # what only reading needs
 
     def _read_all(self) -> None:
         for line in self.material.lines(self.file):
             self._read(line)
-
-    def _held(self, line: Line) -> Held:
-        return self.material.held(line)
 
     def _account(self, kind: str) -> None:
         self.material.count(kind, "derived" if kind in USED else "unmapped")
@@ -301,22 +324,27 @@ class _Log:
         name = path.parent.name if path.name == "events.jsonl" else path.stem
         return name if UUID.fullmatch(name) else hashlib.blake2b(raw, digest_size=8).hexdigest()
 
-    def _key(self, event: _Event) -> str:
+    def _key(self, event: _Event) -> int:
         said = as_text(event.id) or ""
-        number = self._seen[said] = self._seen.get(said, 0) + 1
         key = said if UUID.fullmatch(said) else f"{NAME}:{self.session_id}:{said}"
-        return key if number == 1 else f"{key}:{number}"
+        names = self._parts.names
+        number = names.add(key)
+        if number >= len(self._met):
+            self._met.frombytes(bytes(4 * (len(names) - len(self._met))))
+        self._met[number] += 1
+        times = self._met[number]
+        return number if times == 1 else names.add(f"{key}:{times}")
 
-    def _take(self, line: Line, kind: str, key: str, data: _Data, at: int) -> None:
+    def _take(self, line: Line, kind: str, key: int, data: _Data, at: int) -> None:
         self._describe(kind, data)
         if kind in RUNS:
             self._totals, self._uncounted = {}, 0
         elif as_text(data.parent_tool_call_id):
             self._inside(line, kind, key, data, at)
         elif kind == "user.message":
-            if self._part is None or self._part.answered:
-                self._open(key, key)
-            self._add(self._part, kind, key, line, at)
+            if self.last == NONE or self._parts[self.last].answered:
+                self._open(key)
+            self._add(self.last, kind, key, line, at)
         elif kind == "session.compaction_complete":
             self._compacted(line, key, data, at)
         elif kind == "session.shutdown":
@@ -326,94 +354,105 @@ class _Log:
 
     def _describe(self, kind: str, data: _Data) -> None:
         said = as_text(data.new_model) or as_text(data.chosen_model) or as_text(data.selected_model)
-        self._model = said or self._model
+        if said is not None:
+            self._model = self._parts.names.add(said)
         if kind in RUNS:
             context = as_dict(data.context)
             for field, name in CONTEXT.items():
                 if as_text(context.get(field)):
                     self.metadata.setdefault(name, context[field])
+            if "cwd" in self.metadata:
+                self._cwd = self._parts.names.add(self.metadata["cwd"])
             if as_text(data.copilot_version):
                 self.metadata.setdefault("version", data.copilot_version)
 
     # -- turns --------------------------------------------------------------------------------
 
-    def _open(self, turn_id: str, key: str, *, is_compaction: bool = False) -> Part:
-        parent = self.path[-1] if self.path else None
-        part = Part(turn_id, key, parent, self.file.id, self._model, self.metadata.get("cwd"))
-        part.is_compaction = is_compaction
-        self.parts[turn_id] = self._part = part
-        self.path.append(turn_id)
+    def _open(self, name: int, *, is_compaction: bool = False) -> int:
+        parts = self._parts
+        above = parts.read(self.last).name if self.last != NONE else NONE
+        part = Part(name, above, self.file.id, self._model, self._cwd, is_compaction, is_compaction)
+        self.last = parts.going_on = parts.add(part)
         if not is_compaction:
-            for kind, waiting_key, line, at in self._waiting:
-                self._add(part, kind, waiting_key, line, at)
-            self._waiting.clear()
-        return part
+            for event in self._waiting:
+                parts.give(event, self.last)
+            del self._waiting[:]
+        return self.last
 
-    def _add(self, part: Part | None, kind: str, key: str, line: Line, at: int) -> None:
-        if part is None:
-            return
-        part.pieces.append((kind, key, self._held(line)))
-        part.prints.append(line.fingerprint())
+    def _add(self, turn: int, kind: str, key: int, line: Line, at: int) -> int:
+        """The number of one more event of a turn."""
+        part = self._parts[turn]
         part.answered = part.answered or kind in ANSWERS
-        part.first_at = part.first_at or at
-        part.last_at = max(part.last_at, at)
+        if part.subagent is not None:
+            part.first_at = part.first_at or at
+            part.last_at = max(part.last_at, at)
+        return self._note(turn, kind, key, line)
 
-    def _carry(self, line: Line, kind: str, key: str, data: _Data, at: int) -> None:
+    def _note(self, turn: int, kind: str, key: int, line: Line) -> int:
+        return self._parts.note(turn, kind, key, line, told=self.is_told)
+
+    def _wait(self, kind: str, key: int, line: Line) -> None:
+        self._waiting.append(self._note(NONE, kind, key, line))
+
+    def _carry(self, line: Line, kind: str, key: int, data: _Data, at: int) -> None:
         """What belongs to the turn of its call, to the one that is open, or to the next."""
         call_id = as_text(data.tool_call_id)
-        part = self._calls.get(call_id or "") or self._part
-        if part is None or part.is_compaction:
+        turn = self._calls.turn(call_id)
+        turn = turn if turn != NONE else self.last
+        if turn == NONE or self._parts[turn].is_compaction:
             if kind not in ANSWERS:
-                self._waiting.append((kind, key, line, at))
+                self._wait(kind, key, line)
                 return
-            part = self._open(key, key)
-        part.model = as_text(data.model) or part.model or self._model
+            turn = self._open(key)
         if kind == "subagent.started" and call_id:
-            part.spawned[call_id] = self._subagent(call_id)
-        self._add(part, kind, key, line, at)
-        self._did(part, kind, data)
+            self._parts[turn].spawned[call_id] = self._subagent(call_id)
+        self._do(turn, line, kind, key, data, at=at, model=self._model)
 
-    def _did(self, part: Part, kind: str, data: _Data) -> None:
-        """What was added last to what an agent did, or a subagent."""
+    def _do(
+        self, turn: int, line: Line, kind: str, key: int, data: _Data, *, at: int, model: int
+    ) -> None:
+        """What an agent did, or a subagent; with this model, if nothing says another."""
+        part = self._parts[turn]
+        said = as_text(data.model)
+        part.model = self._parts.names.add(said) if said else part.model
+        part.model = part.model if part.model != NONE else model
+        event = self._add(turn, kind, key, line, at)
         call_id = as_text(data.tool_call_id)
         tokens = as_number(data.output_tokens)
         if kind == "assistant.message" and tokens is not None:
             self._spend(part, {"output_tokens": tokens, "total_tokens": tokens})
             self._uncounted += tokens
         if kind == "tool.execution_start" and call_id:
-            self._calls[call_id], self._starts[call_id] = part, part.pieces[-1]
+            self._calls.note(call_id, turn, event)
 
     def _subagent(self, call_id: str) -> str:
         return f"{NAME}:{self.session_id}:{call_id}"
 
-    def _inside(self, line: Line, kind: str, key: str, data: _Data, at: int) -> None:
+    def _inside(self, line: Line, kind: str, key: int, data: _Data, at: int) -> None:
         """What a subagent does stands in its parent's file; it is a session of its own."""
         call_id = str(data.parent_tool_call_id)
-        turn_id = self._subagent(call_id)
-        part = self.parts.get(turn_id)
-        if part is None:
-            part = Part(turn_id, turn_id, None, self.file.id, None, self.metadata.get("cwd"))
-            part.subagent = call_id
-            self.parts[turn_id] = part
-            caller = self._calls.get(call_id) or self._part
-            if caller is not None and caller is not part:
-                caller.spawned[call_id] = turn_id
-            if call_id in self._starts:  # it says what was asked
-                part.pieces.append(self._starts[call_id])
+        if call_id not in self.subagents:
+            self.subagents[call_id] = self._started(call_id)
         if kind in CARRIED:
-            part.model = as_text(data.model) or part.model
-            self._add(part, kind, key, line, at)
-            self._did(part, kind, data)
+            self._do(self.subagents[call_id], line, kind, key, data, at=at, model=NONE)
 
-    def _compacted(self, line: Line, key: str, data: _Data, at: int) -> None:
+    def _started(self, call_id: str) -> int:
+        """The turn of a subagent that is new."""
+        label, caller = self._subagent(call_id), self._calls.turn(call_id)
+        caller = caller if caller != NONE else self.last
+        if caller != NONE:
+            self._parts[caller].spawned[call_id] = label
+        part = Part(self._parts.names.add(label), NONE, self.file.id, NONE, self._cwd)
+        part.subagent, part.asked = call_id, self._calls.event(call_id)
+        return self._parts.add(part)
+
+    def _compacted(self, line: Line, key: int, data: _Data, at: int) -> None:
         if data.success is False:
             return
-        if not self.path:
-            self._waiting.append(("system.notification", key, line, at))
+        if self.last == NONE:
+            self._wait("system.notification", key, line)
             return
-        part = self._open(key, key, is_compaction=True)
-        self._add(part, "compaction", key, line, at)
-        part.answered = True
+        self._add(self._open(key, is_compaction=True), "compaction", key, line, at)
 
     # -- tokens -------------------------------------------------------------------------------
 
@@ -434,22 +473,27 @@ class _Log:
             self._totals[model] = now
             for name, number in now.items():
                 grown[name] = grown.get(name, 0) + number - before.get(name, 0)
-        part = self._part
-        if part is None or not grown:
+        if self.last == NONE or not grown:
             return
         grown["output_tokens"] = max(0, grown["output_tokens"] - self._uncounted)
         self._uncounted = 0
         grown["total_tokens"] = grown["input_tokens"] + grown["output_tokens"]
-        self._spend(part, {name: number for name, number in grown.items() if number})
+        spent = {name: number for name, number in grown.items() if number}
+        self._spend(self._parts[self.last], spent)
 
 
 class _History(_Log):
     """A document, read as the events that it tells. They stand nowhere else, and are held."""
 
-    def __init__(self, material: Material, file: SourceFile, said: dict[str, Any]) -> None:
+    is_told = True
+
+    def __init__(
+        self, material: Material, file: SourceFile, parts: Parts, said: dict[str, Any]
+    ) -> None:
         self.keys: set[str] = set()  # what tells this state of the document from others
         self._said = said
-        super().__init__(material, file)
+        super().__init__(material, file, parts)
+        del self._said
 
     def _read_all(self) -> None:
         for number, told in enumerate(history(self._said)):
@@ -459,9 +503,6 @@ class _History(_Log):
                 self.keys.add(digest(event).hex())
                 self._read(Line(self.file, 0, len(event), number, event))
 
-    def _held(self, line: Line) -> Held:
-        return line.data or b""
-
     def _account(self, kind: str) -> None:
         """Counted by what the document calls it."""
 
@@ -469,63 +510,21 @@ class _History(_Log):
 # -- what comes of it -------------------------------------------------------------------------
 
 
-def _derivation(
-    material: Material, logs: list[_Log], names: dict[str, dict[str, str]]
-) -> Derivation:
-    best: dict[str, Part] = {}
-    file_ids: dict[str, frozenset[int]] = {}
-    for log in logs:
-        own = frozenset({log.file.id})
-        for part in log.parts.values():
-            file_ids[part.id] = file_ids.get(part.id, own) | own
-            known = best.get(part.id)
-            if known is None or part.rank() > known.rank():
-                best[part.id] = part
-    parents = {part.id: part.parent for part in best.values()}
-    order = list(parents_first(parents))
-    followed = {parent for parent in parents.values() if parent is not None}
-
-    def derived(turn_id: str) -> DerivedTurn:
-        part, parent, sealed = best[turn_id], parents[turn_id], turn_id in followed
-        return DerivedTurn(
-            turn_id,
-            parent,
-            part.fingerprint(sealed),
-            file_ids[turn_id],
-            tuple(key for _, key, _ in part.pieces),
-            partial(build_turn, material, part, parent, sealed),
-        )
-
-    return Derivation(
-        turns=made(order, derived),
-        sessions=tuple(_sessions(logs, names, parents, best)),
-        faults=tuple(material.faults),
-        counts=material.counts,
-    )
-
-
 def _sessions(
-    logs: list[_Log],
-    names: dict[str, dict[str, str]],
-    parents: dict[str, str | None],
-    best: dict[str, Part],
+    logs: list[_Log], names: dict[str, dict[str, str]], parts: Parts, turns: Turns
 ) -> Iterator[DerivedSession]:
-    def answered(turn_id: str) -> bool:
-        part = best[turn_id]
-        return part.answered and not (part.is_compaction and parents[turn_id] is None)
-
     mine: dict[str, list[_Log]] = {}
     for log in logs:
         mine.setdefault(log.session_id, []).append(log)
     for session_id, files in sorted(mine.items()):
-        last = max(files, key=lambda log: (log.last_at, len(log.parts), sorted(log.parts)))
+        last = _latest(files, parts)
         ids = frozenset(log.file.id for log in files)
         said = names.get(session_id, {})
         metadata = _described(last, said)
         yield DerivedSession(
             session_id=session_id,
             label=f"{NAME}:{session_id}",
-            head=answered_above(last.path[-1] if last.path else None, parents, answered),
+            head=turns.head(parts.read(last.last) if last.last != NONE else None),
             file_ids=ids,
             title=said.get("name") or said.get("summary"),
             created_at=last.first_at,
@@ -533,11 +532,22 @@ def _sessions(
             routing_key=metadata.get("cwd"),
             metadata=metadata,
         )
-        for part in {
-            part.id: best[part.id] for log in files for part in log.parts.values()
-        }.values():
-            if part.subagent is not None:
-                yield _subagent_session(session_id, part, ids, metadata, answered(part.id))
+        found = {call_id: part for log in files for call_id, part in log.subagents.items()}
+        for part in map(parts.read, found.values()):
+            yield _subagent_session(session_id, turns.best(part), ids, metadata, turns.head(part))
+
+
+def _latest(files: list[_Log], parts: Parts) -> _Log:
+    """The file that goes on longest; of several the longest."""
+
+    def rank(log: _Log) -> tuple[int, int]:
+        return log.last_at, len(log.own)
+
+    last = max(map(rank, files))
+    equal = [log for log in files if rank(log) == last]
+    if len(equal) == 1:
+        return equal[0]
+    return max(equal, key=lambda log: sorted(parts.names.name(parts.read(n).name) for n in log.own))
 
 
 def _described(log: _Log, said: dict[str, str]) -> dict[str, Any]:
@@ -550,12 +560,12 @@ def _described(log: _Log, said: dict[str, str]) -> dict[str, Any]:
 
 
 def _subagent_session(
-    session_id: str, part: Part, ids: frozenset[int], metadata: dict[str, Any], answered: bool
+    session_id: str, part: Part, ids: frozenset[int], metadata: dict[str, Any], head: str | None
 ) -> DerivedSession:
     return DerivedSession(
         session_id=f"{session_id}:{part.subagent}",
-        label=part.id,
-        head=part.id if answered else None,
+        label=f"{NAME}:{session_id}:{part.subagent}",
+        head=head,
         file_ids=ids,
         agent_id=part.subagent,
         created_at=part.first_at,

@@ -5,24 +5,19 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from msgspec import Struct, field
-
 from agents_ledger.importers.building import TurnBuilder, milliseconds
+from agents_ledger.importers.copilot_parts import Parts
 from agents_ledger.importers.outlines import (
     as_dict,
     as_list,
     as_number,
     as_text,
     parsed,
-    record_of,
     without_data,
 )
-from agents_ledger.importers.reader import Held, Material, fingerprint
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, MessageSource, Turn
 
-NAME = "copilot"
-VERSION = 4
 FILE_TOOLS: dict[str, FileKind] = {
     "create": "written",
     "edit": "written",
@@ -34,59 +29,30 @@ ADDED = re.compile(rf"\A\s*{TIME}|{TIME}\Z")  # by old versions to what was type
 DENIED = ("denied", "rejected")
 KEPT = ("interactionId", "turnId", "messageId", "apiCallId", "delivery", "chunkIndex")
 
-Piece = tuple[str, str, Held]  # kind, key, record
 
-
-class Part(Struct):
-    """A turn as one file has it."""
-
-    id: str
-    key: str
-    parent: str | None
-    file_id: int
-    model: str | None
-    cwd: str | None
-    pieces: list[Piece] = field(default_factory=list)
-    prints: list[bytes] = field(default_factory=list)
-    tokens: dict[str, int] = field(default_factory=dict)
-    spawned: dict[str, str] = field(default_factory=dict)
-    is_compaction: bool = False
-    subagent: str | None = None
-    answered: bool = False
-    first_at: int = 0
-    last_at: int = 0
-
-    def rank(self) -> tuple[int, int, list[bytes]]:
-        """The longest copy tells most."""
-        return (len(self.prints), self.tokens.get("total_tokens", 0), self.prints)
-
-    def fingerprint(self, sealed: bool) -> bytes:
-        """Of all that its content comes from."""
-        said = (sorted(self.tokens.items()), sorted(self.spawned.items()), self.model, self.cwd)
-        return fingerprint(VERSION, (*self.prints, repr((said, sealed)).encode(errors="replace")))
-
-
-def build_turn(material: Material, part: Part, parent_id: str | None, sealed: bool) -> Turn:
+def build_turn(parts: Parts, number: int, parent_id: str | None, sealed: bool) -> Turn:
     """The turn that these events make. A sealed one has successors: it is no longer open."""
-    return _Turn(material, part, TurnBuilder(part.id, parent_id)).built(sealed)
+    return _Turn(parts, number, parent_id).built(sealed)
 
 
 class _Turn:
-    def __init__(self, material: Material, part: Part, builder: TurnBuilder) -> None:
-        self.material = material
-        self.part = part
-        self.builder = builder
+    def __init__(self, parts: Parts, number: int, parent_id: str | None) -> None:
+        self.parts = parts
+        self.number = number
+        self.part = parts.read(number)
+        self.name = parts.names.name(self.part.name)
+        self.builder = TurnBuilder(self.name, parent_id)
         self.speaker: str | None = None
         self.thoughts: list[str] = []
         self.denied: dict[str, str] = {}
 
     def built(self, sealed: bool) -> Turn:
-        for kind, key, line in self.part.pieces:
-            event = record_of(self.material, line)
+        for kind, key, record in self.parts.pieces(self.number):
+            event = as_dict(parsed(record))
             data, at = as_dict(event.get("data")), milliseconds(event.get("timestamp"))
             self._step(kind, key, data, at)
-        self.builder.model = self.part.model
-        self.builder.workspace_path = self.part.cwd
+        self.builder.model = self.parts.text(self.part.model)
+        self.builder.workspace_path = self.parts.text(self.part.cwd)
         self.builder.add_tokens(**self.part.tokens)
         open_ = not (self.builder.answered or self.builder.compaction)
         if open_ and (sealed or self.builder.failed):
@@ -187,9 +153,7 @@ class _Turn:
         if call_id is not None and call_id == self.part.subagent:
             prompt = as_text(_arguments(data).get("prompt"))
             if prompt:  # what the parent asked of this subagent
-                self.builder.message(
-                    f"{self.part.id}:prompt", "user", prompt, at=at, source="agent"
-                )
+                self.builder.message(f"{self.name}:prompt", "user", prompt, at=at, source="agent")
             return
         self._call(as_text(data.get("toolName")) or as_text(data.get("name")), data, at)
 

@@ -8,6 +8,7 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence
 from io import BytesIO
+from itertools import accumulate
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -294,6 +295,27 @@ def roots_first(turns: Iterable[int], above: MutableSequence[int]) -> Iterator[i
         for each in reversed(path):
             state[each] = is_done
             yield each
+
+
+class Groups:
+    """Numbers from 0 by what they are of, in order: there may be millions of both."""
+
+    def __init__(self, owners: Sequence[int], number: int) -> None:
+        """What each is of, which are so many; less than 0: it is of none."""
+        counts = array("I", bytes(4 * number))
+        for owner in owners:
+            if owner >= 0:
+                counts[owner] += 1
+        self._ends = array("I", accumulate(counts))
+        self._members = array("I", bytes(4 * self._ends[-1])) if number else array("I")
+        at = array("I", (end - count for end, count in zip(self._ends, counts, strict=True)))
+        for member, owner in enumerate(owners):
+            if owner >= 0:
+                self._members[at[owner]] = member
+                at[owner] += 1
+
+    def __getitem__(self, owner: int) -> array[int]:
+        return self._members[self._ends[owner - 1] if owner else 0 : self._ends[owner]]
 
 
 class Joins(Protocol):

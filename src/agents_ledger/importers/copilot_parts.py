@@ -1,0 +1,127 @@
+"""Copilot CLI: the turns of a family as its files have them, packed: some have a million events."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import NamedTuple
+
+from msgspec import Struct, field
+
+from agents_ledger.importers.outlines import NONE, Groups
+from agents_ledger.importers.packed import Packed
+from agents_ledger.importers.places import Places
+from agents_ledger.importers.reader import Line, Material, fingerprint
+from agents_ledger.model.numbering import Numbering
+
+NAME = "copilot"
+VERSION = 4
+ANSWERS = {"assistant.message", "assistant.reasoning", "tool.execution_start"}
+CARRIED = ANSWERS | {
+    "abort",
+    "permission.completed",
+    "session.error",
+    "session.truncation",
+    "subagent.started",
+    "system.message",
+    "system.notification",
+    "tool.execution_complete",
+}
+KINDS = ("user.message", "compaction", *sorted(CARRIED))
+_NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
+
+
+class Piece(NamedTuple):
+    """An event of a turn."""
+
+    kind: str
+    key: str
+    data: bytes
+
+
+class Part(Struct, array_like=True):
+    """A turn as one file has it. Names are numbers."""
+
+    name: int
+    above: int  # the name of the turn above, or NONE
+    file_id: int
+    model: int  # or NONE, as below
+    cwd: int
+    is_compaction: bool = False
+    answered: bool = False
+    tokens: dict[str, int] = field(default_factory=dict)
+    spawned: dict[str, str] = field(default_factory=dict)
+    subagent: str | None = None  # the call that started it, if it is one's
+    asked: int = NONE  # the event of that call: it says what was asked
+    first_at: int = 0  # of a subagent
+    last_at: int = 0
+
+
+Rank = tuple[int, int, list[bytes]]
+
+
+class Parts(Packed[Part]):
+    """The turns by number, and the events of each."""
+
+    def __init__(self, material: Material) -> None:
+        super().__init__(Part)
+        self.names = Numbering()  # of events, turns, models and folders
+        self._places = Places(material)
+        self._told: dict[int, bytes] = {}  # events that stand in no file
+        self._owners = array("i")
+        self._kinds = bytearray()
+        self._keys = array("I")
+        self._events = Groups((), 0)
+
+    def note(self, part: int, kind: str, key: int, line: Line, *, told: bool = False) -> int:
+        """One more event of a turn, or of NONE yet. `told`: it stands in no file."""
+        number = len(self._owners)
+        self._places.add(line)
+        self._owners.append(part)
+        self._kinds.append(_NUMBERS[kind])
+        self._keys.append(key)
+        if told:
+            self._told[number] = line.data or b""
+        return number
+
+    def give(self, event: int, part: int) -> None:
+        """Say which turn an event is of."""
+        self._owners[event] = part
+
+    def group(self) -> None:
+        """All events are noted: put those of each turn beside each other."""
+        self._events = Groups(self._owners, len(self))
+
+    def text(self, name: int) -> str | None:
+        """What a number means; None if it is NONE."""
+        return self.names.name(name) if name != NONE else None
+
+    def pieces(self, number: int) -> Iterator[Piece]:
+        """The events of a turn in order."""
+        for event in self._all(number, self.read(number)):
+            data = self._told.get(event) or self._places.bytes_of(event)
+            yield Piece(KINDS[self._kinds[event]], self.names.name(self._keys[event]), data)
+
+    def keys(self, number: int, part: Part) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(self.names.name(self._keys[event]) for event in self._all(number, part))
+
+    def _all(self, number: int, part: Part) -> Iterable[int]:
+        events = self._events[number]
+        return events if part.asked == NONE else chain((part.asked,), events)
+
+    def _prints(self, number: int) -> list[bytes]:
+        return list(map(self._places.print, self._events[number]))
+
+    def fingerprint(self, number: int, part: Part, *, sealed: bool) -> bytes:
+        """Of all that the content of a turn comes from."""
+        counted, spawned = sorted(part.tokens.items()), sorted(part.spawned.items())
+        said = (counted, spawned, self.text(part.model), self.text(part.cwd))
+        told = repr((said, sealed)).encode(errors="replace")
+        return fingerprint(VERSION, (*self._prints(number), told))
+
+    def rank(self, number: int, part: Part) -> Rank:
+        """The longest copy tells most."""
+        prints = self._prints(number)
+        return (len(prints), part.tokens.get("total_tokens", 0), prints)
