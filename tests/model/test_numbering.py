@@ -15,7 +15,8 @@ LIKE_ONE = UUIDS.flatmap(
         [uuid.upper(), uuid.replace("-", ""), uuid[:-1] + " ", uuid[:-2] + "-a", uuid + "0"]
     )
 )
-NAMES = st.lists(UUIDS | LIKE_ONE | st.text(max_size=5), max_size=60)
+AS_LONG = st.text("ab\u00ff", min_size=16, max_size=17)
+NAMES = st.lists(UUIDS | LIKE_ONE | AS_LONG | st.text(max_size=5), max_size=60)
 
 
 @given(NAMES, NAMES)

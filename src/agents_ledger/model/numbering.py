@@ -8,14 +8,16 @@ from collections.abc import Iterable
 
 WIDTH = 16  # bytes of a UUID
 LETTERS = 36
+END = b"\xff"  # no letter
 LATEST = 16_384  # names that are not packed: most sessions have fewer records
 
 
 class Numbering:
     """Numbers from 0 for names, in the order they come.
 
-    The latest are as they are; the others are packed, where a UUID takes some 30 bytes: in a table
-    of open addresses, never more than half full. A place holds one more than a number, or 0.
+    The latest are as they are; the others are packed, where a UUID takes some 30 bytes, and any
+    other name as many more as it has letters: in a table of open addresses, never more than half
+    full. A place holds one more than a number, or 0.
     """
 
     def __init__(self, *, forgets: bool = False) -> None:
@@ -27,8 +29,8 @@ class Numbering:
         self._places = array("I", bytes(4))
         self._forgets = forgets
         self._others = array("I")  # the numbers of names that are packed, and no UUIDs
-        self._letters = bytearray()  # of these
-        self._ends = array("Q")
+        self._letters = bytearray()  # of these, which are not among the keys
+        self._ends = array("I", [0])
 
     def __len__(self) -> int:
         return self._packed + len(self._names)
@@ -56,32 +58,48 @@ class Numbering:
         """The name that has a number."""
         if number >= self._packed:
             return self._names[number - self._packed]
-        other = bisect_left(self._others, number)
-        if other < len(self._others) and self._others[other] == number:
-            start = self._ends[other - 1] if other else 0
-            return self._letters[start : self._ends[other]].decode(errors="surrogatepass")
-        letters = self._keys[WIDTH * number : WIDTH * number + WIDTH].hex()
+        key = self._key(number)
+        if len(key) != WIDTH:
+            return key.removesuffix(END).decode(errors="surrogatepass")
+        letters = key.hex()
         return f"{letters[:8]}-{letters[8:12]}-{letters[12:16]}-{letters[16:20]}-{letters[20:]}"
 
+    def _key(self, number: int) -> bytes:
+        """What is packed of a name: of a UUID its bytes, of another one its letters."""
+        if self._others:
+            other = bisect_left(self._others, number)
+            if other < len(self._others) and self._others[other] == number:
+                return bytes(self._letters[self._ends[other] : self._ends[other + 1]])
+            number -= other
+        return bytes(self._keys[WIDTH * number : WIDTH * number + WIDTH])
+
     def _find(self, name: str) -> int:
-        key = packed(name) or _digest(name)
-        places, keys, mask = self._places, self._keys, len(self._places) - 1
+        key = packed(name) or self._other(name)
+        places, mask = self._places, len(self._places) - 1
         place = hash(key) & mask
         while number := places[place]:
-            end = WIDTH * number
-            if keys[end - WIDTH : end] == key:
+            if self._key(number - 1) == key:
                 return number - 1
             place = place + 1 & mask
         return -1
+
+    def _other(self, name: str) -> bytes:
+        """What is packed of a name that is no UUID; it is never as long as one, unless it is a
+        hash."""
+        letters = name.encode(errors="surrogatepass")
+        if self._forgets:
+            return _digest(letters)
+        return letters + END if len(letters) == WIDTH else letters
 
     def _pack(self) -> None:
         for name in self._names:
             key = packed(name)
             if key is None and not self._forgets:
                 self._others.append(self._packed)
-                self._letters += name.encode(errors="surrogatepass")
+                self._letters += self._other(name)
                 self._ends.append(len(self._letters))
-            self._keys += key or _digest(name)
+            else:
+                self._keys += key or self._other(name)
             self._packed += 1
         self._numbers.clear()
         self._names.clear()
@@ -95,7 +113,7 @@ class Numbering:
     def _put(self, first: int) -> None:
         places, mask = self._places, len(self._places) - 1
         for number in range(first, self._packed):
-            place = hash(bytes(self._keys[WIDTH * number : WIDTH * number + WIDTH])) & mask
+            place = hash(self._key(number)) & mask
             while places[place]:
                 place = place + 1 & mask
             places[place] = number + 1
@@ -139,7 +157,7 @@ def packed(name: str) -> bytes | None:
     return key if len(key) == WIDTH else None  # blanks may stand between the digits
 
 
-def _digest(name: str) -> bytes:
+def _digest(letters: bytes) -> bytes:
     import hashlib  # it loads OpenSSL, which most programs do not need at once
 
-    return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=WIDTH).digest()
+    return hashlib.blake2b(letters, digest_size=WIDTH).digest()
