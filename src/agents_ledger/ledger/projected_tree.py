@@ -136,7 +136,7 @@ class Tree:
 
     def fingerprints(self) -> dict[str, str]:
         """Of everything a session shows: its thread's turns and what is said of it."""
-        ordered: dict[int, bytes] = {}  # a database holds many trees
+        ordered: dict[int, bytearray] = {}  # a database holds many trees
         prints = {}
         for session in self._sessions:
             if session.fingerprint is not None:
@@ -148,10 +148,12 @@ class Tree:
                 tips = _in_order(self._of_files(session))
             else:
                 root = self._roots[head]
-                tips = ordered.get(root) or _in_order([bytes(self._trees[root])])
+                tips = ordered.get(root) or _in_order([self._trees[root]])
                 ordered[root] = tips
-            said = to_json(shown).encode()
-            prints[session.label] = hashlib.sha256(self._print(head) + tips + said).hexdigest()
+            print_ = hashlib.sha256(self._print(head))
+            print_.update(tips)
+            print_.update(to_json(shown).encode())
+            prints[session.label] = print_.hexdigest()
         return prints
 
     def _of_files(self, session: DerivedSession) -> Iterator[bytes]:
@@ -160,14 +162,14 @@ class Tree:
                 yield self._print(number)
 
 
-def _in_order(prints: Iterable[bytes]) -> bytes:
+def _in_order(prints: Iterable[bytes | bytearray]) -> bytearray:
     """Hashes that stand side by side, in their order: sorted by their first byte, then each lot."""
     lots: dict[int, bytearray] = {}
     for some in prints:
         for at in range(0, len(some), PRINT):
             lots.setdefault(some[at], bytearray()).extend(some[at : at + PRINT])
     found = bytearray()
-    for _, lot in sorted(lots.items()):
-        each = sorted(bytes(lot[at : at + PRINT]) for at in range(0, len(lot), PRINT))
-        found += b"".join(each)
-    return bytes(found)
+    for first in sorted(lots):
+        lot = lots.pop(first)
+        found += b"".join(sorted(bytes(lot[at : at + PRINT]) for at in range(0, len(lot), PRINT)))
+    return found
