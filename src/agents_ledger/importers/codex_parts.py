@@ -82,6 +82,7 @@ class Parts(Packed[Part]):
     def group(self) -> None:
         """All records are noted: put those of each turn beside each other."""
         self._records = Groups(self._owners, len(self))
+        del self._owners
 
     def pieces(self, part: int) -> list[Piece]:
         """The records of a turn in order."""

@@ -420,7 +420,7 @@ class _Log:
         call_id = as_text(data.tool_call_id)
         tokens = as_number(data.output_tokens)
         if kind == "assistant.message" and tokens is not None:
-            self._spend(part, {"output_tokens": tokens, "total_tokens": tokens})
+            part.spend({"output_tokens": tokens, "total_tokens": tokens})
             self._uncounted += tokens
         if kind == "tool.execution_start" and call_id:
             self._calls.note(call_id, turn, event)
@@ -456,10 +456,6 @@ class _Log:
 
     # -- tokens -------------------------------------------------------------------------------
 
-    def _spend(self, part: Part, tokens: dict[str, int]) -> None:
-        for name, number in tokens.items():
-            part.tokens[name] = part.tokens.get(name, 0) + number
-
     def _count(self, metrics: dict[str, Any]) -> None:
         """Totals are told only at the end of a run, and are of that run. Its last turn gets what
         the messages did not say."""
@@ -479,7 +475,7 @@ class _Log:
         self._uncounted = 0
         grown["total_tokens"] = grown["input_tokens"] + grown["output_tokens"]
         spent = {name: number for name, number in grown.items() if number}
-        self._spend(self._parts[self.last], spent)
+        self._parts[self.last].spend(spent)
 
 
 class _History(_Log):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 
@@ -29,6 +29,14 @@ CARRIED = ANSWERS | {
     "tool.execution_complete",
 }
 KINDS = ("user.message", "compaction", *sorted(CARRIED))
+TOKENS = (
+    "input_tokens",
+    "output_tokens",
+    "cached_input_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "total_tokens",
+)
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 
 
@@ -50,12 +58,23 @@ class Part(Struct, array_like=True):
     cwd: int
     is_compaction: bool = False
     answered: bool = False
-    tokens: dict[str, int] = field(default_factory=dict)
+    spent: dict[int, int] = field(default_factory=dict)  # tokens, by the number of their kind
     spawned: dict[str, str] = field(default_factory=dict)
     subagent: str | None = None  # the call that started it, if it is one's
     asked: int = NONE  # the event of that call: it says what was asked
     first_at: int = 0  # of a subagent
     last_at: int = 0
+
+    def spend(self, tokens: Mapping[str, int]) -> None:
+        """Tokens of one more call of the model."""
+        for name, number in tokens.items():
+            kind = TOKENS.index(name)
+            self.spent[kind] = self.spent.get(kind, 0) + number
+
+    @property
+    def tokens(self) -> dict[str, int]:
+        """What was spent, by name."""
+        return {TOKENS[kind]: number for kind, number in self.spent.items()}
 
 
 Rank = tuple[int, int, list[bytes]]
@@ -92,6 +111,7 @@ class Parts(Packed[Part]):
     def group(self) -> None:
         """All events are noted: put those of each turn beside each other."""
         self._events = Groups(self._owners, len(self))
+        del self._owners
 
     def text(self, name: int) -> str | None:
         """What a number means; None if it is NONE."""
