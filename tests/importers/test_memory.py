@@ -266,7 +266,7 @@ def of_cursor(number: int) -> bytes:
         ("claude-ai", "document", of_claude_ai, 290),
         ("copilot", "lines", of_copilot, 120),
         ("cline", "document", of_cline, 350),
-        ("opencode", "rows", of_opencode, 650),
+        ("opencode", "rows", of_opencode, 190),
         ("cursor", "rows", of_cursor, 550),
     ],
 )

@@ -11,8 +11,11 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
+from agents_ledger.importers import outlines, packed, reader
+from agents_ledger.importers.importing import rederive
 from agents_ledger.importers.opencode import OpenCode
 from agents_ledger.importers.reader import Home
+from agents_ledger.model import numbering
 from tests.importers.helping import import_paths, result
 
 AT = 1764265577000
@@ -396,3 +399,35 @@ def test_its_folder_may_be_chosen_and_a_variable_without_a_value_chooses_none() 
     usual = Path("/home/dev/.local/share/opencode")
     assert roots() == roots(XDG_DATA_HOME="") == [usual]
     assert roots(XDG_DATA_HOME="/data") == [Path("/data/opencode")]
+
+
+def test_records_that_are_packed_say_the_same(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    state = {**READ, "metadata": {"sessionId": "ses_0"}}
+    child = {**SESSION, "id": "ses_0", "parentID": "ses_1"}
+    revert = {**SESSION, "revert": {"messageID": "msg_4"}}
+    asked = [user("msg_8", 2, "ses_0"), agent("msg_9", 3, "msg_8", "ses_0")]
+    later = [user("msg_4", 5), agent("msg_5", 6, "msg_4", summary=True), user("msg_6", 5)]
+    parts = [
+        part("prt_b", "msg_5", "text", text="second"),
+        part("prt_a", "msg_5", "text", text="first"),
+        part("prt_c", "msg_3", "tool", callID="call_2", tool="task", state=state),
+        part("prt_z", "msg_z", "text", text="of no message"),
+    ]
+    storage(data, SAMPLE)
+    database(data / "opencode.db", ([revert, child], [*later, *asked], parts))
+    export(data / "export.json", ([SESSION], [user("msg_0", 0), *MESSAGES], PARTS))
+    import_paths(ledger, data)
+    before = result(ledger)
+    for module, limit in ((reader, "HOLD_MAX"), (outlines, "HELD_TURNS"), (packed, "OPEN")):
+        monkeypatch.setattr(module, limit, 0)
+    monkeypatch.setattr(numbering, "LATEST", 2)
+
+    with Ledger.open(str(tmp_path / "packed.db")) as other:
+        import_paths(other, data)
+        rederive(other)
+        assert result(other) == before
+    assert [turn[0] for turn in before["turns"]] == ["msg_0", "msg_4", "msg_8"]
+    assert "first\n\nsecond" in [message[3] for message in before["messages"]]

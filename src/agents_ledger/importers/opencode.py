@@ -6,20 +6,32 @@ docs/sources/opencode.md tells where each rule was learned.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct, field, structs
+from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.cells import decoded, dicts, encoded, exchanges, loose, pruned
 from agents_ledger.importers.databases import MAGIC
 from agents_ledger.importers.opencode_projects import projects, sieve
-from agents_ledger.importers.opencode_turns import NAME, Loader, Piece, Said, build_turn, label_of
-from agents_ledger.importers.outlines import as_dict, as_list, as_text, made, project_name
+from agents_ledger.importers.opencode_records import (
+    ASKS,
+    SUMMARY,
+    Loader,
+    Messages,
+    Parts,
+    Records,
+    Said,
+    Task,
+    inside,
+)
+from agents_ledger.importers.opencode_turns import NAME, build_turn, label_of
+from agents_ledger.importers.outlines import NONE, as_dict, as_list, as_text, made, project_name
 from agents_ledger.importers.reader import (
     Home,
     Look,
@@ -139,35 +151,20 @@ class OpenCode:
         return _Outline(material).derivation()
 
 
-class _Message(Struct):
-    id: str
-    session_id: str
-    created: int
-    role: str
-    said: Said
-    is_summary: bool
-    pieces: dict[str, Piece] = field(default_factory=dict)
-
-
-class _Turn(NamedTuple):
-    """What a turn is made of."""
-
-    parent: str | None
-    group: list[_Message]
-    directory: str | None
-    compacts: bool
-    asked_by: MessageSource
-
-
 class _Session(Struct):
     id: str
     said: dict[str, Any] = field(default_factory=dict)
     standing: tuple[int, int, bytes] = (-1, 0, b"")
     file_ids: set[int] = field(default_factory=set)
     reverts: dict[str, int] = field(default_factory=dict)  # message -> when it was taken back
-    messages: list[_Message] = field(default_factory=list)
+    messages: array[int] = field(default_factory=lambda: array("I"))
     parent: str | None = None
-    task: dict[str, Any] = field(default_factory=dict)
+    task: Task | None = None
+
+    @property
+    def directory(self) -> str | None:
+        """Where it worked."""
+        return as_text(self.said.get("directory"))
 
 
 class _Info(Struct):
@@ -196,23 +193,23 @@ _INFO = msgspec.json.Decoder(_Info)
 class _Outline:
     def __init__(self, material: Material) -> None:
         self.material = material
-        self.loader = Loader(material)
+        loader = Loader(material)
         self.sessions: dict[str, _Session] = {}
-        self.messages: dict[str, _Message] = {}
-        self.pieces: dict[str, Piece] = {}
+        self.messages = Messages(loader)
+        self.parts = Parts(loader)
         self.superseded: set[int] = set()
         newest = {file.path: file.generation for file in material.files}  # in that order
         for file in material.files:
             if file.kind == "rows":
                 for row in material.rows(file):
-                    self._row(row)
+                    self._row(file, row)
             else:
                 self._document(file, newest[file.path] == file.generation)
         self._assemble()
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _row(self, row: Row) -> None:
+    def _row(self, file: SourceFile, row: Row) -> None:
         values = row.values or {}
         name = as_text(values.get("id"))
         if row.table not in ("session", "message", "part") or name is None:
@@ -224,9 +221,9 @@ class _Outline:
             self.material.count(f"{row.table} (earlier)", "unmapped")
             return
         if row.table == "session":
-            self._session_row(name, values, row)
+            self._session_row(name, values, row, file)
             return
-        said = Said(self.material.held_row(row), None, (), row.print, row.length)
+        said = Said(file, row.offset, row.length, row.print, values.get("data"))
         info = decoded(values.get("data"), _INFO)
         if info is None:
             self.material.fault(row, f"{row.table} {name} is not what it should be")
@@ -240,7 +237,7 @@ class _Outline:
             self._part(info, said)
         self.material.count(row.table, "derived")
 
-    def _session_row(self, name: str, values: dict[str, Any], row: Row) -> None:
+    def _session_row(self, name: str, values: dict[str, Any], row: Row, file: SourceFile) -> None:
         said = {key: value for key, value in values.items() if value is not None}
         for key in ("model", "metadata", "revert", "summary_diffs"):
             said[key] = loose(said.get(key))
@@ -249,7 +246,7 @@ class _Outline:
             "projectID": values.get("project_id"),
             "time": {"created": values.get("time_created"), "updated": values.get("time_updated")},
         }
-        self._session(name, said, (1, row.length, row.print), self.material.file_of(row))
+        self._session(name, said, (1, row.length, row.print), file)
         self.material.count("session", "derived")
 
     def _document(self, file: SourceFile, newest: bool) -> None:
@@ -262,7 +259,7 @@ class _Outline:
                 self.material.faults.append(Fault(file.path, "not a record"))
             self.material.count(kind, "malformed" if broken else "unmapped")
             return
-        said = Said(None, file, (), digest(data), len(data))
+        said = Said(file, 0, len(data), digest(data))
         kind = self._kind(info)
         if not newest:
             if kind != "session":
@@ -294,7 +291,7 @@ class _Outline:
             self._part(info, said)
         elif kind == "message":
             self._message(info, said, None)
-        elif kind == "session" and said.file is not None:
+        elif kind == "session":
             self._session(
                 str(info.id), as_dict(loose(data)), (0, said.length, said.print), said.file
             )
@@ -304,23 +301,18 @@ class _Outline:
     def _export(self, info: _Info, said: Said) -> None:
         session = as_dict(info.info)
         name = as_text(session.get("id"))
-        if name and said.file:
+        if name:
             self._session(name, session, (0, said.length, said.print), said.file)
         for at, each in enumerate(dicts(info.messages)):
-            message = self._inside(each.get("info"), said, ("messages", at, "info"), f"{name}:{at}")
+            message = self._inside(each.get("info"), said, inside(at), f"{name}:{at}")
             before = message or ""
             for number, part in enumerate(as_list(each.get("parts"))):
-                way, place = ("messages", at, "parts", number), f"{before}:{number:06}"
-                found = self._inside(part, said, way, place, message)
+                place = f"{before}:{number:06}"
+                found = self._inside(part, said, inside(at, number), place, message)
                 before = before if found in (None, place) else str(found)
 
     def _inside(
-        self,
-        value: Any,
-        said: Said,
-        way: tuple[str | int, ...],
-        place: str,
-        message: str | None = None,
+        self, value: Any, said: Said, at: int, place: str, message: str | None = None
     ) -> str | None:
         """A message, or a part of one, written into another file; and its id. One that was made
         unreadable is told by its place, and stands behind the one before it."""
@@ -330,7 +322,7 @@ class _Outline:
             return None
         info.id = info.id if OWN.match(str(info.id)) else place
         info.message = message or info.message
-        inner = structs.replace(said, inner=way, print=digest(data), length=len(data))
+        inner = Said(said.file, at, len(data), digest(data))
         self._of_kind(self._kind(info), info, inner, data)
         return str(info.id)
 
@@ -362,17 +354,13 @@ class _Outline:
         if session_id is None:
             return
         times = as_dict(info.time)
-        message = _Message(
+        self.messages.add(
             str(info.id),
-            session_id,
-            milliseconds(times.get("created")) or milliseconds(created),
-            str(info.role),
             said,
-            bytes(info.summary) == b"true",
+            session=session_id,
+            created=milliseconds(times.get("created")) or milliseconds(created),
+            kind=ASKS * (info.role == "user") | SUMMARY * (bytes(info.summary) == b"true"),
         )
-        known = self.messages.get(message.id)
-        if known is None or known.said.standing() < said.standing():
-            self.messages[message.id] = message
 
     def _part(self, info: _Info, said: Said) -> None:
         part_id, message_id = as_text(info.id), as_text(info.message)
@@ -382,111 +370,67 @@ class _Outline:
         if info.tool == "task":
             state = as_dict(loose(bytes(info.state)))
             child = as_text(as_dict(state.get("metadata")).get("sessionId"))
-            task = (child, state) if child else None
-        known = self.pieces.get(part_id)
-        if known is None or known.said.standing() < said.standing():
-            message = self.messages.get(message_id)
-            message_id = message.id if message is not None else message_id  # one text for all
-            self.pieces[part_id] = Piece(part_id, message_id, said, task)
+            description = as_text(as_dict(state.get("input")).get("description"))
+            task = Task(child, as_text(state.get("status")), description) if child else None
+        self.parts.add(part_id, said, self.messages.ids.add(message_id), task)
 
     def _assemble(self) -> None:
-        for piece in self.pieces.values():
-            message = self.messages.get(piece.message_id)
-            if message is None:
-                self._uncount(piece)
-                continue
-            message.pieces[piece.id] = piece
-            if piece.task is not None and piece.task[0] != message.session_id:
-                child = self._session_of(piece.task[0])
-                child.task = piece.task[1]
-                child.parent = message.session_id
-        for message in self.messages.values():
-            session = self._session_of(message.session_id)
-            session.messages.append(message)
-            session.file_ids.update(_file_ids(message))
+        messages, parts = self.messages, self.parts
+        names = messages.sessions
+        sessions = [self._session_of(names.name(number)) for number in range(len(names))]
+        for number in messages:
+            session = sessions[messages.session(number)]
+            session.messages.append(number)
+            session.file_ids.add(messages.file_id(number))
+        for part in parts:
+            message = parts.message(part)
+            if message in messages:
+                sessions[messages.session(message)].file_ids.add(parts.file_id(part))
+            elif not parts.is_inside(part):  # it makes no row
+                self.material.count("part", "derived", -1)
+                self.material.count("part", "unmapped")
+        parts.group(len(messages))
+        for part, task in sorted(parts.tasks.items()):
+            message = parts.message(part)
+            caller = sessions[messages.session(message)].id if message in messages else task.session
+            if task.session != caller:
+                child = self._session_of(task.session)
+                child.task, child.parent = task, caller
         for session in self.sessions.values():
-            session.messages.sort(key=lambda m: (m.created, m.id))
+            session.messages = array("I", messages.in_order(session.messages))
             parent = as_text(session.said.get("parentID"))
             session.parent = parent if parent and parent != session.id else session.parent
-
-    def _uncount(self, piece: Piece) -> None:
-        """A part of a message that is not there makes no row."""
-        if not piece.said.inner:
-            self.material.count("part", "derived", -1)
-            self.material.count("part", "unmapped")
 
     # -- what comes of it ---------------------------------------------------------------------
 
     def derivation(self) -> Derivation:
         """Turns, parents first, and sessions."""
-        turns: list[_Turn] = []
+        turns = _Turns(self.messages, self.parts)
         sessions = []
         for name in sorted(self.sessions):
             session = self.sessions[name]
             if session.messages:
-                head = self._turns(session, turns)
-                sessions.append(self._derived(session, head))
+                sessions.append(self._derived(session, turns.add(session)))
         return Derivation(
-            turns=made(turns, self._made),
+            turns=made(range(len(turns)), turns.made),
             sessions=tuple(sessions),
             faults=tuple(self.material.faults),
             counts=self.material.counts,
             superseded=frozenset(self.superseded),
         )
 
-    def _turns(self, session: _Session, turns: list[_Turn]) -> str | None:
-        """The turns of a session; the head is the last that was answered and not taken back."""
-        head: str | None = None
-        aside: str | None = None  # the end of the branch that was taken back
-        directory = as_text(session.said.get("directory"))
-        asked_by: MessageSource = "agent" if session.parent else "human"
-        spans = _taken_back(session)
-        for group in exchanges(session.messages, lambda m: m.role == "user"):
-            gone = any(first <= group[0].created <= last for first, last in spans)
-            parent = aside or head if gone else head
-            turn_id = group[0].id
-            answered = any(message.role != "user" for message in group)
-            compacts = parent is not None and any(m.is_summary for m in group)
-            turns.append(_Turn(parent, group, directory, compacts, asked_by))
-            if gone:
-                aside = turn_id
-            elif answered:
-                head, aside = turn_id, None
-        return head
-
-    def _made(self, turn: _Turn) -> DerivedTurn:
-        parent, group, directory, compacts, asked_by = turn
-        turn_id = group[0].id
-        return DerivedTurn(
-            turn_id,
-            parent,
-            fingerprint(VERSION, _prints(group, directory, compacts, asked_by)),
-            frozenset(i for m in group for i in _file_ids(m)),
-            tuple(message.id for message in group),
-            partial(
-                build_turn,
-                self.loader,
-                turn_id,
-                parent,
-                [(m.id, m.said, _ordered(m)) for m in group],
-                workspace=directory,
-                compacts=compacts,
-                asked_by=asked_by,
-            ),
-        )
-
     def _derived(self, session: _Session, head: str | None) -> DerivedSession:
         said = session.said
         times = as_dict(said.get("time"))
-        created = [m.created for m in session.messages if m.created]
+        created = array("Q", filter(None, map(self.messages.created, session.messages)))
         title = as_text(said.get("title"))
-        directory = as_text(said.get("directory"))
+        directory = session.directory
         metadata = {name: pruned(said.get(name)) for name in KEPT_OF_SESSION}
         metadata |= {
             "workspace_path": directory,
             "project": project_name(directory) if directory else None,
         }
-        status = as_text(session.task.get("status")) or ""
+        task = session.task or Task("", None, None)
         return DerivedSession(
             session_id=session.id,
             label=label_of(session.id),
@@ -494,37 +438,102 @@ class _Outline:
             file_ids=frozenset(session.file_ids),
             title=title if title and not NO_TITLE.fullmatch(title) else None,
             created_at=milliseconds(times.get("created")) or min(created, default=0),
-            updated_at=max([milliseconds(times.get("updated")), *created]),
+            updated_at=max(milliseconds(times.get("updated")), max(created, default=0)),
             is_subagent=session.parent is not None,
             parent_label=label_of(session.parent) if session.parent else None,
-            task_description=as_text(as_dict(session.task.get("input")).get("description")),
-            task_status=STATUSES.get(status),
+            task_description=task.description,
+            task_status=STATUSES.get(task.status or ""),
             routing_key=directory,
             metadata={k: v for k, v in metadata.items() if v not in (None, "", [], {})},
         )
 
 
-def _taken_back(session: _Session) -> list[tuple[int, int]]:
-    """From when to when what was said was taken back."""
-    reverts = session.reverts
-    return [(m.created, reverts[m.id]) for m in session.messages if m.id in reverts]
+class _Turns:
+    """The turns of all sessions by number, parents first, each made when it is asked for."""
 
+    def __init__(self, messages: Messages, parts: Parts) -> None:
+        self._messages = messages
+        self._parts = parts
+        self._order = array("I")  # messages
+        self._starts = array("I", [0])  # of each turn there; the last is where they end
+        self._above = array("i")
+        self._compacts = bytearray()
+        self._sessions: list[_Session] = []
+        self._of = array("I")  # its session
 
-def _ordered(message: _Message) -> list[Piece]:
-    return [message.pieces[name] for name in sorted(message.pieces)]
+    def __len__(self) -> int:
+        return len(self._above)
 
+    def add(self, session: _Session) -> str | None:
+        """The turns of a session; the head is the last that was answered and not taken back."""
+        head = aside = NONE  # the latter is the end of the branch that was taken back
+        spans = self._taken_back(session)
+        messages, own = self._messages, len(self._sessions)
+        self._sessions.append(session)
+        for group in exchanges(session.messages, messages.asks):
+            at = messages.created(group[0])
+            gone = any(first <= at <= last for first, last in spans)
+            above = aside if gone and aside != NONE else head
+            turn = len(self)
+            self._order.extend(group)
+            self._starts.append(len(self._order))
+            self._above.append(above)
+            self._compacts.append(above != NONE and any(map(messages.is_summary, group)))
+            self._of.append(own)
+            if gone:
+                aside = turn
+            elif not all(map(messages.asks, group)):
+                head, aside = turn, NONE
+        return self._name(head)
 
-def _file_ids(message: _Message) -> Iterator[int]:
-    yield from message.said.file_ids
-    for piece in message.pieces.values():
-        yield from piece.said.file_ids
+    def _taken_back(self, session: _Session) -> list[tuple[int, int]]:
+        """From when to when what was said was taken back."""
+        messages, found = self._messages, []
+        for name, until in session.reverts.items():
+            number = messages.ids.get(name)
+            if number in messages and self._is_of(number, session):
+                found.append((messages.created(number), until))
+        return found
 
+    def _is_of(self, message: int, session: _Session) -> bool:
+        return self._messages.session(message) == self._messages.sessions.get(session.id)
 
-def _prints(
-    group: Sequence[_Message], directory: str | None, compacts: bool, asked_by: MessageSource
-) -> Iterator[bytes]:
-    yield f"{directory};{compacts};{asked_by};".encode(errors="replace")
-    for message in group:
-        yield message.said.print
-        for piece in _ordered(message):
-            yield piece.said.print
+    def _name(self, turn: int) -> str | None:
+        return self._messages.ids.name(self._order[self._starts[turn]]) if turn != NONE else None
+
+    def made(self, turn: int) -> DerivedTurn:
+        """A turn."""
+        group = self._order[self._starts[turn] : self._starts[turn + 1]]
+        session, parent = self._sessions[self._of[turn]], self._name(self._above[turn])
+        compacts = bool(self._compacts[turn])
+        asked_by: MessageSource = "agent" if session.parent else "human"
+        told = f"{session.directory};{compacts};{asked_by};".encode(errors="replace")
+        prints, file_ids = [told], set()
+        for records, number in self._records(group):
+            prints.append(records.print(number))
+            file_ids.add(records.file_id(number))
+        names = tuple(map(self._messages.ids.name, group))
+        return DerivedTurn(
+            names[0],
+            parent,
+            fingerprint(VERSION, prints),
+            frozenset(file_ids),
+            names,
+            partial(
+                build_turn,
+                self._messages,
+                self._parts,
+                group,
+                parent,
+                workspace=session.directory,
+                compacts=compacts,
+                asked_by=asked_by,
+            ),
+        )
+
+    def _records(self, group: Iterable[int]) -> Iterator[tuple[Records, int]]:
+        """Messages, each with its parts behind it."""
+        for message in group:
+            yield self._messages, message
+            for part in self._parts.of(message):
+                yield self._parts, part

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
-
 from agents_ledger.importers.building import TurnBuilder, milliseconds
-from agents_ledger.importers.cells import loose, path_of, pruned
+from agents_ledger.importers.cells import path_of, pruned
+from agents_ledger.importers.opencode_records import Messages, Parts
 from agents_ledger.importers.outlines import as_dict, as_list, as_number, as_text
-from agents_ledger.importers.reader import Material, Row
 from agents_ledger.model.compaction import Compaction
-from agents_ledger.model.sources import SourceFile
 from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, MessageSource, Turn
 
 NAME = "opencode"
@@ -39,77 +36,23 @@ def label_of(session_id: str) -> str:
     return f"{NAME}:{session_id}"[:500]
 
 
-class Said(Struct, frozen=True, gc=False):
-    """Where something is said: in a row, or in a file, perhaps deep inside."""
-
-    row: Row | None
-    file: SourceFile | None
-    inner: tuple[str | int, ...]
-    print: bytes
-    length: int
-
-    @property
-    def file_ids(self) -> set[int]:
-        """The file it stands in."""
-        if self.row is not None:
-            return {self.row.file_id}
-        return {self.file.id} if self.file is not None else set()
-
-    def standing(self) -> tuple[bool, bool, int, bytes]:
-        """Which of two prevails: the database, then a file of its own, then the longer."""
-        return self.row is not None, not self.inner, self.length, self.print
-
-
-class Piece(Struct, frozen=True, gc=False):
-    """A part of a message."""
-
-    id: str
-    message_id: str
-    said: Said
-    task: tuple[str, dict[str, Any]] | None  # the session it started, and how that went
-
-
-class Loader:
-    """Reads again what was found. The last file is held: an export is read for every message."""
-
-    def __init__(self, material: Material) -> None:
-        self.material = material
-        self._last: tuple[int, Any] = (-1, None)
-
-    def __getitem__(self, said: Said) -> dict[str, Any]:
-        if said.row is not None:
-            return as_dict(loose(self.material.values_of(said.row).get("data")))
-        if said.file is None:
-            return {}
-        if self._last[0] != said.file.id:
-            self._last = (said.file.id, loose(self.material.document(said.file)))
-        value = self._last[1]
-        for step in said.inner:
-            try:
-                value = value[step]
-            except (LookupError, TypeError):
-                return {}
-        return as_dict(value)
-
-
-Pieces = Sequence[tuple[str, Said, Sequence[Piece]]]
-
-
 def build_turn(
-    loader: Loader,
-    turn_id: str,
+    messages: Messages,
+    parts: Parts,
+    group: Sequence[int],
     parent_id: str | None,
-    pieces: Pieces,
     *,
     workspace: str | None,
     compacts: bool,
     asked_by: MessageSource,
 ) -> Turn:
     """The turn that these messages make."""
-    turn = _Turn(loader, TurnBuilder(turn_id, parent_id), asked_by)
+    turn_id = messages.ids.name(group[0])
+    turn = _Turn(TurnBuilder(turn_id, parent_id), asked_by)
     turn.builder.workspace_path = workspace
-    for message_id, said, parts in pieces:
-        turn.message(message_id, loader[said], [(p.id, loader[p.said]) for p in parts])
+    for number in group:
+        own = [(parts.ids.name(part), parts[part]) for part in parts.of(number)]
+        turn.message(messages.ids.name(number), messages[number], own)
     if compacts and parent_id is not None:
         turn.builder.compaction = Compaction(
             "\n\n".join(turn.summary),
@@ -123,8 +66,7 @@ def build_turn(
 
 
 class _Turn:
-    def __init__(self, loader: Loader, builder: TurnBuilder, asked_by: MessageSource) -> None:
-        self.loader = loader
+    def __init__(self, builder: TurnBuilder, asked_by: MessageSource) -> None:
         self.asked_by = asked_by
         self.builder = builder
         self.summary: list[str] = []

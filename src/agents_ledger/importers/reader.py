@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
+from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
-from itertools import chain, zip_longest
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -140,9 +141,12 @@ def _latest(identities: bytes | bytearray) -> bytearray:
         return bytes(identities[IDENTITY * number : IDENTITY * number + IDENTITY])
 
     found = bytearray(len(identities) // IDENTITY)
-    ordered = sorted(range(len(found)), key=identity)
-    for number, following in zip_longest(ordered, ordered[1:]):
-        found[number] = following is None or identity(number) != identity(following)
+    lots: dict[int, array[int]] = {}  # by the first byte: memory shall not hold all as objects
+    for number in range(len(found)):
+        lots.setdefault(identities[IDENTITY * number], array("I")).append(number)
+    for lot in lots.values():
+        for number in {identity(number): number for number in lot}.values():
+            found[number] = True
     return found
 
 
