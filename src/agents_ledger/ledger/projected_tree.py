@@ -44,7 +44,6 @@ class Tree:
         self._outside: dict[int, str] = {}  # parents that are not derived here
         self._roots = array("i")
         self._prints = bytearray()  # of each turn with all above it
-        self._trees: dict[int, bytearray] = {}  # the same by their roots
         self._sessions = sorted(derivation.sessions, key=lambda s: (s.created_at, s.label))
         self._labels: dict[str, int] = {}
         self._owners = array("i")
@@ -80,11 +79,10 @@ class Tree:
             return
         if above < 0 and turn.parent_id is not None:
             self._outside[number] = turn.parent_id
-        print_ = hashlib.blake2b(self._print(above) + turn.fingerprint, digest_size=PRINT).digest()
-        self._prints += print_
+        both = self._print(above) + turn.fingerprint
+        self._prints += hashlib.blake2b(both, digest_size=PRINT).digest()
         self._parents.append(above)
         self._roots.append(self._roots[above] if above >= 0 else number)
-        self._trees.setdefault(self._roots[number], bytearray()).extend(print_)
         self.file_sets.append(self.files.of(turn.file_ids))
         self._owners.append(self._label(turn.owner) if turn.owner is not None else NONE)
         self._repeats = self._repeats or any(True for _ in turn.repeated_ids)
@@ -137,6 +135,7 @@ class Tree:
     def fingerprints(self) -> dict[str, str]:
         """Of everything a session shows: its thread's turns and what is said of it."""
         ordered: dict[int, bytearray] = {}  # a database holds many trees
+        trees = self._by_root()
         prints = {}
         for session in self._sessions:
             if session.fingerprint is not None:
@@ -148,7 +147,7 @@ class Tree:
                 tips = _in_order(self._of_files(session))
             else:
                 root = self._roots[head]
-                tips = ordered.get(root) or _in_order([self._trees[root]])
+                tips = ordered.get(root) or _in_order(map(self._print, trees[root]))
                 ordered[root] = tips
             print_ = hashlib.sha256(self._print(head))
             print_.update(tips)
@@ -156,18 +155,23 @@ class Tree:
             prints[session.label] = print_.hexdigest()
         return prints
 
+    def _by_root(self) -> dict[int, array[int]]:
+        found: dict[int, array[int]] = {}
+        for number, root in enumerate(self._roots):
+            found.setdefault(root, array("i")).append(number)
+        return found
+
     def _of_files(self, session: DerivedSession) -> Iterator[bytes]:
         for number, files in enumerate(self.file_sets):
             if self.files[files] & session.file_ids:
                 yield self._print(number)
 
 
-def _in_order(prints: Iterable[bytes | bytearray]) -> bytearray:
-    """Hashes that stand side by side, in their order: sorted by their first byte, then each lot."""
+def _in_order(prints: Iterable[bytes]) -> bytearray:
+    """Hashes side by side, in their order: sorted by their first byte, then each lot."""
     lots: dict[int, bytearray] = {}
-    for some in prints:
-        for at in range(0, len(some), PRINT):
-            lots.setdefault(some[at], bytearray()).extend(some[at : at + PRINT])
+    for each in prints:
+        lots.setdefault(each[0], bytearray()).extend(each)
     found = bytearray()
     for first in sorted(lots):
         lot = lots.pop(first)
