@@ -260,7 +260,7 @@ def of_cursor(number: int) -> bytes:
     ("source", "kind", "made", "most"),
     [
         ("pi", "lines", of_pi, 660),
-        ("gemini-cli", "lines", of_gemini, 190),
+        ("gemini-cli", "lines", of_gemini, 230),
         ("gemini-cli", "document", of_gemini_document, 350),
         ("chatgpt", "document", of_chatgpt, 750),
         ("claude-ai", "document", of_claude_ai, 290),
