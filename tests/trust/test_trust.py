@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from msgspec import structs
 
 from tests.trust import harness, plants
 from tests.trust.bus_fuzz import UNSAID
@@ -19,6 +20,7 @@ from tests.trust.server_faults import LAZY
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes are forked and killed")
 
 EARLY = "early acknowledgement"
+TRIES = 4
 
 
 def clean(outcome: Outcome, done: int) -> None:
@@ -109,7 +111,9 @@ def test_a_brawl_leaves_a_sound_ledger_on_a_server(postgres_server: str) -> None
     ids=lambda value: value.plant if isinstance(value, Options) else value,
 )
 def test_a_planted_bug_is_found(name: str, options: Options) -> None:
-    assert harness.call(name, options).findings
+    """At the first try, mostly: when a process is killed also depends on what else runs."""
+    tries = (structs.replace(options, seed=seed) for seed in range(TRIES))
+    assert any(harness.call(name, each).findings for each in tries)
 
 
 def test_a_planted_bug_is_found_on_a_server(postgres_server: str) -> None:
