@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agents_ledger import Ledger
-from agents_ledger.importers import importing
+from agents_ledger.importers import importing, outlines, packed, reader
 from agents_ledger.importers.importing import Report
+from agents_ledger.ledger import projection
+from agents_ledger.model import numbering
 
 # What an import must end in, whatever the order and the number of its steps. History and import
 # times are a log; they may differ.
@@ -31,6 +35,15 @@ RESULT = {
     " ORDER BY message_id, kind, file_path",
 }
 
+FEWEST = (
+    (reader, "HOLD_MAX", 0),
+    (outlines, "HELD_TURNS", 0),
+    (packed, "OPEN", 0),
+    (numbering, "LATEST", 2),
+    (projection, "TURNS_AT_ONCE", 2),
+    (projection, "FEW", 1),
+)
+
 
 def import_paths(ledger: Ledger, *paths: Path) -> Report:
     """Import files or folders, each told by its content."""
@@ -40,3 +53,14 @@ def import_paths(ledger: Ledger, *paths: Path) -> Report:
 def result(ledger: Ledger) -> dict[str, list[tuple[Any, ...]]]:
     """The rows an import ends in."""
     return {name: ledger.query(sql)[1] for name, sql in RESULT.items()}
+
+
+def packed_result(folder: Path, path: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """The rows that an import of a path, and a derivation of it again, end in where memory holds as
+    little as of a million records."""
+    with pytest.MonkeyPatch.context() as patch, Ledger.open(str(folder / "packed.db")) as ledger:
+        for module, limit, number in FEWEST:
+            patch.setattr(module, limit, number)
+        import_paths(ledger, path)
+        importing.rederive(ledger)
+        return result(ledger)

@@ -6,6 +6,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -289,3 +290,20 @@ def test_what_a_later_version_reads_is_read_of_a_database_that_did_not_change(
     assert ledger.session("cursor:c").title == "The till"
     assert ledger.get_turn("b1").messages[1].content == "!"
     assert import_paths(ledger, path).read_bytes == 0
+
+
+def test_to_tell_whose_a_database_is_nothing_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "logins.db"
+    leave = "made.execute('PRAGMA journal_mode=WAL'); made.execute('CREATE TABLE logins (a)')"
+    run = opened_and(path, leave, "made.execute('PRAGMA wal_checkpoint')", "made.commit()")
+    more = "made.execute('INSERT INTO logins VALUES (1)'); made.commit()"
+    subprocess.run([sys.executable, "-c", f"{run}; {more}; os._exit(0)"], check=True)
+    path.with_name(f"{path.name}-shm").unlink()
+    before = seen(path)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "no room"))
+
+    assert b"CREATE TABLE logins" in databases.schema(path)
+    assert seen(path) == before

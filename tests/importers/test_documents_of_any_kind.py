@@ -96,6 +96,47 @@ TALKS = st.lists(
     | VALUES,
     max_size=3,
 )
+BLOCKS = st.lists(
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["text", "thinking", "tool_use", "tool_result", "image"])},
+        optional={
+            "text": WORDS | VALUES,
+            "id": st.sampled_from("ab") | VALUES,
+            "tool_use_id": st.sampled_from("ab") | VALUES,
+            "name": st.sampled_from(["spawn_agent", "editor"]) | VALUES,
+            "input": VALUES,
+            "content": VALUES,
+        },
+    )
+    | VALUES,
+    max_size=3,
+)
+MESSAGES = st.lists(
+    st.fixed_dictionaries(
+        {
+            "id": st.sampled_from(["a", "b", "msg_abcdefgh", "msg_ABCDEFGH"]) | VALUES,
+            "role": st.sampled_from(["user", "assistant", "other"]),
+            "content": BLOCKS | VALUES,
+        },
+        optional={
+            "metadata": st.fixed_dictionaries(
+                {"kind": st.sampled_from(["compaction", "compaction_summary", "other"])}
+            )
+            | VALUES,
+            "metrics": VALUES,
+        },
+    )
+    | VALUES,
+    max_size=6,
+)
+SESSIONS = st.fixed_dictionaries(
+    {"messages": MESSAGES},
+    optional={
+        "sessionId": st.sampled_from(["s", "s__a"]) | VALUES,
+        "source_message_count": st.integers(-1, 7) | VALUES,
+        "origin": VALUES,
+    },
+) | st.fixed_dictionaries({"session_id": WORDS | VALUES}, optional={"metadata": VALUES})
 ENTRIES = st.lists(
     st.fixed_dictionaries({"ts": st.integers(0, 9), "say": WORDS, "text": VALUES | WORDS})
     | st.fixed_dictionaries({"role": WORDS, "content": VALUES})
@@ -146,6 +187,7 @@ READERS = {
     "claude.ai": partial(derive, ClaudeAi(), "/x/conversations.json", "document"),
     "cline": partial(derive, Cline(), "/x/1/ui_messages.json", "document"),
     "cline history": partial(derive, Cline(), "/x/1/api_conversation_history.json", "document"),
+    "cline session": partial(derive, Cline(), "/x/1/1.messages.json", "document"),
 }
 
 
@@ -185,6 +227,12 @@ def test_chats(chats: list[Any]) -> None:
 def test_tasks(documents: list[Any]) -> None:
     READERS["cline"](*map(written, documents))
     READERS["cline history"](*map(written, documents))
+
+
+@given(st.lists(SESSIONS, min_size=1, max_size=4))
+@settings(max_examples=200)
+def test_sessions(documents: list[Any]) -> None:
+    READERS["cline session"](*map(written, documents))
 
 
 @given(st.lists(VALUES, max_size=6), st.integers(1, 40), st.sampled_from([None, 1]))

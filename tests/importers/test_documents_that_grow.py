@@ -15,6 +15,7 @@ from agents_ledger.importers.reader import Material
 from agents_ledger.model.sources import SourceFile
 from tests.importers import test_chatgpt as chatgpt
 from tests.importers import test_cline as cline
+from tests.importers import test_cline_sessions as cline_sessions
 from tests.importers import test_gemini as gemini
 from tests.importers.claude_log import Log, text
 from tests.importers.helping import import_paths, result
@@ -42,7 +43,13 @@ def task(folder: Path, number: int) -> Path:
     return cline.write(folder, TASK[: number * 3], cline.HISTORY[: number * 2])
 
 
-@pytest.mark.parametrize("write", [chat, export, task])
+def session(folder: Path, number: int) -> Path:
+    cline_sessions.save(folder, cline_sessions.manifest(), f"{cline_sessions.NAME}.json")
+    messages = cline_sessions.FIRST + cline_sessions.SECOND
+    return cline_sessions.write(folder, messages[: number + 1])
+
+
+@pytest.mark.parametrize("write", [chat, export, task, session])
 def test_grown_is_the_same_as_whole(
     ledger: Ledger,
     new_address: Callable[[], str],
@@ -60,7 +67,7 @@ def test_grown_is_the_same_as_whole(
     assert ledger.audit() == ()
 
 
-@pytest.mark.parametrize("write", [chat, task])
+@pytest.mark.parametrize("write", [chat, task, session])
 def test_states_that_a_later_one_says_all_of_are_not_read_again(
     ledger: Ledger, tmp_path: Path, write: Callable[[Path, int], Path]
 ) -> None:
@@ -100,7 +107,7 @@ def log(folder: Path, number: int) -> Path:
     return made.save()
 
 
-@pytest.mark.parametrize("write", [chat, export, task, log])
+@pytest.mark.parametrize("write", [chat, export, task, session, log])
 def test_a_file_written_anew_with_the_same_content_is_not_derived_again(
     ledger: Ledger, tmp_path: Path, write: Callable[[Path, int], Path]
 ) -> None:

@@ -89,6 +89,21 @@ class Live:
             self._shown[node] = True
             self._nodes.append(node)
 
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def place(self, node: int, start: int) -> int:
+        """Where one of them stands, from a place on, or NONE."""
+        try:
+            return self._nodes.index(node, start)
+        except ValueError:
+            return NONE
+
+    def keep(self, number: int) -> None:
+        """Leave all but the first."""
+        if number < len(self._nodes):
+            self.cut(self._nodes[number])
+
     def cut(self, first: int) -> None:
         """Leave what comes from one of them on; all, if it is none of them."""
         at = self._nodes.index(first) if first in self else 0

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec import msgpack
 
-from agents_ledger.importers.outlines import as_list, as_text, loosely, mend
+from agents_ledger.importers.outlines import DEEPEST, TOO_DEEP, as_list, as_text, loosely, mend
 from agents_ledger.model.turns import to_json
 
 T = TypeVar("T")
@@ -80,18 +80,22 @@ def json_or_text(value: Any) -> Any:
     return msgspec.Raw(data)
 
 
-def pruned(value: Any) -> Any:
-    """Without what is empty and without keys of encryption, at any depth."""
-    if isinstance(value, dict):
-        kept = {
-            name: pruned(loose(each) if name == EMBEDDED and isinstance(each, str) else each)
-            for name, each in value.items()
-            if name not in SECRET_NAMES
-        }
-        return {name: each for name, each in kept.items() if each not in EMPTY}
+def pruned(value: Any, levels: int = DEEPEST) -> Any:
+    """Without what is empty, keys of encryption, and what is nested too deeply."""
+    if not isinstance(value, (dict, list)):
+        return value
+    if not levels:
+        return TOO_DEEP
     if isinstance(value, list):
-        return [each for each in map(pruned, value) if each not in EMPTY]
-    return value
+        return [kept for each in value if (kept := pruned(each, levels - 1)) not in EMPTY]
+    found = {
+        name: pruned(
+            loose(each) if name == EMBEDDED and isinstance(each, str) else each, levels - 1
+        )
+        for name, each in value.items()
+        if name not in SECRET_NAMES
+    }
+    return {name: each for name, each in found.items() if each not in EMPTY}
 
 
 def path_of(uri: Any) -> str | None:

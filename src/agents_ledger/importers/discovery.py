@@ -143,6 +143,10 @@ def found_at(path: Path, unknown: Unknown) -> list[Found]:
         except (LedgerError, OSError) as error:
             unknown.faults.append(Fault(str(each), str(error)))
             continue
+        except Exception as error:  # a reader must not fail on any input; if one does, others go on
+            what = f"its reader could not be told: {type(error).__name__}: {error}"
+            unknown.faults.append(Fault(str(each), what))
+            continue
         if reader is None:
             unknown.without_reader.append(str(each))
         elif files.is_packed(each) and kind_of(reader, each, partial(bytes, first)) == "rows":
@@ -153,13 +157,17 @@ def found_at(path: Path, unknown: Unknown) -> list[Found]:
 
 
 def _told(path: Path) -> tuple[Reader | None, bytes]:
-    """The reader of a file, and its first bytes: more than some where the first line has more."""
+    """The reader of a file, and its first bytes: more than some where the first line has more. A
+    database may also be told by its tables."""
     for size in HEADS:
         first = files.head(path, size)
         reader = told_by(path, first, tuple(READERS.values()))
         is_whole = len(first) < size or b"\n" in first or not first.lstrip().startswith(b"{")
         if reader is not None or is_whole:
             break
+    if reader is None and first.startswith(databases.MAGIC) and not files.is_packed(path):
+        schema = databases.MAGIC + databases.schema(path)  # it may stand anywhere
+        reader = told_by(path, schema, tuple(READERS.values()))
     return reader, first
 
 
@@ -168,9 +176,15 @@ def told_by(path: Path, first: bytes, readers: Sequence[Reader]) -> Reader | Non
     return next((reader for reader in readers if reader.recognises(path, first)), None)
 
 
+def _is_archive(path: Path) -> bool:
+    """Whether files of history may stand in it; one that is known by where it stands is one."""
+    is_archive = path.suffix == files.ARCHIVE and path.is_file()
+    return is_archive and told_by(path, b"", tuple(READERS.values())) is None
+
+
 def _files(path: Path, faults: list[Fault]) -> Iterator[Path]:
     for each in _files_below(path, faults) if path.is_dir() else [path]:
-        if each.suffix == files.ARCHIVE and each.is_file():
+        if _is_archive(each):
             try:
                 yield from files.members(each)
             except LedgerError as error:

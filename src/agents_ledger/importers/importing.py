@@ -197,10 +197,15 @@ class Importer:
             self._projector.flush()
             self.sources.note_shown(titled)
 
-    def derive_safely(self, reader: Reader, family: str) -> None:
+    def derive_safely(self, reader: Reader, family: str, *, again: bool = False) -> set[str]:
         """derive(), with a failure of the reader reported instead of raised."""
-        self._derive_one(reader, [family])
-        self._flush()
+        try:
+            return self.derive(reader, family, again=again)
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            self._failed(reader, family, error)
+            return set()
 
     def _derive_one(
         self, reader: Reader, families: Sequence[str], tangled: Tangles | None = None
@@ -374,5 +379,6 @@ def rederive(ledger: Ledger) -> Report:
     for file in importer.sources.all_files():
         reader = READERS.get(file.source)
         if reader is not None and file.family not in done:
-            done |= importer.derive(reader, file.family, again=True)
+            done.add(file.family)
+            done |= importer.derive_safely(reader, file.family, again=True)
     return importer.report

@@ -37,6 +37,8 @@ T = TypeVar("T")
 NONE = -1  # the number of no record
 HELD_TURNS = 10_000
 NO_TURN = -2
+DEEPEST = 150  # levels of a value that are shown
+TOO_DEEP = "(nested too deeply)"
 
 
 def as_dict(value: Any) -> dict[str, Any]:
@@ -193,6 +195,22 @@ def malformed(material: Material, line: Line, what: object) -> None:
     material.count("(malformed)", "malformed")
 
 
+def decoded(material: Material, line: Line, decode: Callable[[bytes], T]) -> T | None:
+    """What a decoder makes of a line; None if that is nothing, which is accounted for."""
+    data = line.data or b""
+    try:
+        return strictly(decode, data)
+    except msgspec.ValidationError:
+        found = parsed(data)
+        if isinstance(found, dict):
+            material.count(str(found.get("type")), "unmapped")
+        else:
+            malformed(material, line, "not an object")
+    except BROKEN as error:
+        malformed(material, line, error)
+    return None
+
+
 def project_name(cwd: str) -> str:
     """The last part of a path of any system."""
     return (PureWindowsPath(cwd) if "\\" in cwd else PurePosixPath(cwd)).name
@@ -211,18 +229,21 @@ def uuid7_ms(uuid: str) -> int:
     return int(uuid[:8] + uuid[9:13], 16) if UUID7.fullmatch(uuid) else 0
 
 
-def without_data(value: Any, names: Iterable[str] = ("data",)) -> Any:
-    """The same without bytes of images: these stay in the source record."""
-    if isinstance(value, list):
-        return [without_data(each, names) for each in value]
-    if not isinstance(value, dict):
+def without_data(value: Any, names: Iterable[str] = ("data",), levels: int = DEEPEST) -> Any:
+    """The same without bytes of images, and without what is nested too deeply: these stay in the
+    source record."""
+    if not isinstance(value, (dict, list)):
         return value
+    if not levels:
+        return TOO_DEEP
+    if isinstance(value, list):
+        return [without_data(each, names, levels - 1) for each in value]
     kept = {}
     for name, each in value.items():
         if name in names and isinstance(each, str):
             kept["bytes"] = len(each) * 3 // 4
         else:
-            kept[name] = without_data(each, names) if isinstance(each, (dict, list)) else each
+            kept[name] = without_data(each, names, levels - 1)
     return kept
 
 
@@ -244,6 +265,17 @@ def made(given: Sequence[T], make: Callable[[T], DerivedTurn]) -> Turns:
     """Turns made of what is given; where they are many, memory need not hold them."""
     found = _Made(given, make)
     return tuple(found) if len(given) <= HELD_TURNS else found
+
+
+class NamedLater:
+    """Records of one turn, named whenever they are gone through."""
+
+    def __init__(self, names: Callable[[int], Iterable[str]], turn: int) -> None:
+        self._names = names
+        self._turn = turn
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names(self._turn))
 
 
 class States:
@@ -300,8 +332,11 @@ def roots_first(turns: Iterable[int], above: MutableSequence[int]) -> Iterator[i
 class Groups:
     """Numbers from 0 by what they are of, in order: there may be millions of both."""
 
-    def __init__(self, owners: Sequence[int], number: int) -> None:
-        """What each is of, which are so many; less than 0: it is of none."""
+    def __init__(
+        self, owners: Sequence[int], number: int, order: Iterable[int] | None = None
+    ) -> None:
+        """What each is of, which are so many; less than 0: it is of none. They stand in the order
+        that is given, else by number."""
         counts = array("I", bytes(4 * number))
         for owner in owners:
             if owner >= 0:
@@ -309,7 +344,8 @@ class Groups:
         self._ends = array("I", accumulate(counts))
         self._members = array("I", bytes(4 * self._ends[-1])) if number else array("I")
         at = array("I", (end - count for end, count in zip(self._ends, counts, strict=True)))
-        for member, owner in enumerate(owners):
+        for member in range(len(owners)) if order is None else order:
+            owner = owners[member]
             if owner >= 0:
                 self._members[at[owner]] = member
                 at[owner] += 1
@@ -356,11 +392,12 @@ def in_turns(
         answered[turn_of[answer]] = 1
     into = _joined(found, above, answered, joins)
     if into:
+        into = _ends(into)
         for record in records:
-            turn_of[record] = _follow(turn_of[record], into)
+            turn_of[record] = into.get(turn_of[record], turn_of[record])
         found = array("i", (opener for opener in found if opener not in into))
     for turn in found:
-        up = above[turn] if above[turn] < 0 else _follow(above[turn], into)
+        up = into.get(above[turn], above[turn])
         above[turn] = NONE if up == turn or up in into else up
     return InTurns(found, turn_of, above)
 
@@ -406,14 +443,17 @@ def openers(
     return found
 
 
-def _follow(opener: int, into: Mapping[int, int]) -> int:
-    if opener not in into:
-        return opener
-    seen = {opener}
-    while opener in into and into[opener] not in seen:
-        opener = into[opener]
-        seen.add(opener)
-    return opener
+def _ends(into: Mapping[int, int]) -> dict[int, int]:
+    """Where each leads in the end; what leads back to itself, to one of those."""
+    found: dict[int, int] = {}
+    for opener in into:
+        path: dict[int, None] = {}
+        at = opener
+        while at in into and at not in found and at not in path:
+            path[at] = None
+            at = into[at]
+        found |= dict.fromkeys(path, found.get(at, at))
+    return found
 
 
 def answered_above(

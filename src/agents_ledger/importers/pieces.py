@@ -28,7 +28,8 @@ TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[{}\[\]]', re.DOTALL)
 BETWEEN_MAX = 1 << 20  # bytes between two objects, of which elements are told
 T = TypeVar("T")
 
-_raw_list = msgspec.json.Decoder(list[Raw]).decode
+raw_list = msgspec.json.Decoder(list[Raw]).decode
+raw_dict = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class _Nesting:
@@ -124,7 +125,7 @@ class _Elements:
     def _pass_over(self, listed: bytes) -> bool:
         """Whether these are elements."""
         try:
-            others = _raw_list(b"[%b]" % listed)
+            others = raw_list(b"[%b]" % listed)
         except BROKEN:
             return False
         for _ in others:

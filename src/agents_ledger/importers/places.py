@@ -50,6 +50,13 @@ class Places:
         if self._data is not None:
             self._data[number] = data
 
+    def take(self, number: int, other: int) -> None:
+        """For a number the line of another one."""
+        row = self._rows[WIDTH * other : WIDTH * other + WIDTH]
+        self._rows[WIDTH * number : WIDTH * number + WIDTH] = row
+        if self._data is not None:
+            self._data[number] = self._data[other]
+
     def line(self, number: int) -> Line:
         """A line, to be read again."""
         at, length, count, _ = _unpack(self._rows, WIDTH * number)

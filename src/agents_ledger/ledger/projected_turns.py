@@ -417,10 +417,11 @@ def retire(tx: Transaction, gone: set[str]) -> None:
 
 
 def _heir(tx: Transaction, turn_id: str, gone: Container[str]) -> str | None:
-    """The turn that has the answer of another now, or else what was asked. Where these are told no
-    more, as another file tells the session anew: the one as deep on the thread of that."""
+    """The turn that has the answer of another now, or else what was asked, or what the turn is
+    named after. Where these are told no more, as another file tells the session anew: the one as
+    deep on the thread of that."""
     asked, answer = tx.run("ends_of_turn", id=turn_id)[0]
-    named = [answer or "", *msgspec.json.decode(asked or "[]")]
+    named = [answer or "", *msgspec.json.decode(asked or "[]"), turn_id]
     heirs = _owners(tx, turn_id, [_record(each, turn_id) for each in named])
     depth = threads.place_of(tx, turn_id).depth
     for (head,) in tx.run("heads_told_anew", turn_id=turn_id):

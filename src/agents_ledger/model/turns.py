@@ -35,6 +35,8 @@ def to_json(value: object) -> str:
         import json
 
         return json.dumps(_plain(value), separators=(",", ":"))
+    except RecursionError:
+        return '"(nested too deeply)"'
 
 
 def _plain(value: object) -> object:
