@@ -56,6 +56,42 @@ def test_a_turn_is_known_by_its_turn_id(ledger: Ledger, tmp_path: Path) -> None:
     assert not ledger.audit()
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "<recommended_plugins>\nHere is a list.\n</recommended_plugins>",
+        '<codex_internal_context source="goal">\nGo on.\n</codex_internal_context>',
+        "<goal_context>Go on.</goal_context>",
+        '<hook_prompt hook_run_id="h1">Run the tests.</hook_prompt>',
+        "<external_editor>cart.py is open</external_editor>",
+        "<node_repl_review_evidence>{}</node_repl_review_evidence>",
+        "Warning: The maximum number of unified exec processes you can keep open is 60.",
+        "Warning: Your account was flagged for potentially high-risk cyber activity.",
+        "Warning: apply_patch was requested via exec_command. Use the apply_patch tool instead of"
+        " exec_command.",
+    ],
+)
+def test_what_the_client_says_in_the_user_s_name_was_not_typed(
+    ledger: Ledger, tmp_path: Path, said: str
+) -> None:
+    log = Rollout(tmp_path)
+    log.start(1)
+    log.user(said)
+    log.ask("Go on.")
+    log.say("Gone on.")
+    log.user(said)
+    log.say("It is done.")
+    log.end(1)
+    log.exchange(2, said, "As you say.")  # somebody typed just that
+
+    import_paths(ledger, log.save())
+
+    first, second = ledger.thread(LABEL).turns
+    sources = [message.source for message in first.messages if message.role == "user"]
+    assert sources == ["event", "human", "event"]
+    assert [message.source for message in second.query] == ["human"]
+
+
 def test_totals_that_are_repeated_count_once_and_fallen_ones_begin_anew(
     ledger: Ledger, tmp_path: Path
 ) -> None:

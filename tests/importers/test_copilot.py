@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import outlines, packed, reader
+from agents_ledger.exporters.source import export_source
 from agents_ledger.importers.copilot import Copilot
 from agents_ledger.importers.importing import rederive
 from agents_ledger.importers.reader import Home
-from agents_ledger.model import numbering
-from tests.importers.helping import import_paths, result
+from tests.importers.helping import import_paths, packed_result, result
 
 SESSION = "cccccccc-0000-4000-8000-000000000001"
 LABEL = f"copilot:{SESSION}"
@@ -26,18 +25,19 @@ class Events:
     def __init__(self, folder: Path) -> None:
         self.path = folder / SESSION / "events.jsonl"
         self.lines: list[str] = []
+        self.gone = 0  # events that were cut off
         context = {"cwd": "/home/dev/shop", "branch": "main", "repository": "dev/shop"}
         self.add("session.start", sessionId=SESSION, copilotVersion="1.0.64", context=context)
 
-    def add(self, kind: str, **data: Any) -> str:
-        number = len(self.lines)
+    def add(self, kind: str, agent: str | None = None, **data: Any) -> str:
+        number = len(self.lines) + self.gone
         event = {
             "type": kind,
             "data": data,
             "id": f"dddddddd-0000-4000-8000-{number:012}",
             "timestamp": f"2026-03-01T10:{number // 60:02}:{number % 60:02}.000Z",
             "parentId": None,
-        }
+        } | ({"agentId": agent} if agent else {})
         self.lines.append(json.dumps(event))
         return str(event["id"])
 
@@ -45,6 +45,11 @@ class Events:
         requests = list(calls)
         said = {"model": "gpt-5", "outputTokens": 10, **data}
         return self.add("assistant.message", content=text, toolRequests=requests, **said)
+
+    def cut(self, left: int) -> None:
+        """Take away all but the first events."""
+        self.gone += len(self.lines) - left
+        del self.lines[left:]
 
     def save(self) -> Path:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -198,6 +203,108 @@ def test_a_subagent_s_events_are_a_session_of_its_own(ledger: Ledger, tmp_path: 
     assert (turn.total_tokens, ledger.thread(LABEL).turns[0].output_tokens) == (7, 20)
     assert session.created_at == session.updated_at == turn.completed_at
     assert [m.content for m in ledger.thread(LABEL).turns[0].messages][-1] == "Seen."
+    assert not ledger.audit()
+
+
+def helped(folder: Path) -> Events:
+    """A log in which a subagent is named, as newer versions do it, by its events alone."""
+    log = Events(folder)
+    log.add("user.message", content="Let somebody look.")
+    log.say("Asking.", request("s1", "task", prompt="Look."))
+    arguments = {"prompt": "Look."}
+    log.add("tool.execution_start", toolCallId="s1", toolName="task", arguments=arguments)
+    log.add("subagent.started", "one", toolCallId="s1", agentName="explore", model="small")
+    log.add("user.message", "one", content="Look.", source="agent")
+    log.add("session.model_change", "one", newModel="small")
+    log.say("Looking.", agent="one", model="small", outputTokens=7)
+    log.add("tool.execution_start", "one", toolCallId="t1", toolName="task", arguments=arguments)
+    log.add("subagent.started", "two", toolCallId="t1", agentName="explore")
+    log.say("Looking, too.", agent="two", outputTokens=2)
+    log.add("tool.execution_complete", "one", toolCallId="t1", success=True)
+    log.add("subagent.completed", "one", toolCallId="s1", agentName="explore")
+    log.add("tool.execution_complete", toolCallId="s1", success=True, result={"content": "Seen."})
+    return log
+
+
+def test_a_subagent_that_only_its_events_name_is_a_session_of_its_own(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = helped(tmp_path)
+    import_paths(ledger, log.save())
+    log.say("Seen.", model=None)
+    again = log.add("user.message", "one", content="Look again.")
+    log.say("Nothing new.", agent="one", outputTokens=3)
+    log.say("Whoever this is.", agent="three", outputTokens=4)
+    log.add("session.shutdown", modelMetrics=metrics(1000, 36))
+    import_paths(ledger, log.save())
+
+    (turn,) = ledger.thread(LABEL).turns
+    assert [m.content for m in turn.messages] == ["Let somebody look.", "Asking.", "Seen."]
+    assert (turn.model, turn.output_tokens, len(turn.tool_calls)) == ("gpt-5", 20, 1)
+    first, second = ledger.thread(f"{LABEL}:s1").turns
+    assert [(m.content, m.source) for m in first.query] == [("Look.", "agent")]
+    assert [m.content for m in first.messages] == ["Look.", "Looking."]
+    assert (first.model, first.output_tokens, len(first.tool_calls)) == ("small", 7, 1)
+    assert (second.id, [m.source for m in second.query]) == (again, ["agent"])
+    assert (second.model, second.output_tokens) == ("gpt-5", 3)
+    sessions = {each.label: each for each in ledger.sessions()}
+    assert sessions[f"{LABEL}:s1"].spawn_tool_call_id == "s1"
+    assert sessions[f"{LABEL}:s1"].created_at == first.started_at + 2000
+    assert sessions[f"{LABEL}:t1"].spawn_tool_call_id == "t1"
+    assert sessions[f"{LABEL}:three"].is_subagent
+    before = result(ledger)
+    assert packed_result(tmp_path, log.path) == before
+    rederive(ledger)
+    assert result(ledger) == before
+    assert not ledger.audit()
+
+
+@pytest.mark.parametrize("odd", [7, "", ["one"], {"id": "one"}])
+def test_a_subagent_s_name_may_be_anything(ledger: Ledger, tmp_path: Path, odd: Any) -> None:
+    log = Events(tmp_path)
+    log.add("user.message", odd, content="Go on.")
+    log.add("subagent.started", odd, toolCallId=odd)
+    log.say("Done.", agent=odd)
+    import_paths(ledger, log.save())
+
+    (turn,) = ledger.thread(LABEL).turns
+    assert [m.content for m in turn.messages] == ["Go on.", "Done."]
+    assert len(list(ledger.sessions())) == 1
+
+
+def test_a_log_that_was_cut_inside_a_turn_and_went_another_way_is_followed(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = helped(tmp_path)
+    log.say("Seen.")
+    import_paths(ledger, log.save())
+    before, whole = result(ledger), log.path.read_bytes()
+    log.cut(2)
+    import_paths(ledger, log.save())
+    assert result(ledger) == before  # a cut takes nothing away
+
+    log.say("Another answer.")
+    import_paths(ledger, log.save())
+
+    (turn,) = ledger.thread(LABEL).turns
+    assert [m.content for m in turn.messages] == ["Let somebody look.", "Another answer."]
+    assert (turn.output_tokens, turn.tool_calls) == (10, ())
+    assert ledger.thread(f"{LABEL}:s1").turns  # what was imported of the subagent stays
+    now, former = export_source(ledger, LABEL, tmp_path / "given")
+    assert (now.read_bytes(), former.read_bytes()) == (log.path.read_bytes(), whole)
+    shown = result(ledger)
+    rederive(ledger)
+    assert result(ledger) == shown
+    assert not import_paths(ledger, log.path).records
+
+    log.path.write_bytes(whole)  # as it was before: less lately
+    import_paths(ledger, log.path)
+    assert result(ledger) == shown
+
+    log.say("And more.")
+    log.lines[-1] = log.lines[-1].replace('"timestamp"', '"when"')
+    import_paths(ledger, log.save())
+    assert ledger.thread(LABEL).turns[0].messages[-1].content == "And more."
     assert not ledger.audit()
 
 
@@ -407,14 +514,12 @@ def test_a_damaged_document_is_kept_and_told(ledger: Ledger, tmp_path: Path) -> 
 
     assert [fault.what for fault in report.faults] == ["not a session"]
     assert report.records == {("copilot", "(malformed)", "malformed"): 1}
-    home = Home(Path("/home/ann"), {}, "linux")
-    assert Path("/home/ann/.copilot/history-session-state") in Copilot().roots(home)
+    home = Home(Path("/home/dev"), {}, "linux")
+    assert Path("/home/dev/.copilot/history-session-state") in Copilot().roots(home)
     assert Copilot().wants(path)
 
 
-def test_turns_that_are_packed_and_met_again_say_the_same(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_turns_that_are_packed_and_met_again_say_the_same(ledger: Ledger, tmp_path: Path) -> None:
     log = Events(tmp_path)
     log.add("system.message", content="Be brief.")
     for number in range(6):
@@ -432,13 +537,7 @@ def test_turns_that_are_packed_and_met_again_say_the_same(
     path = log.save()
     import_paths(ledger, path)
     before = result(ledger)
-    for module, limit in ((reader, "HOLD_MAX"), (outlines, "HELD_TURNS"), (packed, "OPEN")):
-        monkeypatch.setattr(module, limit, 0)
-    monkeypatch.setattr(numbering, "LATEST", 2)
 
-    with Ledger.open(str(tmp_path / "packed.db")) as other:
-        import_paths(other, path)
-        rederive(other)
-        assert result(other) == before
+    assert packed_result(tmp_path, path) == before
     assert len(before["turns"]) == 14
     assert len(before["sessions"]) == 7

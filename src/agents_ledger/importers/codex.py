@@ -158,7 +158,7 @@ def _sessions(rollouts: list[Rollout], parts: Parts, turns: Turns) -> Iterator[D
     for thread, copies in _told(rollouts, parts).items():
         if thread in own:
             continue
-        longest = max(copies, key=lambda copy: (copy.length, parts.rank(copy.number, copy.last)))
+        longest = max(copies, key=lambda copy: (copy.length, parts.rank(copy.number)))
         yield _session(
             thread,
             longest.meta,

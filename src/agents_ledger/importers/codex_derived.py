@@ -2,105 +2,74 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 from functools import partial
 
-from agents_ledger.importers.codex_parts import Part, Parts, Rank
+from agents_ledger.importers.codex_parts import Part, Parts
 from agents_ledger.importers.codex_turns import build_turn
-from agents_ledger.importers.outlines import NONE, roots_first
-from agents_ledger.model.numbering import Numbering, Sets
+from agents_ledger.importers.copied_turns import Copies
+from agents_ledger.importers.outlines import NONE, NamedLater
+from agents_ledger.model.numbering import Numbering
 from agents_ledger.model.sources import DerivedTurn
 
 PRINT = 16  # bytes of a turn's fingerprint
 
 
 class Turns:
-    """The turns, each after its parent. Of several copies the one that tells most is shown."""
+    """The turns, each after its parent."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._ids = Numbering()
-        self._best = array("i")  # the part of each turn
-        self._files = Sets()
-        self._file_sets = array("I")
+        self._copies = copies = Copies(parts.rank)
         for number in range(len(parts)):
-            self._add(number, parts.read(number))
-        self._parents = array("i", map(self._parent, self._best))
-        self._order = array("i", roots_first(range(len(self._ids)), self._parents))
-        self._followed = bytearray(len(self._ids))
-        for parent in self._parents:
-            if parent >= 0:
-                self._followed[parent] = 1
+            part = parts.read(number)
+            copies.add(self._ids.add(part.id), number, part.file_id)
+        copies.hang(self._parent)
         self._prints = bytearray()
         self._answered = bytearray()
-        for turn, number in enumerate(self._best):
-            part, sealed = parts.read(number), bool(self._followed[turn])
-            self._prints += parts.fingerprint(number, part, sealed=sealed)
-            lost = part.is_compaction and self._parents[turn] < 0
+        for turn, number in enumerate(copies.best):
+            part = parts.read(number)
+            self._prints += parts.fingerprint(number, part, sealed=copies.is_followed(turn))
+            lost = part.is_compaction and copies.above[turn] == NONE
             self._answered.append(not lost and (part.answered or part.is_summary))
-
-    def _add(self, number: int, part: Part) -> None:
-        turn = self._ids.add(part.id)
-        if turn == len(self._best):
-            self._best.append(number)
-            self._file_sets.append(self._files.of([part.file_id]))
-            return
-        files = self._files[self._file_sets[turn]]
-        self._file_sets[turn] = self._files.of(files | {part.file_id})
-        if self._parts.rank(number, part) > self._rank(self._best[turn]):
-            self._best[turn] = number
-
-    def _rank(self, number: int) -> Rank:
-        return self._parts.rank(number, self._parts.read(number))
 
     def _parent(self, number: int) -> int:
         above = self._parts.read(number).parent
         return self._ids.get(above) if above is not None else NONE
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self._copies)
 
     def __iter__(self) -> Iterator[DerivedTurn]:
-        return map(self._made, self._order)
+        return map(self._made, self._copies.order)
 
     def _made(self, turn: int) -> DerivedTurn:
-        number, sealed = self._best[turn], bool(self._followed[turn])
-        parent = self._name(self._parents[turn])
+        copies, number = self._copies, self._copies.best[turn]
+        parent = self._name(copies.above[turn])
         return DerivedTurn(
             self._ids.name(turn),
             parent,
             bytes(self._prints[PRINT * turn : PRINT * turn + PRINT]),
-            self._files[self._file_sets[turn]],
-            _Names(self._parts, number),
-            partial(build_turn, self._parts, number, parent, sealed),
+            copies.files(turn),
+            NamedLater(self._names, number),
+            partial(build_turn, self._parts, number, parent, copies.is_followed(turn)),
         )
 
+    def _names(self, number: int) -> Iterator[str]:
+        part = self._parts.read(number)
+        for item in range(part.items):
+            yield f"{part.id}:{item}"
+        for event in range(part.events):
+            yield f"{part.id}:asked:{event}"
+
     def _name(self, turn: int) -> str | None:
-        return self._ids.name(turn) if turn >= 0 else None
+        return self._ids.name(turn) if turn != NONE else None
 
     def best(self, turn_id: str) -> Part:
         """A turn as the file has it that tells most of it."""
-        return self._parts.read(self._best[self._ids.get(turn_id)])
+        return self._parts.read(self._copies.best[self._ids.get(turn_id)])
 
     def head(self, turn_id: str) -> str | None:
-        """The nearest answered turn at or above one: a pending prompt is never a head."""
-        turn = self._ids.get(turn_id)
-        while turn >= 0 and not self._answered[turn]:
-            turn = self._parents[turn]
-        return self._name(turn)
-
-
-class _Names:
-    """The records of one turn, named when they are gone through."""
-
-    def __init__(self, parts: Parts, number: int) -> None:
-        self._parts = parts
-        self._number = number
-
-    def __iter__(self) -> Iterator[str]:
-        part = self._parts.read(self._number)
-        for number in range(part.items):
-            yield f"{part.id}:{number}"
-        for number in range(part.events):
-            yield f"{part.id}:asked:{number}"
+        """The nearest answered turn at or above one."""
+        return self._name(self._copies.head(self._ids.get(turn_id), self._answered.__getitem__))

@@ -11,7 +11,7 @@ from agents_ledger.importers.packed import Packed
 from agents_ledger.importers.places import Places
 from agents_ledger.importers.reader import Line, Material, fingerprint
 
-VERSION = 9
+VERSION = 10
 KINDS = ("item", "asked", "said", "detail", "context")
 KIND = 3  # bits before a number of its kind
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
@@ -100,8 +100,9 @@ class Parts(Packed[Part]):
         prints = map(self._places.print, self._records[number])
         return fingerprint(VERSION, (*prints, said.encode()))
 
-    def rank(self, number: int, part: Part) -> Rank:
+    def rank(self, number: int) -> Rank:
         """The longest copy tells most, then the original, then the earliest."""
+        part = self.read(number)
         counted = part.tokens.get("total_tokens", 0)
         prints = list(map(self._places.print, self._records[number]))
         return (part.weight, counted, not part.replayed, len(prints), -part.first_at, prints)

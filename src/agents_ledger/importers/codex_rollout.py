@@ -6,7 +6,7 @@ import hashlib
 import re
 from array import array
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
@@ -23,15 +23,13 @@ from agents_ledger.importers.codex_turns import (
     item_text,
 )
 from agents_ledger.importers.outlines import (
-    BROKEN,
     NONE,
     UUID,
     UUID7,
     as_dict,
     as_number,
     as_text,
-    malformed,
-    mend,
+    decoded,
     parsed,
 )
 from agents_ledger.importers.reader import Line, Material
@@ -97,6 +95,22 @@ decode_envelope = msgspec.json.Decoder(Envelope).decode
 decode_payload = msgspec.json.Decoder(Payload).decode
 
 
+class _Decoded(NamedTuple):
+    kind: str
+    timestamp: Any
+    payload: Payload
+    inner: bytes | Raw  # the payload's JSON
+
+
+def _decode(data: bytes) -> _Decoded:
+    record = decode_envelope(data)
+    kind = record.type if isinstance(record.type, str) else ""
+    inner: bytes | Raw = record.payload
+    if kind not in ENVELOPES and bytes(record.payload) == b"null":
+        kind, inner = "", data  # the old format has no envelope
+    return _Decoded(kind, record.timestamp, decode_payload(inner), inner)
+
+
 def is_old_head(line: Payload) -> bool:
     """Whether this is a first line as the old format has it."""
     said = isinstance(line.id, str) and isinstance(line.timestamp, str)
@@ -152,38 +166,15 @@ class Rollout:
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _read(self, line: Line, mended: bytes | None = None) -> None:
-        data = mended or line.data or b""
-        try:
-            record = decode_envelope(data)
-            kind = record.type if isinstance(record.type, str) else ""
-            inner: bytes | Raw = record.payload
-            if kind not in ENVELOPES and bytes(record.payload) == b"null":
-                kind, inner = "", data  # the old format has no envelope
-            payload = decode_payload(inner)
-        except msgspec.ValidationError:
-            self._unusable(line, data)
+    def _read(self, line: Line) -> None:
+        found = decoded(self.material, line, _decode)
+        if found is None:
             return
-        except BROKEN as error:
-            again = mend(data) if mended is None else None
-            if again is None:
-                malformed(self.material, line, error)
-            else:
-                self._read(line, again)
-            return
-        self.first_line = self.first_line or data
-        at = self.material.moment(record.timestamp, line)
+        self.first_line = self.first_line or line.data or b""
+        at = self.material.moment(found.timestamp, line)
         self.first_at = self.first_at or at
         self.last_at = max(self.last_at, at)
-        self._take(line, kind, payload, inner, at)
-
-    def _unusable(self, line: Line, data: bytes) -> None:
-        """JSON, but not of this shape."""
-        found = parsed(data)
-        if isinstance(found, dict):
-            self.material.count(str(found.get("type")), "unmapped")
-        else:
-            malformed(self.material, line, "not an object")
+        self._take(line, found.kind, found.payload, found.inner, at)
 
     def _take(self, line: Line, kind: str, payload: Payload, inner: bytes, at: int) -> None:
         inner_kind = payload.type if isinstance(payload.type, str) else None

@@ -38,22 +38,31 @@ CARRIED_EVENTS = {
     "task_complete",
     "turn_aborted",
 }
-INJECTED = (
+INJECTED = (  # how what the client says in the user's name begins
     "# AGENTS.md instructions",
+    "<codex_internal_context",
     "<environment_context>",
+    "<external_",
+    "<goal_context>",
+    "<hook_prompt",
+    "<node_repl_review_evidence>",
     "<permissions",
+    "<recommended_plugins>",
     "<skill>",
     "<subagent_notification>",
     "<turn_aborted>",
     "<user_action>",
     "<user_instructions>",
     "<user_shell_command>",
+    "Warning: The maximum number of unified exec processes you can keep open is",
+    "Warning: Your account was flagged for potentially high-risk cyber activity",
+    "Warning: apply_patch was requested via ",
 )
 NEWLY_SPAWNED = b"You are the newly spawned agent."  # instead of the result, in the child's copy
 SETTINGS = ("approval_policy", "sandbox_policy", "effort", "summary", "personality")
 EXIT_CODE = re.compile(r"(?:Process exited with code|Exit code:) (-?\d+)")
 FAILED = re.compile(r"[\w/ -]{1,60} failed: ")
-PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$", re.M)
+PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.*\S)", re.M)
 HEAD_CHARACTERS = 600
 READING = {"view_image": "path", "read_file": "file_path"}
 IMAGE_FIELDS = ("image_url", "result", "data")

@@ -29,8 +29,7 @@ from agents_ledger.importers.outlines import (
     as_dict,
     as_number,
     as_text,
-    malformed,
-    mend,
+    decoded,
     parsed,
     project_name,
     strictly,
@@ -85,6 +84,7 @@ class _Event(Struct, rename="camel"):
     id: Any = None
     timestamp: Any = None
     parent_id: Any = msgspec.UNSET
+    agent_id: Any = None
     data: Raw = Raw(b"null")
 
 
@@ -108,6 +108,11 @@ class _Data(Struct, rename="camel"):
 
 _decode = msgspec.json.Decoder(_Event).decode
 _decode_data = msgspec.json.Decoder(_Data).decode
+
+
+def _decode_both(raw: bytes) -> tuple[_Event, _Data]:
+    event = _decode(raw)
+    return event, _decode_data(event.data)
 
 
 class Copilot:
@@ -268,18 +273,19 @@ class _Log:
         self.metadata: dict[str, Any] = {}
         self.first_at = self.last_at = 0
         self.last = NONE  # the turn that goes on
-        self.subagents: dict[str, int] = {}  # by call, the turn
+        self.subagents: dict[str, int] = {}  # by call, the turn that goes on
         self._parts = parts
         self._model = self._cwd = NONE
         self._waiting = array("I")  # events for the next turn
         self._calls = _Calls()
+        self._callers: dict[str, str] = {}  # by subagent, the call that started it
         self._met = array("I")  # by name of an event, how often
         self._totals: dict[str, dict[str, int]] = {}  # of this run by model, as last said
         self._uncounted = 0  # output of this run that no total has covered yet
         first = len(parts)
         self._read_all()
         self.own = range(first, len(parts))
-        del self._calls, self._met  # what only reading needs
+        del self._calls, self._callers, self._met  # what only reading needs
 
     def _read_all(self) -> None:
         for line in self.material.lines(self.file):
@@ -288,35 +294,25 @@ class _Log:
     def _account(self, kind: str) -> None:
         self.material.count(kind, "derived" if kind in USED else "unmapped")
 
-    def _read(self, line: Line, mended: bytes | None = None) -> None:
-        raw = mended or line.data or b""
-        try:
-            event = _decode(raw)
-            data = _decode_data(event.data)
-        except msgspec.ValidationError:
-            found = parsed(raw)
-            if isinstance(found, dict):
-                self.material.count(str(found.get("type")), "unmapped")
-            else:
-                malformed(self.material, line, "not an object")
+    def _read(self, line: Line) -> None:
+        found = decoded(self.material, line, _decode_both)
+        if found is None:
             return
-        except BROKEN as error:
-            again = mend(raw) if mended is None else None
-            if again is None:
-                malformed(self.material, line, error)
-            else:
-                self._read(line, again)
-            return
+        event, data = found
         if not self.session_id:
             said = as_text(data.session_id) if event.type == "session.start" else None
-            self.session_id = said or self._named_after(raw)
+            self.session_id = said or self._named_after(line.data or b"")
         kind = intern(event.type) if isinstance(event.type, str) else "(none)"
         at = self.material.moment(event.timestamp, line)
         self.first_at = self.first_at or at
         self.last_at = max(self.last_at, at)
         self._account(kind)
         if kind in USED:
-            self._take(line, kind, self._key(event), data, at)
+            key, caller = self._key(event), self._caller(kind, event, data)
+            if caller is None or kind in RUNS:
+                self._take(line, kind, key, data, at)
+            else:
+                self._inside(caller, line, kind, key, data, at=at)
 
     def _named_after(self, raw: bytes) -> str:
         """Without its beginning a session is known by its folder or file."""
@@ -335,12 +331,21 @@ class _Log:
         times = self._met[number]
         return number if times == 1 else names.add(f"{key}:{times}")
 
+    def _caller(self, kind: str, event: _Event, data: _Data) -> str | None:
+        """The call that started the subagent whose event this is. Where nothing told of the call,
+        the subagent's own name stands for it."""
+        subagent, said = as_text(event.agent_id), as_text(data.parent_tool_call_id)
+        if not subagent or kind != "subagent.started":
+            return self._callers.get(subagent or "") or said or subagent
+        call_id = as_text(data.tool_call_id)
+        if call_id:
+            self._callers[subagent] = call_id
+        return said  # who started it tells of it
+
     def _take(self, line: Line, kind: str, key: int, data: _Data, at: int) -> None:
         self._describe(kind, data)
         if kind in RUNS:
             self._totals, self._uncounted = {}, 0
-        elif as_text(data.parent_tool_call_id):
-            self._inside(line, kind, key, data, at)
         elif kind == "user.message":
             if self.last == NONE or self._parts[self.last].answered:
                 self._open(key)
@@ -413,7 +418,7 @@ class _Log:
     ) -> None:
         """What an agent did, or a subagent; with this model, if nothing says another."""
         part = self._parts[turn]
-        said = as_text(data.model)
+        said = as_text(data.model) if kind != "subagent.started" else None  # that one's own
         part.model = self._parts.names.add(said) if said else part.model
         part.model = part.model if part.model != NONE else model
         event = self._add(turn, kind, key, line, at)
@@ -428,13 +433,19 @@ class _Log:
     def _subagent(self, call_id: str) -> str:
         return f"{NAME}:{self.session_id}:{call_id}"
 
-    def _inside(self, line: Line, kind: str, key: int, data: _Data, at: int) -> None:
+    def _inside(
+        self, call_id: str, line: Line, kind: str, key: int, data: _Data, *, at: int
+    ) -> None:
         """What a subagent does stands in its parent's file; it is a session of its own."""
-        call_id = str(data.parent_tool_call_id)
-        if call_id not in self.subagents:
-            self.subagents[call_id] = self._started(call_id)
-        if kind in CARRIED:
-            self._do(self.subagents[call_id], line, kind, key, data, at=at, model=NONE)
+        turn = self.subagents.get(call_id, NONE)
+        is_asked = kind == "user.message"
+        if turn == NONE:
+            turn = self._started(call_id)
+        elif is_asked and self._parts[turn].answered:
+            turn = self._asked_again(turn, key)
+        self.subagents[call_id] = turn
+        if is_asked or kind in CARRIED:
+            self._do(turn, line, kind, key, data, at=at, model=NONE)
 
     def _started(self, call_id: str) -> int:
         """The turn of a subagent that is new."""
@@ -444,6 +455,13 @@ class _Log:
             self._parts[caller].spawned[call_id] = label
         part = Part(self._parts.names.add(label), NONE, self.file.id, NONE, self._cwd)
         part.subagent, part.asked = call_id, self._calls.event(call_id)
+        return self._parts.add(part)
+
+    def _asked_again(self, turn: int, name: int) -> int:
+        """The next turn of a subagent."""
+        before = self._parts.read(turn)
+        part = Part(name, before.name, self.file.id, before.model, self._cwd)
+        part.subagent, part.first_at = before.subagent, before.first_at
         return self._parts.add(part)
 
     def _compacted(self, line: Line, key: int, data: _Data, at: int) -> None:

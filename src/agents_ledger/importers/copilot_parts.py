@@ -9,14 +9,16 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from agents_ledger.importers.outlines import NONE, Groups
+from agents_ledger.importers.building import milliseconds
+from agents_ledger.importers.outlines import NONE, Groups, as_dict, parsed
 from agents_ledger.importers.packed import Packed
 from agents_ledger.importers.places import Places
 from agents_ledger.importers.reader import Line, Material, fingerprint
 from agents_ledger.model.numbering import Numbering
+from agents_ledger.model.turns import Usage
 
 NAME = "copilot"
-VERSION = 4
+VERSION = 6
 ANSWERS = {"assistant.message", "assistant.reasoning", "tool.execution_start"}
 CARRIED = ANSWERS | {
     "abort",
@@ -29,14 +31,7 @@ CARRIED = ANSWERS | {
     "tool.execution_complete",
 }
 KINDS = ("user.message", "compaction", *sorted(CARRIED))
-TOKENS = (
-    "input_tokens",
-    "output_tokens",
-    "cached_input_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-    "total_tokens",
-)
+TOKENS = Usage.__struct_fields__
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 
 
@@ -62,7 +57,7 @@ class Part(Struct, array_like=True):
     spawned: dict[str, str] = field(default_factory=dict)
     subagent: str | None = None  # the call that started it, if it is one's
     asked: int = NONE  # the event of that call: it says what was asked
-    first_at: int = 0  # of a subagent
+    first_at: int = 0  # of all turns of a subagent
     last_at: int = 0
 
     def spend(self, tokens: Mapping[str, int]) -> None:
@@ -77,7 +72,7 @@ class Part(Struct, array_like=True):
         return {TOKENS[kind]: number for kind, number in self.spent.items()}
 
 
-Rank = tuple[int, int, list[bytes]]
+Rank = tuple[int, int, int, list[bytes]]
 
 
 class Parts(Packed[Part]):
@@ -120,8 +115,11 @@ class Parts(Packed[Part]):
     def pieces(self, number: int) -> Iterator[Piece]:
         """The events of a turn in order."""
         for event in self._all(number, self.read(number)):
-            data = self._told.get(event) or self._places.bytes_of(event)
-            yield Piece(KINDS[self._kinds[event]], self.names.name(self._keys[event]), data)
+            name = self.names.name(self._keys[event])
+            yield Piece(KINDS[self._kinds[event]], name, self._bytes(event))
+
+    def _bytes(self, event: int) -> bytes:
+        return self._told.get(event) or self._places.bytes_of(event)
 
     def keys(self, number: int, part: Part) -> tuple[str, ...]:
         """Their names."""
@@ -141,7 +139,13 @@ class Parts(Packed[Part]):
         told = repr((said, sealed)).encode(errors="replace")
         return fingerprint(VERSION, (*self._prints(number), told))
 
-    def rank(self, number: int, part: Part) -> Rank:
-        """The longest copy tells most."""
-        prints = self._prints(number)
-        return (len(prints), part.tokens.get("total_tokens", 0), prints)
+    def rank(self, number: int) -> Rank:
+        """The copy with the latest event says how it is now; else the longest tells most."""
+        prints, counted = self._prints(number), self.read(number).tokens.get("total_tokens", 0)
+        return (self._ended_at(number), len(prints), counted, prints)
+
+    def _ended_at(self, number: int) -> int:
+        """When the last event was that says so."""
+        last_first = map(self._bytes, reversed(self._events[number]))
+        times = (milliseconds(as_dict(parsed(data)).get("timestamp")) for data in last_first)
+        return next(filter(None, times), 0)

@@ -42,6 +42,7 @@ class _Turn:
         self.part = parts.read(number)
         self.name = parts.names.name(self.part.name)
         self.builder = TurnBuilder(self.name, parent_id)
+        self.prompt = ""  # as the call has it that started this subagent
         self.speaker: str | None = None
         self.thoughts: list[str] = []
         self.denied: dict[str, str] = {}
@@ -83,6 +84,8 @@ class _Turn:
     def _hear(self, key: str, data: dict[str, Any], at: int) -> None:
         content = as_text(data.get("content")) or ""
         text = (ADDED.sub("", content).strip() if ADDED.search(content) else "") or content
+        if text.strip() and text.strip() == self.prompt.strip():
+            return
         metadata = {name: data[name] for name in KEPT if data.get(name) not in (None, "")}
         sent = as_text(data.get("transformedContent")) or content
         attached = [as_dict(each) for each in as_list(data.get("attachments"))]
@@ -151,9 +154,10 @@ class _Turn:
     def _start(self, key: str, data: dict[str, Any], at: int) -> None:
         call_id = as_text(data.get("toolCallId"))
         if call_id is not None and call_id == self.part.subagent:
-            prompt = as_text(_arguments(data).get("prompt"))
-            if prompt:  # what the parent asked of this subagent
-                self.builder.message(f"{self.name}:prompt", "user", prompt, at=at, source="agent")
+            self.prompt = as_text(_arguments(data).get("prompt")) or ""
+            if self.prompt:
+                name = f"{self.name}:prompt"
+                self.builder.message(name, "user", self.prompt, at=at, source="agent")
             return
         self._call(as_text(data.get("toolName")) or as_text(data.get("name")), data, at)
 
