@@ -8,14 +8,16 @@ has it again shares its turn. docs/sources/pi.md tells where each rule was learn
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from agents_ledger.importers.databases import MAGIC
 from agents_ledger.importers.outlines import BROKEN, as_text, strictly
 from agents_ledger.importers.pi_outline import Outline
+from agents_ledger.importers.pi_rows import DATABASE, EVENTS, TABLES, sieve
 from agents_ledger.importers.pi_transcript import SETTINGS, decode_entry
-from agents_ledger.importers.reader import Home, Look, Material, Project
+from agents_ledger.importers.reader import Home, Look, Material, Project, Select, Sieve
 from agents_ledger.model.sources import Derivation, SourceKind
 
 STORE = re.compile(rb'\s*\{\s*"[^"]+"\s*:\s*\{')
@@ -24,6 +26,8 @@ HOMES = tuple(f".{name}" for name in NAMES)
 OWN_TYPES = ("model-snapshot", "openclaw")
 OWN_ROLES = ("toolResult", "bashExecution")
 OWN_MODELS = ("delivery-mirror", "gateway-injected")
+ARCHIVE = "session-sqlite-import-archive"  # transcripts that the database took over
+FOLDERS = ("sessions", ARCHIVE)
 SIDE_FILES = (".lock", ".tmp", ".trajectory.jsonl")
 
 
@@ -47,7 +51,7 @@ def _is_transcript(entries: list[Any]) -> bool:
 
 
 def _is_own(entry: Any) -> bool:
-    if entry.type in SETTINGS:
+    if isinstance(entry.type, str) and entry.type in SETTINGS:
         return bool(as_text(entry.model_id) or as_text(entry.thinking_level))
     said = entry.message
     if entry.type != "message" or not entry.timestamp or said is None:
@@ -75,12 +79,13 @@ class Pi:
     """Reader of pi's sessions."""
 
     name = "pi"
-    version = 4
+    version = 5
     kind: SourceKind = "lines"
 
     def roots(self, home: Home) -> Sequence[Path]:
-        """The sessions of all projects."""
-        return [home.chosen("PI_CODING_AGENT_DIR", home.home / ".pi" / "agent") / "sessions"]
+        """The sessions of all projects; the folder chosen for them alone holds those since then."""
+        usual = home.chosen("PI_CODING_AGENT_DIR", home.home / ".pi" / "agent") / "sessions"
+        return list({usual: None, home.chosen("PI_CODING_AGENT_SESSION_DIR", usual): None})
 
     def wants(self, path: Path) -> bool:
         """Transcripts."""
@@ -109,8 +114,9 @@ class OpenClaw:
     """Reader of OpenClaw, under each of its names."""
 
     name = "openclaw"
-    version = 4
+    version = 5
     kind: SourceKind = "lines"
+    tables = TABLES
 
     def roots(self, home: Home) -> Sequence[Path]:
         """The agents below each folder of state."""
@@ -120,17 +126,25 @@ class OpenClaw:
         return [folder / "agents" for folder in folders]
 
     def wants(self, path: Path) -> bool:
-        """Transcripts, also those deleted or reset, and the map of sessions."""
-        if path.parent.name != "sessions" or path.name.endswith(SIDE_FILES):
+        """Transcripts, also those deleted, reset or moved into the database, the map of sessions,
+        and the database that took over both."""
+        if path.name == DATABASE:
+            return True
+        if path.parent.name not in FOLDERS or path.name.endswith(SIDE_FILES):
             return False
         return path.name == "sessions.json" or ".jsonl" in path.suffixes
 
     def kind_of(self, path: Path, head: bytes) -> SourceKind:
-        """The map of sessions is rewritten whole."""
+        """The map of sessions is rewritten whole. A database must never be kept whole."""
+        if head.startswith(MAGIC) or path.name == DATABASE:
+            return "rows"
         return "document" if _is_map(head) or path.name == "sessions.json" else "lines"
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        """A transcript with a mark of the family, or a map from keys to session ids."""
+        """A transcript with a mark of the family, a map from keys to session ids, or the
+        database."""
+        if head.startswith(MAGIC):
+            return path.name == DATABASE or EVENTS.name.encode() in head
         if STORE.match(head):
             return _is_map(head)
         entries = _entries(head)
@@ -138,15 +152,24 @@ class OpenClaw:
 
     def family(self, path: Path) -> str:
         """All sessions of an agent: the map says how they belong together."""
-        return f"{self.name}:{path.parent}"
+        folder = path.parent
+        is_beside = folder.name == ARCHIVE or (path.name == DATABASE and folder.name == "agent")
+        return f"{self.name}:{folder.parent / 'sessions' if is_beside else folder}"
 
     def projects(self, path: Path, look: Look) -> Collection[Project] | None:
-        """As a transcript says; the map of sessions is of all that stand beside it."""
+        """As a transcript says; the map of sessions is of all that stand beside it, and rows of the
+        database tell."""
+        if path.name == DATABASE:
+            return ()
         names = [path.name]
         if path.name == "sessions.json":
             names = [name for name in look.names(path.parent) if ".jsonl" in name]
         found = (look.folder(path.parent / name) for name in names)
         return [said for said in found if said] or None
+
+    def sieve(self, _: Path, own: Select, __: Look, is_left: Callable[[Project], bool]) -> Sieve:
+        """All but the sessions of projects that are left out."""
+        return sieve(own, is_left)
 
     def derive(self, material: Material) -> Derivation:
         """What the records say."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
 from msgspec import Struct, field
 
 from agents_ledger.importers.outlines import BROKEN, as_dict, as_number, as_text, parsed
+from agents_ledger.importers.pi_rows import OF, STANDINGS, WINDOWS
 from agents_ledger.importers.reader import Material
 from agents_ledger.model.sources import Fault, SourceFile
 from agents_ledger.model.turns import MessageSource
@@ -76,7 +78,7 @@ class Standing(Struct):
     first_at: int
     last_at: int
     entry: StoreEntry  # as it was last
-    spawner: str | None  # the session that its parent's key stood for, at first
+    spawned: tuple[int, str] | None = None  # by the session that its parent's key stood for, first
     file_ids: set[int] = field(default_factory=set)
 
 
@@ -90,8 +92,9 @@ class Store:
         self.material = material
         self.standings: dict[tuple[str, str], Standing] = {}
         self.by_session: dict[str, list[Standing]] = {}
-        self.counted: dict[str, int] = {}  # observations of a session
+        self.counted: Counter[tuple[str, str]] = Counter()  # observations of a session, by name
         self._holders: dict[str, tuple[int, str]] = {}
+        self._begun: dict[str, list[Standing]] = {}  # by key
 
     def read(self, file: SourceFile) -> None:
         """One state of the map."""
@@ -107,8 +110,22 @@ class Store:
             else:
                 self.material.count("sessions.json", "unmapped")
         for key, session_id in now.items():
-            self.counted[session_id] = self.counted.get(session_id, 0) + 1
-            self._note(key, session_id, entries[key], now, file.id)
+            self.counted["sessions.json", session_id] += 1
+            self.note(key, session_id, entries[key], now, file.id)
+
+    def read_rows(self, file: SourceFile) -> None:
+        """The map as a database has it, every version of a row; and the sessions that it led to
+        before, of which less is said."""
+        for row in self.material.rows(
+            file, lambda row: row.table in STANDINGS or row.table in WINDOWS
+        ):
+            values = row.values or {}
+            key, entry = as_text(values.get("session_key")), _entry(row.table, values)
+            if key is None or as_text(entry.session_id) is None:
+                self.material.count(row.table, "unmapped")
+                continue
+            self.counted[row.table, entry.session_id] += 1
+            self.note(key, entry.session_id, entry, {}, file.id)
 
     def _one_by_one(self, file: SourceFile, data: bytes) -> dict[str, StoreEntry]:
         found = parsed(data)
@@ -118,20 +135,22 @@ class Store:
             return {}
         return {key: msgspec.convert(as_dict(said), StoreEntry) for key, said in found.items()}
 
-    def _note(
+    def note(
         self, key: str, session_id: str, entry: StoreEntry, now: dict[str, str], file_id: int
     ) -> None:
+        """One observation, and what the other keys stood for then."""
         at = as_number(entry.updated_at) or 0
         spawner = now.get(as_text(entry.spawned_by) or "")
         known = self.standings.get((key, session_id))
         if known is None:
-            known = Standing(key, session_id, at, at, entry, spawner)
+            known = Standing(key, session_id, at, at, entry)
             self.standings[key, session_id] = known
             self.by_session.setdefault(session_id, []).append(known)
+            self._begun.setdefault(key, []).append(known)
         known.file_ids.add(file_id)
-        if (at, spawner or "") < (known.first_at, known.spawner or "") or known.spawner is None:
-            known.spawner = spawner or known.spawner
-        if (at, _text(entry)) > (known.last_at, _text(known.entry)):
+        if spawner:
+            known.spawned = min((at, spawner), known.spawned or (at, spawner))
+        if (at, _rank(entry)) > (known.last_at, _rank(known.entry)):
             known.entry = entry
         known.first_at, known.last_at = min(at, known.first_at), max(at, known.last_at)
         self._holders[key] = max((at, session_id), self._holders.get(key, (-1, "")))
@@ -141,14 +160,36 @@ class Store:
         found = self._holders.get(key or "")
         return found[1] if found else None
 
+    def spawner(self, child: Standing) -> str | None:
+        """The session that one was started from, as far as is known: that which was seen beside
+        it, else that which its parent's key stood for when it began."""
+        if child.spawned:
+            return child.spawned[1]
+        key = as_text(child.entry.spawned_by) or ""
+        begun = (s for s in self._begun.get(key, ()) if s.first_at <= child.first_at)
+        held = max(begun, key=lambda s: (s.first_at, s.session_id), default=None)
+        return held.session_id if held else self.holder(key)
+
     def of(self, session_id: str) -> list[Standing]:
         """The keys that stood for a session, the latest last."""
         mine = self.by_session.get(session_id, [])
         return sorted(mine, key=lambda standing: (standing.last_at, standing.key))
 
 
-def _text(entry: StoreEntry) -> str:
-    return repr(entry)
+def _entry(table: str, values: dict[str, Any]) -> StoreEntry:
+    """What a row says of a session."""
+    if table in STANDINGS:
+        said = as_dict(parsed(as_text(values.get("entry_json")) or "null"))
+        times = {"updatedAt": said.get("updatedAt", values.get("updated_at"))}
+        return msgspec.convert({**said, "sessionId": values.get(OF[table]), **times}, StoreEntry)
+    names = ("session_id", "channel", "chat_type", "display_name", "spawned_by")
+    said = {name: values.get(name) for name in names}
+    return StoreEntry(**said, updated_at=values.get("created_at"))  # the map knows more, and later
+
+
+def _rank(entry: StoreEntry) -> tuple[int, str]:
+    """Of two that were seen at one time the one that says more is heeded."""
+    return len(entry.described()), repr(entry)
 
 
 def source_of(key: str) -> MessageSource | None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from agents_ledger.importers.building import TurnBuilder
+from agents_ledger.importers.building import TurnBuilder, milliseconds
 from agents_ledger.importers.outlines import (
+    LONE,
     as_dict,
     as_list,
     as_number,
     as_text,
-    record_of,
+    parsed,
     without_data,
 )
-from agents_ledger.importers.pi_transcript import Config, Node
-from agents_ledger.importers.reader import Material
+from agents_ledger.importers.pi_nodes import Config
 from agents_ledger.ledger.events import readable
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.turns import FileKind, MessageFile, MessageSource, Turn, to_json
@@ -38,11 +38,30 @@ TIME = re.compile(r"^\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]]*\] ")
 SPEAKERS: tuple[tuple[str, MessageSource], ...] = (  # by how a text begins
     (r"\[cron:", "cron"),
     (r"Read HEARTBEAT\.md|\[OpenClaw heartbeat", "trigger"),
+    (r"A new session was started via /new or /reset|Pre-compaction memory flush", "trigger"),
+    (r"Continue where you left off\. The previous model attempt ", "trigger"),
+    (r"An async command you ran earlier has completed", "event"),
     (r"\[Subagent Context\]", "agent"),
     (r"\[System Message\]|\[Queued announce messages", "event"),
     (r'A (?:background task|subagent task|cron job) "[^\n]*" just ', "event"),
 )
-PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$", re.M)
+PARTS = {  # of the tokens of a call, as the source calls them
+    "input_tokens": "input",
+    "output_tokens": "output",
+    "cached_input_tokens": "cacheRead",
+    "cache_write_tokens": "cacheWrite",
+}
+NOTICES = ("System:", "System (untrusted):")  # before what is asked
+PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.*\S)", re.M)
+
+
+class Node(NamedTuple):
+    """An entry that says something."""
+
+    key: str
+    kind: str
+    entry_id: str | None
+    at: int
 
 
 class Framing(NamedTuple):
@@ -72,19 +91,22 @@ def text_of(content: Any) -> str:
     return "\n\n".join(word for word in words if isinstance(word, str))
 
 
+def total_of(usage: dict[str, Any]) -> int:
+    """The tokens of a call, as they are said or added up."""
+    total = as_number(usage.get("totalTokens"))
+    if total is None:
+        total = sum(as_number(usage.get(said)) or 0 for said in PARTS.values())
+    return total
+
+
 def build_turn(
-    material: Material,
-    framing: Framing,
-    nodes: Sequence[Node],
-    setting: Setting,
+    framing: Framing, setting: Setting, entries: Iterable[tuple[str, str, bytes]]
 ) -> Turn:
-    """The turn that these entries make."""
+    """The turn that these entries make, each given with its name and its kind."""
     builder = TurnBuilder(framing.turn_id, framing.parent_id)
     builder.workspace_path = setting.cwd
     builder.effective_config_json = to_json(setting.config) if setting.config else None
-    return _Turn(builder, framing, setting).built(
-        [(node, record_of(material, node.record)) for node in nodes]
-    )
+    return _Turn(builder, framing, setting).built(entries)
 
 
 class _Turn:
@@ -94,26 +116,34 @@ class _Turn:
         self.asked_by = setting.asked_by
         self.spawned = setting.spawned
 
-    def built(self, entries: Sequence[tuple[Node, dict[str, Any]]]) -> Turn:
-        for node, entry in entries:
+    def built(self, entries: Iterable[tuple[str, str, bytes]]) -> Turn:
+        for key, kind, data in entries:
+            entry = as_dict(parsed(data))
             message = as_dict(entry.get("message"))
-            if node.kind == "assistant":
-                self._say(node, message)
-            elif node.kind == "result":
-                self._result(node, message)
-            elif node.kind == "bash":
-                self._bash(node, message)
-            elif node.kind == "compaction":
-                self._compacted(node, entry)
-            elif node.kind == "prompt":
-                self._hear(node, message)
-            else:
-                self._notice(node, entry, message)
+            at = milliseconds(entry.get("timestamp"))
+            node = Node(key, kind, _whole(entry.get("id")), at)
+            self._take(node, entry, message)
         open_ = not (self.builder.answered or self.builder.compaction)
         if open_ and self.framing.sealed:
             self.builder.error = self.builder.error or "no answer recorded"
             return self.builder.build(status="failed")
         return self.builder.build()
+
+    def _take(self, node: Node, entry: dict[str, Any], message: dict[str, Any]) -> None:
+        if node.kind == "assistant":
+            self._say(node, message)
+        elif node.kind == "result":
+            self._result(node, message)
+        elif node.kind == "bash":
+            self._bash(node, message)
+        elif node.kind == "compaction":
+            self._compacted(node, entry)
+        elif node.kind == "prompt":
+            self._hear(node, message)
+        elif node.kind == "usage":
+            self._spend(as_dict(entry.get("usage")))
+        else:
+            self._notice(node, entry, message)
 
     # -- what was asked -----------------------------------------------------------------------
 
@@ -148,6 +178,8 @@ class _Turn:
         content = message.get("content", entry.get("content", entry.get("summary")))
         content = message.get("summary") if content is None else content
         metadata = _known_by(node) | _blocks(content)
+        if node.kind == "branch":
+            metadata |= self._spend(as_dict(entry.get("usage")))
         for name in ("customType", "display", "fromId", "details"):
             said = message.get(name, entry.get(name))
             if said not in (None, "", {}, []):
@@ -205,22 +237,16 @@ class _Turn:
         self.builder.error = (said or str(message["stopReason"])) if failed else None
         self.builder.model = as_text(message.get("model")) or self.builder.model
         self.builder.provider = as_text(message.get("provider")) or self.builder.provider
-        usage = as_dict(message.get("usage"))
+        metadata |= self._spend(as_dict(message.get("usage")))
+
+    def _spend(self, usage: dict[str, Any]) -> dict[str, Any]:
+        """Count the tokens of a call; what it cost, if that is said."""
         if not usage:
-            return
-        parts = {
-            "input_tokens": as_number(usage.get("input")),
-            "output_tokens": as_number(usage.get("output")),
-            "cached_input_tokens": as_number(usage.get("cacheRead")),
-            "cache_write_tokens": as_number(usage.get("cacheWrite")),
-        }
-        total = as_number(usage.get("totalTokens"))
-        if total is None:
-            total = sum(number or 0 for number in parts.values())
-        self.builder.add_tokens(**parts, total_tokens=total)
+            return {}
+        parts = {name: as_number(usage.get(said)) for name, said in PARTS.items()}
+        self.builder.add_tokens(**parts, total_tokens=total_of(usage))
         cost = as_dict(usage.get("cost")).get("total")
-        if isinstance(cost, (int, float)) and cost:
-            metadata["cost"] = cost
+        return {"cost": cost} if isinstance(cost, (int, float)) and cost else {}
 
     def _call(self, node: Node, block: dict[str, Any]) -> None:
         name, call_id = as_text(block.get("name")) or "unknown", as_text(block.get("id"))
@@ -242,8 +268,9 @@ class _Turn:
         word = as_text(as_dict(details).get("status"))
         failed = message.get("isError") is True or word in FAILURES
         told = as_text(as_dict(details).get("error"))
+        call_id = _whole(message.get("toolCallId"))
         known = self.builder.result(
-            node.call_id or "",
+            call_id or "",
             shown,
             at=node.at,
             status="failed" if failed else "completed",
@@ -257,7 +284,7 @@ class _Turn:
                 text,
                 at=node.at,
                 source="event",
-                tool_call_id=node.call_id,
+                tool_call_id=call_id,
                 metadata=_known_by(node) | {"tool": message.get("toolName")},
             )
 
@@ -274,7 +301,7 @@ class _Turn:
             for path in as_list(details.get(name))
             if as_text(path)
         ]
-        metadata = _known_by(node)
+        metadata = _known_by(node) | self._spend(as_dict(entry.get("usage")))
         if entry.get("fromHook"):
             metadata["from_hook"] = True
         self.builder.message(
@@ -288,6 +315,12 @@ class _Turn:
                 tokens_before=as_number(entry.get("tokensBefore")),
                 turn_id=self.builder.id,
             )
+
+
+def _whole(said: Any) -> str | None:
+    """A name as the outline has it: without halves of letters."""
+    name = as_text(said)
+    return name if name is None or name.isascii() else LONE.sub("\ufffd", name)
 
 
 def _known_by(node: Node) -> dict[str, Any]:
@@ -308,10 +341,11 @@ def _source(text: str, message: dict[str, Any], asked_by: MessageSource) -> Mess
     if asked_by != "human":
         return asked_by
     said = TIME.sub("", readable(text), count=1)
+    asked = said.rpartition("\n\n")[2] if text.startswith(NOTICES) else said
     for begins, source in SPEAKERS:
-        if re.match(begins, said):
+        if re.match(begins, said) or re.match(begins, asked):
             return source
-    is_notice = said.startswith(("System:", "System (untrusted):")) and "\n\n" not in said
+    is_notice = said.startswith(NOTICES) and "\n\n" not in said
     return "event" if is_notice or provenance == "internal_system" else "human"
 
 
