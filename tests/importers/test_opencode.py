@@ -11,12 +11,9 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
-from agents_ledger.importers import outlines, packed, reader
-from agents_ledger.importers.importing import rederive
 from agents_ledger.importers.opencode import OpenCode
 from agents_ledger.importers.reader import Home
-from agents_ledger.model import numbering
-from tests.importers.helping import import_paths, result
+from tests.importers.helping import import_paths, packed_result, result
 
 AT = 1764265577000
 SESSION = {"id": "ses_1", "version": "1.0", "projectID": "p", "directory": "/w/app", "title": "Fix"}
@@ -401,9 +398,7 @@ def test_its_folder_may_be_chosen_and_a_variable_without_a_value_chooses_none() 
     assert roots(XDG_DATA_HOME="/data") == [Path("/data/opencode")]
 
 
-def test_records_that_are_packed_say_the_same(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_that_are_packed_say_the_same(ledger: Ledger, tmp_path: Path) -> None:
     data = tmp_path / "data"
     state = {**READ, "metadata": {"sessionId": "ses_0"}}
     child = {**SESSION, "id": "ses_0", "parentID": "ses_1"}
@@ -421,13 +416,7 @@ def test_records_that_are_packed_say_the_same(
     export(data / "export.json", ([SESSION], [user("msg_0", 0), *MESSAGES], PARTS))
     import_paths(ledger, data)
     before = result(ledger)
-    for module, limit in ((reader, "HOLD_MAX"), (outlines, "HELD_TURNS"), (packed, "OPEN")):
-        monkeypatch.setattr(module, limit, 0)
-    monkeypatch.setattr(numbering, "LATEST", 2)
 
-    with Ledger.open(str(tmp_path / "packed.db")) as other:
-        import_paths(other, data)
-        rederive(other)
-        assert result(other) == before
+    assert packed_result(tmp_path, data) == before
     assert [turn[0] for turn in before["turns"]] == ["msg_0", "msg_4", "msg_8"]
     assert "first\n\nsecond" in [message[3] for message in before["messages"]]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Sequence
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -16,22 +16,38 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.building import milliseconds
-from agents_ledger.importers.cells import decoded, dicts, encoded, exchanges, loose, pruned
+from agents_ledger.importers.cells import decoded, dicts, encoded, loose, pruned
 from agents_ledger.importers.databases import MAGIC
+from agents_ledger.importers.opencode_derived import VERSION, Session, Turns
 from agents_ledger.importers.opencode_projects import projects, sieve
 from agents_ledger.importers.opencode_records import (
+    ANSWERS,
     ASKS,
     SUMMARY,
+    TYPES,
+    WEAKEST,
     Loader,
     Messages,
     Parts,
-    Records,
     Said,
     Task,
     inside,
+    kind_of,
+    rank_of,
+    task_of,
 )
-from agents_ledger.importers.opencode_turns import NAME, build_turn, label_of
-from agents_ledger.importers.outlines import NONE, as_dict, as_list, as_text, made, project_name
+from agents_ledger.importers.opencode_second import SUBAGENTS, tasks_of
+from agents_ledger.importers.opencode_turns import NAME, label_of
+from agents_ledger.importers.outlines import (
+    NONE,
+    as_dict,
+    as_list,
+    as_number,
+    as_text,
+    made,
+    parents_first,
+    project_name,
+)
 from agents_ledger.importers.reader import (
     Home,
     Look,
@@ -41,21 +57,17 @@ from agents_ledger.importers.reader import (
     Select,
     Sieve,
     Table,
-    fingerprint,
 )
 from agents_ledger.model.records import digest
 from agents_ledger.model.sessions import TaskStatus
 from agents_ledger.model.sources import (
     Derivation,
     DerivedSession,
-    DerivedTurn,
     Fault,
     SourceFile,
     SourceKind,
 )
-from agents_ledger.model.turns import MessageSource
 
-VERSION = 4
 NO_TITLE = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]+Z(?: \(fork #\d+\))?")
 # Not account, control_account, credential and session_share: they hold secrets.
 TABLES = (
@@ -64,10 +76,17 @@ TABLES = (
     Table("message", ("id",)),
     Table("part", ("id",)),
     Table("todo", ()),
+    Table("session_v2", ("id",)),
     Table("session_message", ("id",)),
+    Table("session_inbox", ("id",)),
+    Table("session_pending", ("id",)),
     Table("session_input", ()),
     Table("session_context_epoch", ()),
+    Table("instruction_entry", ("session_id", "key")),
+    Table("instruction_state", ("session_id",)),
 )
+SESSIONS = ("session", "session_v2")
+DERIVED = (*SESSIONS, "message", "part", "session_message")
 FOLDERS = {"info", "message", "part", "project", "session", "session_diff", "todo"}
 STATUSES: dict[str, TaskStatus] = {
     "completed": "completed",
@@ -76,7 +95,17 @@ STATUSES: dict[str, TaskStatus] = {
     "running": "running",
     "success": "completed",
 }
-KEPT_OF_SESSION = ("agent", "cost", "model", "projectID", "revert", "slug", "summary", "version")
+KEPT_OF_SESSION = (
+    "agent",
+    "cost",
+    "fork",
+    "model",
+    "projectID",
+    "revert",
+    "slug",
+    "summary",
+    "version",
+)
 KEYS = tuple(  # of a part, a message, a session, a project
     tuple(re.compile(rb'"%s"\s*:' % name) for name in names)
     for names in (
@@ -87,12 +116,17 @@ KEYS = tuple(  # of a part, a message, a session, a project
     )
 )
 SESSION = re.compile(rb'\s*\{[^{]*"id"\s*:\s*"ses_')
-OWN = re.compile("(?:msg|prt)_")
+OWN = re.compile(r"(?:msg|prt)_(?!redacted|x+$)", re.IGNORECASE)
 EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
+READABLE = re.compile(r"ses_(?!redacted|x+$)\w+", re.IGNORECASE)
+SCHEMA = re.compile(
+    rb'CREATE TABLE (?:["`]?part["`]?\s*\(.*?message_id|["`]?session_(?:v2|message)["`]?\s*\()',
+    re.DOTALL,
+)
 
 
 class OpenCode:
-    """Reader of opencode's sessions, all three generations."""
+    """Reader of opencode's sessions, all four generations."""
 
     name = NAME
     version = VERSION
@@ -115,11 +149,9 @@ class OpenCode:
         return "document" if is_json and not head.startswith(MAGIC) else "rows"
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        """The tables, or the keys of one of the files."""
+        """A database by its name or its tables, another file by its keys."""
         if head.startswith(MAGIC):
-            return b"CREATE TABLE `part`" in head or bool(
-                re.search(rb'CREATE TABLE ["`]?part["`]?\s*\(.*message_id', head, re.DOTALL)
-            )
+            return self.wants(path) or bool(SCHEMA.search(head))
         if path.suffix != ".json" and not EXPORT.match(head):  # that may have any name
             return False
         if head.lstrip()[:1] not in (b"{", b"["):
@@ -151,22 +183,6 @@ class OpenCode:
         return _Outline(material).derivation()
 
 
-class _Session(Struct):
-    id: str
-    said: dict[str, Any] = field(default_factory=dict)
-    standing: tuple[int, int, bytes] = (-1, 0, b"")
-    file_ids: set[int] = field(default_factory=set)
-    reverts: dict[str, int] = field(default_factory=dict)  # message -> when it was taken back
-    messages: array[int] = field(default_factory=lambda: array("I"))
-    parent: str | None = None
-    task: Task | None = None
-
-    @property
-    def directory(self) -> str | None:
-        """Where it worked."""
-        return as_text(self.said.get("directory"))
-
-
 class _Info(Struct):
     """Any of the files, as far as the outline needs it."""
 
@@ -185,6 +201,8 @@ class _Info(Struct):
     worktree: Any = None
     info: Any = None
     messages: Any = None
+    status: Any = None
+    content: Raw = field(default_factory=lambda: Raw(b"null"))
 
 
 _INFO = msgspec.json.Decoder(_Info)
@@ -194,10 +212,11 @@ class _Outline:
     def __init__(self, material: Material) -> None:
         self.material = material
         loader = Loader(material)
-        self.sessions: dict[str, _Session] = {}
+        self.sessions: dict[str, Session] = {}
         self.messages = Messages(loader)
         self.parts = Parts(loader)
         self.superseded: set[int] = set()
+        self.seconds = _in_second_format(material)
         newest = {file.path: file.generation for file in material.files}  # in that order
         for file in material.files:
             if file.kind == "rows":
@@ -212,15 +231,15 @@ class _Outline:
     def _row(self, file: SourceFile, row: Row) -> None:
         values = row.values or {}
         name = as_text(values.get("id"))
-        if row.table not in ("session", "message", "part") or name is None:
+        if row.table not in DERIVED or name is None:
             self.material.count(row.table, "unmapped")
             return
         if not row.latest:
-            if row.table == "session":
+            if row.table in SESSIONS:
                 self._revert(name, loose(values.get("revert")), values.get("time_updated"))
             self.material.count(f"{row.table} (earlier)", "unmapped")
             return
-        if row.table == "session":
+        if row.table in SESSIONS:
             self._session_row(name, values, row, file)
             return
         said = Said(file, row.offset, row.length, row.print, values.get("data"))
@@ -231,11 +250,16 @@ class _Outline:
             return
         info.id, info.session = name, values.get("session_id")
         info.message = values.get("message_id")
+        updated = milliseconds(values.get("time_updated"))
+        is_known = True
         if row.table == "message":
-            self._message(info, said, values.get("time_created"))
-        else:
+            self._message(info, said, values.get("time_created"), updated)
+        elif row.table == "part":
             self._part(info, said)
-        self.material.count(row.table, "derived")
+        else:
+            info.type = values.get("type")
+            is_known = self._second(info, said, values, updated)
+        self.material.count(row.table, "derived" if is_known else "unmapped")
 
     def _session_row(self, name: str, values: dict[str, Any], row: Row, file: SourceFile) -> None:
         said = {key: value for key, value in values.items() if value is not None}
@@ -244,10 +268,16 @@ class _Outline:
         said |= {
             "parentID": values.get("parent_id"),
             "projectID": values.get("project_id"),
+            "fork": {
+                "sessionID": values.get("fork_session_id"),
+                "boundary": loose(values.get("fork_boundary")),
+            },
             "time": {"created": values.get("time_created"), "updated": values.get("time_updated")},
         }
-        self._session(name, said, (1, row.length, row.print), file)
-        self.material.count("session", "derived")
+        generation = 1 + SESSIONS.index(row.table)
+        self._session(name, said, (generation, row.length, row.print), file)
+        self._session_of(name).is_second |= generation > 1
+        self.material.count(row.table, "derived")
 
     def _document(self, file: SourceFile, newest: bool) -> None:
         data = self.material.document(file)
@@ -299,20 +329,29 @@ class _Outline:
             self._export(info, said)
 
     def _export(self, info: _Info, said: Said) -> None:
-        session = as_dict(info.info)
-        name = as_text(session.get("id"))
-        if name:
-            self._session(name, session, (0, said.length, said.print), said.file)
-        for at, each in enumerate(dicts(info.messages)):
-            message = self._inside(each.get("info"), said, inside(at), f"{name}:{at}")
+        session, messages = as_dict(info.info), as_list(info.messages)
+        name = _name_of(session, as_dict(messages[0]) if messages else {}, said.file)
+        above = as_text(session.get("parentID"))
+        session = {**session, "parentID": above if above and READABLE.fullmatch(above) else None}
+        self._session(name, session, (0, said.length, said.print), said.file)
+        for at, each in enumerate(map(as_dict, messages)):
+            value = each.get("info", each)  # in the second format there are no parts beside it
+            message = self._inside(value, said, inside(at), f"{name}:{at}", session=name)
             before = message or ""
             for number, part in enumerate(as_list(each.get("parts"))):
-                place = f"{before}:{number:06}"
-                found = self._inside(part, said, inside(at, number), place, message)
+                at_part, place = inside(at, number), f"{before}:{number:06}"
+                found = self._inside(part, said, at_part, place, session=name, message=message)
                 before = before if found in (None, place) else str(found)
 
     def _inside(
-        self, value: Any, said: Said, at: int, place: str, message: str | None = None
+        self,
+        value: Any,
+        said: Said,
+        at: int,
+        place: str,
+        *,
+        session: str,
+        message: str | None = None,
     ) -> str | None:
         """A message, or a part of one, written into another file; and its id. One that was made
         unreadable is told by its place, and stands behind the one before it."""
@@ -322,8 +361,12 @@ class _Outline:
             return None
         info.id = info.id if OWN.match(str(info.id)) else place
         info.message = message or info.message
+        info.session = info.session if READABLE.fullmatch(str(info.session)) else session
         inner = Said(said.file, at, len(data), digest(data))
-        self._of_kind(self._kind(info), info, inner, data)
+        if message is not None or as_text(info.role):
+            self._of_kind(self._kind(info), info, inner, data)
+        elif self._second(info, inner, {"seq": at}, 0):
+            self._session_of(session).is_second = True
         return str(info.id)
 
     # -- what they are ------------------------------------------------------------------------
@@ -337,9 +380,9 @@ class _Outline:
         if standing > session.standing:
             session.said, session.standing = said, standing
 
-    def _session_of(self, name: str) -> _Session:
+    def _session_of(self, name: str) -> Session:
         if name not in self.sessions:
-            self.sessions[name] = _Session(name)
+            self.sessions[name] = Session(name)
         return self.sessions[name]
 
     def _revert(self, name: str, revert: Any, updated: Any) -> None:
@@ -349,29 +392,50 @@ class _Outline:
             reverts = self._session_of(name).reverts
             reverts[first] = max(reverts.get(first, 0), milliseconds(updated))
 
-    def _message(self, info: _Info, said: Said, created: Any) -> None:
+    def _message(self, info: _Info, said: Said, created: Any, updated: int = 0) -> None:
         session_id = as_text(info.session)
         if session_id is None:
             return
         times = as_dict(info.time)
+        is_summary = bytes(info.summary) == b"true"
         self.messages.add(
             str(info.id),
             said,
             session=session_id,
             created=milliseconds(times.get("created")) or milliseconds(created),
-            kind=ASKS * (info.role == "user") | SUMMARY * (bytes(info.summary) == b"true"),
+            kind=(ASKS if info.role == "user" else ANSWERS) | SUMMARY * is_summary,
+            rank=rank_of(updated, is_first=True),
         )
+
+    def _second(self, info: _Info, said: Said, values: dict[str, Any], updated: int) -> bool:
+        """A message of the second format; whether it is part of a conversation."""
+        session_id, type_ = as_text(info.session), as_text(info.type)
+        if session_id is None or type_ not in TYPES:
+            return False
+        is_summary = type_ == "compaction"
+        if is_summary and info.status not in (None, "completed"):
+            return False
+        is_weak = is_summary or (said.file.kind == "rows" and session_id not in self.seconds)
+        created = milliseconds(as_dict(info.time).get("created"))
+        seq = as_number(values.get("seq"))
+        self.messages.add(
+            str(info.id),
+            said,
+            session=session_id,
+            created=created or milliseconds(values.get("time_created")),
+            kind=kind_of(type_),
+            rank=WEAKEST if is_weak else rank_of(updated, is_first=False),
+            seq=NONE if seq is None else seq,
+            tasks=tasks_of(bytes(info.content)) if type_ == "assistant" else None,
+        )
+        return True
 
     def _part(self, info: _Info, said: Said) -> None:
         part_id, message_id = as_text(info.id), as_text(info.message)
         if part_id is None or message_id is None:
             return
-        task = None
-        if info.tool == "task":
-            state = as_dict(loose(bytes(info.state)))
-            child = as_text(as_dict(state.get("metadata")).get("sessionId"))
-            description = as_text(as_dict(state.get("input")).get("description"))
-            task = Task(child, as_text(state.get("status")), description) if child else None
+        starts = str(info.tool) in SUBAGENTS
+        task = task_of(as_dict(loose(bytes(info.state)))) if starts else None
         self.parts.add(part_id, said, self.messages.ids.add(message_id), task)
 
     def _assemble(self) -> None:
@@ -390,27 +454,46 @@ class _Outline:
                 self.material.count("part", "derived", -1)
                 self.material.count("part", "unmapped")
         parts.group(len(messages))
-        for part, task in sorted(parts.tasks.items()):
-            message = parts.message(part)
-            caller = sessions[messages.session(message)].id if message in messages else task.session
-            if task.session != caller:
-                child = self._session_of(task.session)
-                child.task, child.parent = task, caller
+        self._link(sessions)
         for session in self.sessions.values():
-            session.messages = array("I", messages.in_order(session.messages))
+            session.messages = array("I", messages.in_order(self._told_once(session)))
             parent = as_text(session.said.get("parentID"))
             session.parent = parent if parent and parent != session.id else session.parent
+
+    def _link(self, sessions: Sequence[Session]) -> None:
+        """Calls and the sessions that they started."""
+        messages, parts = self.messages, self.parts
+        started = [(parts.message(part), task) for part, task in sorted(parts.tasks.items())]
+        for message, tasks in sorted(messages.tasks.items()):
+            started += [(message, task) for task in tasks]
+        for message, task in started:
+            if message in messages:
+                self._started(task, sessions[messages.session(message)].id)
+
+    def _started(self, task: Task, caller: str) -> None:
+        if task.session != caller:
+            child = self._session_of(task.session)
+            child.task, child.parent = task, caller
+
+    def _told_once(self, session: Session) -> array[int]:
+        found = session.messages
+        kept = self.messages.without_repeated(found, is_second=session.is_second)
+        if not session.is_second:  # they make no rows
+            self.material.count("session_message", "derived", len(kept) - len(found))
+            self.material.count("session_message", "unmapped", len(found) - len(kept))
+        return kept
 
     # -- what comes of it ---------------------------------------------------------------------
 
     def derivation(self) -> Derivation:
         """Turns, parents first, and sessions."""
-        turns = _Turns(self.messages, self.parts)
+        known = [self.sessions[name] for name in sorted(self.sessions)]
+        forks = {each.id: each.forked_from for each in known if each.messages}
+        turns = Turns(self.messages, self.parts, frozenset(forks.values()))
         sessions = []
-        for name in sorted(self.sessions):
+        for name in parents_first(forks):
             session = self.sessions[name]
-            if session.messages:
-                sessions.append(self._derived(session, turns.add(session)))
+            sessions.append(self._derived(session, turns.add(session)))
         return Derivation(
             turns=made(range(len(turns)), turns.made),
             sessions=tuple(sessions),
@@ -419,7 +502,7 @@ class _Outline:
             superseded=frozenset(self.superseded),
         )
 
-    def _derived(self, session: _Session, head: str | None) -> DerivedSession:
+    def _derived(self, session: Session, head: str | None) -> DerivedSession:
         said = session.said
         times = as_dict(said.get("time"))
         created = array("Q", filter(None, map(self.messages.created, session.messages)))
@@ -448,92 +531,21 @@ class _Outline:
         )
 
 
-class _Turns:
-    """The turns of all sessions by number, parents first, each made when it is asked for."""
+def _in_second_format(material: Material) -> set[str | None]:
+    """The sessions that are written in the second format, known before any message is read."""
+    databases = [file for file in material.files if file.kind == "rows"]
+    rows = chain.from_iterable(map(material.peek, databases))
+    return {as_text(row.key) for row in rows if row.table == SESSIONS[1]}
 
-    def __init__(self, messages: Messages, parts: Parts) -> None:
-        self._messages = messages
-        self._parts = parts
-        self._order = array("I")  # messages
-        self._starts = array("I", [0])  # of each turn there; the last is where they end
-        self._above = array("i")
-        self._compacts = bytearray()
-        self._sessions: list[_Session] = []
-        self._of = array("I")  # its session
 
-    def __len__(self) -> int:
-        return len(self._above)
-
-    def add(self, session: _Session) -> str | None:
-        """The turns of a session; the head is the last that was answered and not taken back."""
-        head = aside = NONE  # the latter is the end of the branch that was taken back
-        spans = self._taken_back(session)
-        messages, own = self._messages, len(self._sessions)
-        self._sessions.append(session)
-        for group in exchanges(session.messages, messages.asks):
-            at = messages.created(group[0])
-            gone = any(first <= at <= last for first, last in spans)
-            above = aside if gone and aside != NONE else head
-            turn = len(self)
-            self._order.extend(group)
-            self._starts.append(len(self._order))
-            self._above.append(above)
-            self._compacts.append(above != NONE and any(map(messages.is_summary, group)))
-            self._of.append(own)
-            if gone:
-                aside = turn
-            elif not all(map(messages.asks, group)):
-                head, aside = turn, NONE
-        return self._name(head)
-
-    def _taken_back(self, session: _Session) -> list[tuple[int, int]]:
-        """From when to when what was said was taken back."""
-        messages, found = self._messages, []
-        for name, until in session.reverts.items():
-            number = messages.ids.get(name)
-            if number in messages and self._is_of(number, session):
-                found.append((messages.created(number), until))
-        return found
-
-    def _is_of(self, message: int, session: _Session) -> bool:
-        return self._messages.session(message) == self._messages.sessions.get(session.id)
-
-    def _name(self, turn: int) -> str | None:
-        return self._messages.ids.name(self._order[self._starts[turn]]) if turn != NONE else None
-
-    def made(self, turn: int) -> DerivedTurn:
-        """A turn."""
-        group = self._order[self._starts[turn] : self._starts[turn + 1]]
-        session, parent = self._sessions[self._of[turn]], self._name(self._above[turn])
-        compacts = bool(self._compacts[turn])
-        asked_by: MessageSource = "agent" if session.parent else "human"
-        told = f"{session.directory};{compacts};{asked_by};".encode(errors="replace")
-        prints, file_ids = [told], set()
-        for records, number in self._records(group):
-            prints.append(records.print(number))
-            file_ids.add(records.file_id(number))
-        names = tuple(map(self._messages.ids.name, group))
-        return DerivedTurn(
-            names[0],
-            parent,
-            fingerprint(VERSION, prints),
-            frozenset(file_ids),
-            names,
-            partial(
-                build_turn,
-                self._messages,
-                self._parts,
-                group,
-                parent,
-                workspace=session.directory,
-                compacts=compacts,
-                asked_by=asked_by,
-            ),
-        )
-
-    def _records(self, group: Iterable[int]) -> Iterator[tuple[Records, int]]:
-        """Messages, each with its parts behind it."""
-        for message in group:
-            yield self._messages, message
-            for part in self._parts.of(message):
-                yield self._parts, part
+def _name_of(session: dict[str, Any], first: dict[str, Any], file: SourceFile) -> str:
+    """What an exported session is called. If its id was made unreadable, it is told by when and how
+    it begins, and without times also by the name of its file."""
+    info = as_dict(first.get("info"))
+    for said in (session.get("id"), info.get("sessionID")):
+        if isinstance(said, str) and READABLE.fullmatch(said):
+            return said
+    times = [as_dict(each.get("time")).get("created") for each in (session, info or first)]
+    texts = [part.get("text") for part in dicts(first.get("parts"))] or [first.get("text")]
+    name = None if any(map(milliseconds, times)) else PurePath(file.path).stem
+    return f"export-{digest(encoded([times, texts, name])).hex()}"

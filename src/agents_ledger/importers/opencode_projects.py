@@ -12,16 +12,26 @@ from agents_ledger.importers.outlines import as_dict, as_text
 from agents_ledger.importers.reader import RECORD_MAX, Look, Project, Select, Table, Trace
 from agents_ledger.importers.sieves import BySession, told
 
-SESSIONS, PROJECTS = Table("session", ("id",)), Table("project", ("id",))
+SESSIONS = (Table("session", ("id",)), Table("session_v2", ("id",)))
+PROJECTS = Table("project", ("id",))
 OF_SESSION = (
     "message",
     "part",
     "todo",
     "session_message",
+    "session_inbox",
+    "session_pending",
     "session_input",
     "session_context_epoch",
+    "instruction_entry",
+    "instruction_state",
 )
-OF = {"project": "id", "session": "id", **dict.fromkeys(OF_SESSION, "session_id")}
+OF = {
+    "project": "id",
+    "session": "id",
+    "session_v2": "id",
+    **dict.fromkeys(OF_SESSION, "session_id"),
+}
 SESSION = re.compile(rb'"sessionID"\s*:\s*"([^"]+)"')
 PARENT = re.compile(rb'"parentID"\s*:\s*"([^"]+)"')
 FOLDER = re.compile(rb'"(?:directory|worktree|cwd)"\s*:\s*("(?:[^"\\]|\\.)*+")', re.DOTALL)
@@ -81,10 +91,11 @@ def _of_row(folder: Path, name: str, look: Look) -> tuple[Collection[Project] | 
     for file in look.names(folder):
         if file.startswith("opencode") and file.endswith(".db"):
             columns = ("id", "directory", "parent_id")
-            row = look.row(folder / file, SESSIONS, columns, name)
-            if row is not None:
-                _, at, above = row
-                return [str(at)] if as_text(at) else None, as_text(above)
+            for table in SESSIONS:
+                row = look.row(folder / file, table, columns, name)
+                if row is not None:
+                    _, at, above = row
+                    return [str(at)] if as_text(at) else None, as_text(above)
     return None, None
 
 
@@ -96,14 +107,18 @@ def _of_project(storage: Path, project: str, look: Look) -> list[Project] | None
 
 def sieve(own: Select, is_left: Callable[[Project], bool]) -> BySession:
     """What may be kept of a database: not the sessions of projects that are left out."""
-    names = [str(name) for (name,) in own(SESSIONS, ("id",))]
     of_projects = {str(n): str(at) for n, at in own(PROJECTS, ("id", "worktree")) if at}
+    names: set[str] = set()
+    parents: dict[str, str] = {}
     folders: dict[str, Project] = {}
-    for name, project in own(SESSIONS, ("id", "project_id")):
-        if str(project) in of_projects:
-            folders[str(name)] = of_projects[str(project)]
-    folders |= {str(n): str(at) for n, at in own(SESSIONS, ("id", "directory")) if at}
-    parents = {str(n): str(at) for n, at in own(SESSIONS, ("id", "parent_id")) if at}
-    left, known = told(folders, parents, names, is_left)
+    said: dict[str, Project] = {}
+    for table in SESSIONS:  # what the later one says prevails
+        names.update(str(name) for (name,) in own(table, ("id",)))
+        for name, project in own(table, ("id", "project_id")):
+            if str(project) in of_projects:
+                folders[str(name)] = of_projects[str(project)]
+        said |= {str(n): str(at) for n, at in own(table, ("id", "directory")) if at}
+        parents |= {str(n): str(at) for n, at in own(table, ("id", "parent_id")) if at}
+    left, known = told(folders | said, parents, names, is_left)
     projects_left = {name for name, folder in of_projects.items() if is_left(folder)}
     return BySession(left | projects_left, known | of_projects.keys(), OF)

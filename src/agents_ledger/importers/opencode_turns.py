@@ -7,19 +7,39 @@ from typing import Any
 
 from agents_ledger.importers.building import TurnBuilder, milliseconds
 from agents_ledger.importers.cells import path_of, pruned
-from agents_ledger.importers.opencode_records import Messages, Parts
-from agents_ledger.importers.outlines import as_dict, as_list, as_number, as_text
+from agents_ledger.importers.opencode_records import Messages, Parts, child_of, parts_of
+from agents_ledger.importers.opencode_second import SUBAGENTS, in_first_format
+from agents_ledger.importers.outlines import (
+    DEEPEST,
+    TOO_DEEP,
+    as_dict,
+    as_list,
+    as_number,
+    as_text,
+)
 from agents_ledger.model.compaction import Compaction
-from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, MessageSource, Turn
+from agents_ledger.model.turns import (
+    CallStatus,
+    FileKind,
+    MessageFile,
+    MessageRole,
+    MessageSource,
+    Turn,
+)
 
 NAME = "opencode"
 STATUSES: dict[str, CallStatus] = {
     "completed": "completed",
     "error": "failed",
+    "exited": "completed",
+    "killed": "failed",
     "pending": "pending",
     "running": "running",
+    "streaming": "running",
     "success": "completed",
+    "timeout": "failed",
 }
+ROLES: dict[str, MessageRole] = {"user": "user", "system": "system"}
 FILE_TOOLS: dict[str, FileKind] = {
     "edit": "written",
     "multiedit": "written",
@@ -51,8 +71,13 @@ def build_turn(
     turn = _Turn(TurnBuilder(turn_id, parent_id), asked_by)
     turn.builder.workspace_path = workspace
     for number in group:
-        own = [(parts.ids.name(part), parts[part]) for part in parts.of(number)]
-        turn.message(messages.ids.name(number), messages[number], own)
+        name, type_ = messages.ids.name(number), messages.type(number)
+        own = [(parts.ids.name(part), parts[part]) for part in parts_of(messages, parts, number)]
+        info = messages[number]
+        if type_:
+            info, told = in_first_format(type_, info)
+            own = [(f"{name}:{at}", part) for at, part in enumerate(told)]
+        turn.message(name, info, own)
     if compacts and parent_id is not None:
         turn.builder.compaction = Compaction(
             "\n\n".join(turn.summary),
@@ -76,12 +101,12 @@ class _Turn:
     def message(
         self, message_id: str, info: dict[str, Any], parts: list[tuple[str, dict[str, Any]]]
     ) -> None:
-        is_user = info.get("role") == "user"
+        role = ROLES.get(str(info.get("role")), "assistant")
         at = milliseconds(as_dict(info.get("time")).get("created"))
         said = [part for _, part in parts if _is_text(part) and not part.get("synthetic")]
         added = [part for _, part in parts if _is_text(part) and part.get("synthetic")]
         source: MessageSource | None = None
-        if is_user:
+        if role == "user":
             source = self.asked_by if said or not added else "event"
         words = "\n\n".join(part["text"] for part in said or added)
         if info.get("summary") is True:
@@ -90,19 +115,19 @@ class _Turn:
         self._model(info)
         self.builder.message(
             message_id,
-            "user" if is_user else "assistant",
+            role,
             words,
             at=at,
             source=source,
             thinking="\n\n".join(_thoughts(parts)) or None,
             metadata=_metadata(info, parts),
             context={"synthetic": [part["text"] for part in added]} if said and added else None,
-            files=tuple(dict.fromkeys(_files(parts))),
+            files=tuple(dict.fromkeys(_files(info, parts))),
         )
         for part_id, part in parts:
             if part.get("type") == "tool":
                 self._call(part_id, part, message_id, at)
-        if not is_user:
+        if role == "assistant":
             self._finish(info)
 
     def _compacting(self, parts: list[tuple[str, dict[str, Any]]]) -> None:
@@ -124,8 +149,9 @@ class _Turn:
         self.builder.ended_at = max(self.builder.ended_at, done)
         wrong = as_dict(info.get("error"))
         self.builder.failed = bool(wrong)
-        said = as_text(as_dict(wrong.get("data")).get("message")) or as_text(wrong.get("name"))
-        self.builder.error = (said or "failed") if wrong else None
+        told = as_dict(wrong.get("data")).get("message"), wrong.get("message"), wrong.get("name")
+        said = next(filter(None, map(as_text, told)), "failed")
+        self.builder.error = said if wrong else None
         tokens, cache = (
             as_dict(info.get("tokens")),
             as_dict(as_dict(info.get("tokens")).get("cache")),
@@ -161,7 +187,7 @@ class _Turn:
             for name in ("output", "title", "metadata", "attachments")
             if state.get(name) not in (None, "", [], {})
         }
-        child = as_text(as_dict(state.get("metadata")).get("sessionId"))
+        child = child_of(state)
         error = as_text(state.get("error"))
         self.builder.result(
             call_id,
@@ -170,7 +196,7 @@ class _Turn:
             status=status,
             error=error or ("failed" if status == "failed" else None),
             source_status=word,
-            spawned=label_of(child) if child and part.get("tool") == "task" else None,
+            spawned=label_of(child) if child and str(part.get("tool")) in SUBAGENTS else None,
         )
 
 
@@ -195,17 +221,19 @@ def _metadata(info: dict[str, Any], parts: list[tuple[str, dict[str, Any]]]) -> 
     return as_dict(found)
 
 
-def _without_data(value: Any) -> Any:
+def _without_data(value: Any, levels: int = DEEPEST) -> Any:
+    if isinstance(value, (dict, list)) and not levels:
+        return TOO_DEEP
     if isinstance(value, list):
-        return [_without_data(each) for each in value]
+        return [_without_data(each, levels - 1) for each in value]
     if isinstance(value, dict):
-        return {name: _without_data(each) for name, each in value.items()}
+        return {name: _without_data(each, levels - 1) for name, each in value.items()}
     if isinstance(value, str) and value.startswith("data:") and ";base64," in value[:200]:
         return value[: value.index(",") + 1]
     return value
 
 
-def _files(parts: list[tuple[str, dict[str, Any]]]) -> list[MessageFile]:
+def _files(info: dict[str, Any], parts: list[tuple[str, dict[str, Any]]]) -> list[MessageFile]:
     found: list[tuple[FileKind, Any]] = []
     for _, part in parts:
         kind = part.get("type")
@@ -216,6 +244,9 @@ def _files(parts: list[tuple[str, dict[str, Any]]]) -> list[MessageFile]:
             found += [("written", name) for name in as_list(part.get("files"))]
         elif kind == "tool" and str(part.get("tool")) in FILE_TOOLS:
             state = as_dict(as_dict(part.get("state")).get("input"))
-            found.append((FILE_TOOLS[str(part.get("tool"))], state.get("filePath")))
+            found.append(
+                (FILE_TOOLS[str(part.get("tool"))], state.get("filePath") or state.get("path"))
+            )
+    found += [("written", name) for name in as_list(as_dict(info.get("snapshot")).get("files"))]
     paths = [(kind, path_of(name)) for kind, name in found]
     return [MessageFile(kind, path) for kind, path in paths if path]
