@@ -21,7 +21,7 @@ def say(ts: int, name: str, text: Any = None, **more: Any) -> dict[str, Any]:
 
 
 def request(ts: int, **tokens: Any) -> dict[str, Any]:
-    place = "# Current Working Directory (/home/ann/shop) Files"
+    place = "# Current Working Directory (/home/dev/shop) Files"
     return say(ts, "api_req_started", {"request": place, **tokens}, **MODEL)
 
 
@@ -111,7 +111,7 @@ def test_the_timeline(ledger: Ledger, tmp_path: Path) -> None:
     first, second = ledger.thread(LABEL).turns
     assert first.id == "1719000000000:1000:task"
     assert (first.model, first.provider) == ("model-a", "anthropic")
-    assert first.workspace_path == "/home/ann/shop"
+    assert first.workspace_path == "/home/dev/shop"
     assert (first.input_tokens, first.output_tokens, first.total_tokens) == (30, 11, 161)
     assert [m.content for m in first.query] == ["Fix the till."]
     assert first.messages[1].thinking == "Where is the till?"
@@ -170,7 +170,7 @@ def test_a_history_of_now_tells_results_and_what_was_said_in_calls(
         said = [text(words)] if words else []
         return {"role": "assistant", "content": [*said, called], "metrics": {"tokens": tokens}}
 
-    where = "# Current Working Directory (/home/ann/shop) Files"
+    where = "# Current Working Directory (/home/dev/shop) Files"
     history = [
         {"role": "user", "content": [text("<task>\nFix it.\n</task>"), text(where)], "ts": 1000},
         did("execute_command", "c1", "I try.", command="make") | MODEL,
@@ -196,7 +196,7 @@ def test_a_history_of_now_tells_results_and_what_was_said_in_calls(
     assert turn.response is not None
     assert turn.response.content == "It works."
     assert (turn.model, turn.input_tokens, turn.total_tokens) == ("model-a", 30, 345)
-    assert turn.workspace_path == ledger.session(LABEL).routing_key == "/home/ann/shop"
+    assert turn.workspace_path == ledger.session(LABEL).routing_key == "/home/dev/shop"
 
 
 def test_a_restored_task_leaves_a_branch(ledger: Ledger, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 """Cline, Roo Code and Kilo Code: a folder per task with two documents, rewritten as it goes on.
+What Cline keeps since its SDK, cline_sessions.py reads.
 
 `ui_messages.json` is the timeline and gives the turns; `api_conversation_history.json` is what the
 model was sent and gives what tools were asked and answered. Alone, each is read for itself.
@@ -16,9 +17,11 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Struct, field, structs
 
+from agents_ledger.importers import cline_sessions
 from agents_ledger.importers.branches import Kind, Live, Nodes, Plan, PlannedTurn, node_of, planned
+from agents_ledger.importers.cline_sessions import Sessions
 from agents_ledger.importers.cline_turns import (
     Call,
     api_calls,
@@ -39,7 +42,7 @@ from agents_ledger.importers.outlines import (
     project_name,
     record_of,
 )
-from agents_ledger.importers.pieces import text_pieces
+from agents_ledger.importers.pieces import raw_list, text_pieces
 from agents_ledger.importers.reader import (
     RECORD_MAX,
     Held,
@@ -121,7 +124,6 @@ class _Entry(Struct, rename="camel"):
 
 
 _entry = msgspec.json.Decoder(_Entry).decode
-_raw_list = msgspec.json.Decoder(list[Raw]).decode
 
 
 class _Message(NamedTuple):
@@ -177,29 +179,32 @@ class Cline:
         users = [home.config(editor) / "User" for editor in EDITORS]
         users.append(home.home / ".vscode-server" / "data" / "User")
         stores = [user / "globalStorage" / name for user in users for name in EXTENSIONS]
-        stores.append(home.chosen("CLINE_DIR", home.home / ".cline") / "data")
-        return [store / "tasks" for store in stores]
+        stores.append(cline_sessions.data(home))
+        return [*(store / "tasks" for store in stores), cline_sessions.root(home)]
 
     def wants(self, path: Path) -> bool:
-        """The two documents of a task."""
-        return path.name in (TIMELINE, HISTORY)
+        """The two documents of a task, and those of a session."""
+        return path.name in (TIMELINE, HISTORY) or cline_sessions.wants(path)
 
     def recognises(self, path: Path, head: bytes) -> bool:
         """By name and by what it holds; whatever it is called, by what it begins with."""
         start = head.removeprefix(BOM).lstrip()
         if not start.startswith(b"["):
-            return False
+            return cline_sessions.recognises(path, start)
         if path.name == HISTORY:
             return b'"role"' in start
         told = ENTRY.search if path.name == TIMELINE else ENTRY.match
         return told(start[1:].lstrip()) is not None
 
     def family(self, path: Path) -> str:
-        """The task."""
+        """The task, or the session with its subagents."""
         return f"{NAME}:{path.parent}"
 
     def projects(self, path: Path, look: Look) -> Collection[Project] | None:
-        """As what was sent says, in either file; else as the list of tasks does."""
+        """As what was sent says, in either file; else as the list of tasks does. Of a session: as
+        its manifest says."""
+        if path.name not in (TIMELINE, HISTORY) and cline_sessions.wants(path):
+            return cline_sessions.projects(path, look)
         for name in (HISTORY, TIMELINE):
             sent = SENT.search(look.head(path.with_name(name), SENT_BYTES))
             if sent is not None:
@@ -211,7 +216,24 @@ class Cline:
 
     def derive(self, material: Material) -> Derivation:
         """What the documents say."""
-        return _Outline(material).derivation()
+        tasks: list[SourceFile] = []
+        sessions: list[SourceFile] = []
+        for file in material.files:
+            is_task = PurePath(file.path).name in (TIMELINE, HISTORY)
+            is_session = not is_task and cline_sessions.is_of_session(material, file)
+            (sessions if is_session else tasks).append(file)
+        of_tasks = _Outline(material, tasks).derivation()
+        if not sessions:
+            return of_tasks
+        found = Sessions(material, sessions, self.version).derivation()
+        if not tasks:
+            return found
+        return structs.replace(
+            found,
+            turns=(*of_tasks.turns, *found.turns),
+            sessions=of_tasks.sessions + found.sessions,
+            superseded=of_tasks.superseded | found.superseded,
+        )
 
 
 def _folder(task: Any) -> str | None:
@@ -230,7 +252,7 @@ def _folders(listed: Any) -> dict[str, str]:
 
 
 class _Outline:
-    def __init__(self, material: Material) -> None:
+    def __init__(self, material: Material, files: Sequence[SourceFile]) -> None:
         self.material = material
         self.nodes = Nodes()
         self.followed = array("i")  # by entry, the message it followed, or NONE
@@ -238,10 +260,10 @@ class _Outline:
         self.tasks: dict[str, _Task] = {}
         self.calls: tuple[_Task | None, int, list[Call]] = (None, NONE, [])  # as asked for last
         self.states = States()
-        timelines = [file for file in material.files if not _is_history(file)]
+        timelines = [file for file in files if not _is_history(file)]
         for file in timelines:
             self._timeline(file)
-        for file in material.files:
+        for file in files:
             if _is_history(file):
                 self._history(file)
 
@@ -257,7 +279,7 @@ class _Outline:
         else:
             try:
                 pieces = text_pieces(self.material, file)
-                raws = pieces.read(_raw_list)
+                raws = pieces.read(raw_list)
                 return (_Message(each, pieces.held(each)) for each in map(bytes, raws))
             except BROKEN as error:
                 what = f"not a list of messages: {error}"
