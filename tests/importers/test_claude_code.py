@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
 from tests.importers.claude_log import SESSION, Log, text, tool, uid
@@ -38,6 +40,28 @@ def test_a_prompt_and_all_that_follows_it_is_a_turn(ledger: Ledger, tmp_path: Pa
     assert (first.workspace_path, first.model) == ("/home/dev/shop", "claude-opus-5")
     assert report.counts.imported == 1
     assert sum(report.records.values()) == len(log.lines)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_of_an_answer_counts_what_knows_its_end(ledger: Ledger, tmp_path: Path, late: bool) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    guess, true = (
+        {"input_tokens": 250, "output_tokens": 0},
+        {"input_tokens": 230, "output_tokens": 4},
+    )
+    model = {"api": "m1", "model": "glm-5"}
+    log.assistant("a2", {"type": "thinking", "thinking": "Hm."}, **model, usage=guess)
+    log.assistant("a3", text("Begun."), **model, usage=true)
+    if late:
+        none = dict.fromkeys(true, 0)
+        log.assistant("a4", tool("t1", "Bash", command="make"), **model, usage=none)
+    import_paths(ledger, log.save())
+
+    turn = ledger.get_turn(uid("a1"))
+
+    assert (turn.input_tokens, turn.output_tokens, turn.total_tokens) == (230, 4, 234)
+    assert (turn.model, turn.provider) == ("glm-5", None)
 
 
 def test_pieces_of_one_api_message_are_one_message_and_count_once(
@@ -303,87 +327,6 @@ def test_what_nobody_typed_opens_no_turn(ledger: Ledger, tmp_path: Path) -> None
     assert [m.source for m in first.messages if m.role == "user"] == ["human", "event", "event"]
     assert first.tool_calls[0].status == "cancelled"
     assert second.id == uid("b1")
-
-
-def test_text_typed_while_the_agent_worked_is_kept(ledger: Ledger, tmp_path: Path) -> None:
-    log = Log(tmp_path)
-    log.user("a1", "Run it.")
-    log.assistant("a2", tool("t1", "Bash", command="make"))
-    log.add(
-        "queue-operation",
-        operation="enqueue",
-        content="And hurry.",
-        timestamp="2026-03-01T11:00:00Z",
-    )
-    log.add("attachment", "a3", attachment={"type": "queued_command", "prompt": "Also test."})
-    log.result("a4", "t1", "ok")
-    log.assistant("a5", text("Done."))
-
-    import_paths(ledger, log.save())
-
-    said = [m.content for m in ledger.get_turn(uid("a1")).messages if m.source == "human"]
-    assert sorted(said, key=str) == ["Also test.", "And hurry.", "Run it."]
-
-
-def typed(
-    log: Log, words: str, at: str = "2026-03-01T11:00:00Z", operation: str = "enqueue"
-) -> None:
-    log.add("queue-operation", operation=operation, content=words, timestamp=at)
-
-
-def test_what_was_typed_stands_where_it_was_typed(ledger: Ledger, tmp_path: Path) -> None:
-    log = Log(tmp_path)
-    log.user("a1", "Begin.")
-    log.assistant("a2", tool("t1", "Bash", command="make"))
-    typed(log, "Quicker.")
-    log.result("a3", "t1", "made")
-    log.assistant("a4", text("Made."))
-    import_paths(ledger, log.save())
-
-    said = [message.content for message in ledger.get_turn(uid("a1")).messages]
-    assert said == ["Begin.", "", "Quicker.", "Made."]
-
-
-def test_text_typed_while_the_agent_worked_stands_once(ledger: Ledger, tmp_path: Path) -> None:
-    log = Log(tmp_path)
-    log.user("a1", "Run it.")
-    log.assistant("a2", tool("t1", "Bash", command="make"))
-    typed(log, "Go on.")
-    log.add("attachment", "a3", attachment={"type": "queued_command", "prompt": "Go on."})
-    typed(log, "Then stop.")
-    log.result("a4", "t1", "ok")
-    log.assistant("a5", text("Done."))
-    typed(log, "Then stop.", operation="dequeue")
-    log.user("b1", "Then stop.")
-    log.assistant("b2", text("Stopped."))
-    typed(log, "Go on.", "2026-03-01T12:00:00Z")  # the same words once more
-    typed(log, "Now.", "2026-03-01T12:00:00Z")
-    log.assistant("b3", text("On it."))
-
-    import_paths(ledger, log.save())
-
-    said = [
-        [m.content for m in ledger.get_turn(uid(name)).messages if m.source == "human"]
-        for name in ("a1", "b1")
-    ]
-    assert said == [["Run it.", "Go on."], ["Then stop.", "Go on.", "Now."]]
-
-
-def test_what_the_program_puts_in_the_queue_was_not_typed(ledger: Ledger, tmp_path: Path) -> None:
-    log = Log(tmp_path)
-    log.user("a1", "Run it.")
-    log.assistant("a2", tool("t1", "Bash", command="make"))
-    notice = json.dumps({"task_id": "b1", "task_type": "local_bash"}, separators=(",", ":"))
-    log.add(
-        "queue-operation", operation="enqueue", content=notice, timestamp="2026-03-01T11:00:00Z"
-    )
-    log.result("a3", "t1", "ok")
-    log.assistant("a4", text("Done."))
-
-    import_paths(ledger, log.save())
-
-    told = [m for m in ledger.get_turn(uid("a1")).messages if m.content == notice]
-    assert [message.source for message in told] == ["event"]
 
 
 def test_titles_by_their_rank(ledger: Ledger, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -225,6 +226,31 @@ def test_records_of_qwen_code_are_not_taken_for_claude_code_s(
 
     assert report.without_reader == [str(path)]
     assert ledger.sessions() == ()
+
+
+def test_an_archive_among_the_outputs_of_a_session_is_kept_as_it_is(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Fetch it.")
+    log.assistant("a2", text("Fetched."))
+    log.save()
+    fetched = tmp_path / SESSION / "tool-results" / "webfetch-1-a.zip"
+    fetched.parent.mkdir(parents=True)
+    other = Log(tmp_path / "other", "22222222-2222-4222-8222-222222222222")
+    other.user("b1", "Somebody else's.")
+    with zipfile.ZipFile(fetched, "w") as archive:
+        archive.write(other.save(), "session.jsonl")
+        archive.writestr("SKILL.md", "# Skill")
+
+    report = import_paths(ledger, tmp_path / SESSION, log.path)
+
+    assert (report.without_reader, report.faults) == ([], [])
+    kept = ledger.query("SELECT path, kept_bytes FROM source_files")[1]
+    assert sorted(kept) == [(str(path), path.stat().st_size) for path in (log.path, fetched)]
+    assert [session.label for session in ledger.sessions()] == [f"claude-code:{SESSION}"]
+    again = import_paths(ledger, fetched)
+    assert (again.written_turns, again.records) == (0, {})
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.ledger.pages import Pages
@@ -110,6 +113,64 @@ def test_what_a_subagent_was_given_a_copy_of_was_said_by_who_said_it(
     import_paths(ledger, helper.save())
     import_paths(ledger, log.save())
 
-    first, second = ledger.thread("claude-code:agent-acompact-1").turns
-    assert [turn.query[0].source for turn in (first, second)] == ["human", "agent"]
+    (own_turn,) = ledger.thread("claude-code:agent-acompact-1").turns
+    sources = [turn.query[0].source for turn in (ledger.get_turn(uid("a1")), own_turn)]
+    assert sources == ["human", "agent"]
     assert result(ledger) == at_once(tmp_path)
+
+
+def helper_of(log: Log, folder: Path, agent: str) -> Log:
+    """A helper that was given all that was said."""
+    given = {"isSidechain": True, "agentId": agent}
+    helper = Log(folder / SESSION / "subagents", f"agent-{agent}")
+    helper.lines = [json.dumps(json.loads(line) | given) for line in log.lines]
+    helper.last, helper.session = log.last, SESSION
+    return helper
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_helper_that_goes_on_from_a_turn_is_no_branch_of_it(
+    ledger: Ledger, tmp_path: Path, answered: bool
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    helper = helper_of(log, tmp_path, "aprompt_suggestion-1")
+    own = {"isSidechain": True, "agentId": "aprompt_suggestion-1"}
+    helper.user("51", "Suggest what comes next.", **own)
+    if answered:
+        helper.assistant("52", text("Go on."), **own)
+    silent = helper_of(log, tmp_path, "acompact-2")
+    log.user("b1", "Go on.")
+    log.assistant("b2", text("Gone on."))
+    for path in (helper.save(), log.save(), silent.save()):
+        import_paths(ledger, path)
+
+    assert [turn.id for turn in ledger.children(uid("a1"))] == [uid("b1")]
+    session = ledger.session("claude-code:agent-aprompt_suggestion-1")
+    assert session.parent_turn_id == uid("a1")
+    assert session.thread_id == (uid("51") if answered else None)
+    assert ledger.get_turn(uid("51")).parent_turn_id is None
+    assert ledger.session("claude-code:agent-acompact-2").thread_id is None
+    assert result(ledger) == at_once(tmp_path)
+
+
+def test_a_record_that_only_a_helper_has_a_copy_of_is_the_sessions(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    helper = helper_of(log, tmp_path, "aprompt_suggestion-1")
+    own = {"isSidechain": True, "agentId": "aprompt_suggestion-1"}
+    helper.user("51", "Suggest what comes next.", **own)
+    helper.lines = helper.lines[1:]
+    log.user("b1", "Go on.")
+    log.assistant("b2", text("Gone on."))
+    del log.lines[1]
+    import_paths(ledger, helper.save(), log.save())
+
+    first, second = ledger.thread(f"claude-code:{SESSION}").turns
+
+    assert [message.content for message in first.messages] == ["Begin.", "Begun."]
+    assert second.query[0].content == "Go on."

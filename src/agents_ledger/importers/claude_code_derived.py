@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ from agents_ledger.importers.building import TurnBuilder
 from agents_ledger.importers.claude_code_nodes import COPY, KINDS
 from agents_ledger.importers.claude_code_tree import Tree
 from agents_ledger.importers.claude_code_turns import Beside, Kept, build_turn
-from agents_ledger.importers.outlines import NONE
+from agents_ledger.importers.outlines import NONE, NamedLater
 from agents_ledger.importers.reader import fingerprint
 from agents_ledger.model.sources import DerivedTurn, SourceFile
 from agents_ledger.model.turns import Turn
@@ -65,9 +65,9 @@ class Turns:
             parent,
             bytes(self._prints[PRINT * turn : PRINT * turn + PRINT]),
             self._nodes.files[self._file_sets[turn]],
-            _Names(self.names, turn),
+            NamedLater(self.names, turn),
             partial(self._built, turn, top, parent),
-            repeated_ids=_Names(self._repeated, turn) if self._repeats else (),
+            repeated_ids=NamedLater(self._repeated, turn) if self._repeats else (),
         )
 
     def _own(self, turn: int) -> array[int]:
@@ -116,14 +116,3 @@ class Turns:
             return {}
         members = self._tree.members(turn)
         return {key: self._extras.spills[key] for r in members for key in named.get(r, ())}
-
-
-class _Names:
-    """Records of one turn, named when they are gone through."""
-
-    def __init__(self, names: Callable[[int], Iterable[str]], turn: int) -> None:
-        self._names = names
-        self._turn = turn
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names(self._turn))

@@ -97,7 +97,7 @@ class Nodes:
         elif parent == self._before[0] and side == MAIN:
             above = self._before[1]
         elif parent != uuid:
-            above = self._above(parent, previous, side)
+            above = self._above(parent, previous)
             if above == LOST:
                 self._lost[len(self.kinds)] = _Lost(parent, previous)
         self.parents.append(above)
@@ -130,7 +130,7 @@ class Nodes:
 
     # -- what hangs on what -------------------------------------------------------------------
 
-    def _above(self, parent: str, previous: int, side: int) -> int:
+    def _above(self, parent: str, previous: int) -> int:
         """The record above, as it says, as far as that is known yet."""
         found = self._get(parent)
         if found < 0:
@@ -138,7 +138,7 @@ class Nodes:
             found = self._passed_to[passing] if passing >= 0 else LOST
             if found == NONE:
                 return previous
-        return self._beside(found, side)
+        return found
 
     def _get(self, uuid: str) -> int:
         """The number of a record; less than 0 if it is not here."""
@@ -146,10 +146,6 @@ class Nodes:
             if uuid == known:
                 return number
         return self.ids.get(uuid)
-
-    def _beside(self, found: int, side: int) -> int:
-        apart = found >= 0 and side == INLINE and self.sides[found] != INLINE
-        return NONE if apart else found
 
     def settle(self) -> None:
         """All records are here: where the one above is lost, it is the one before in its file."""
@@ -166,7 +162,7 @@ class Nodes:
                 found = self._passed_to[passing]
                 at = self._passed_lost.get(passing) if found < 0 else None
             if found >= 0:
-                self.parents[number] = self._beside(found, self.sides[number])
+                self.parents[number] = found
                 continue
             self.parents[number] = previous
             if at is not None and at not in seen and self.sides[number] != OWN_FILE:
@@ -188,6 +184,25 @@ class Nodes:
             self.parents[number] = first if first != number else NONE
         for copy in originals:
             self.kinds[copy] = COPY
+
+    def set_apart(self) -> dict[int, int]:
+        """What a subagent was asked begins a tree of its own. Returns the records that begin one
+        below a record of the session, and that."""
+        found: dict[int, int] = {}
+        if not any(self.sides):
+            return found
+        for number, side in enumerate(self.sides):  # a copy may be all that is left of a record
+            above = self.parents[number] if side == MAIN else NONE
+            while above >= 0 and self.sides[above] == OWN_FILE:
+                self.sides[above] = MAIN
+                above = self.parents[above]
+        for number, side in enumerate(self.sides):
+            above = self.parents[number]
+            begins = side == INLINE or (side == OWN_FILE and self.kinds[number] == PROMPT)
+            if begins and above >= 0 and self.sides[above] == MAIN:
+                found[number] = above
+                self.parents[number] = NONE
+        return found
 
     def _begin_below(self) -> None:
         """What hooks left before anything was said is no part of a thread, which begins below."""

@@ -6,7 +6,7 @@ import hashlib
 import zlib
 from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -129,6 +129,7 @@ class Outline:
         self.nodes.settle()
         again = [repeated(self.nodes, chain) for chain in self.rewritten]
         self.nodes.repeat(pair for found in again for pair in found.items())
+        self.hung = self.nodes.set_apart()  # what begins a subagent, on a record of who asked it
         self.sides = {s.session_id: self._sides(s) for s in self.sessions.values()}
 
     # -- files beside -------------------------------------------------------------------------
@@ -310,15 +311,15 @@ class Outline:
             return SUMMARY
         if records.has_result(record, line.data or b""):
             return RESULT
-        if record.is_meta:
-            return NOTICE
         text = records.words_of(record)
-        self._deliver(text, session)
+        delivered = self._deliver(text, session)
+        if record.is_meta:
+            return PROMPT if delivered else NOTICE  # what was planned for a time is asked so
         if text.startswith(records.COMMANDS):
             return COMMAND
         if text.startswith(records.PRINTED):
             return PRINTED
-        return NOTICE if text.startswith(NOTICES) else PROMPT
+        return NOTICE if records.is_notice(text) else PROMPT
 
     def _plain(self, line: Line, record: Record, session: _Session) -> None:
         kind = record.type or "(none)"
@@ -333,7 +334,8 @@ class Outline:
             self._call(record.leaf_uuid, line, str(record.summary or ""))
             return  # counted when it is known whether that record is here
         elif kind == "queue-operation" and record.operation == "enqueue" and record.content:
-            self._enqueue(line, record, session)
+            if self._enqueue(line, record, session):
+                return  # counted when it is known what became of it
         elif kind == "progress" and record.call_id and (agent := records.agent_at_work(record)):
             mapped = self.at_work.setdefault(record.call_id, agent) == agent
         else:
@@ -366,45 +368,67 @@ class Outline:
             if leaf not in self.nodes.ids and UUID.fullmatch(leaf) and said.title
         )
 
-    def _enqueue(self, line: Line, record: Record, session: _Session) -> None:
+    def _enqueue(self, line: Line, record: Record, session: _Session) -> bool:
         text = records.text_of(record.content)
         if not text or text.startswith(NOTICES):
-            return
+            return False
         after = session.chain[-1] if session.chain else NONE
         queued = _Queued(session, line, text, str(record.timestamp), after)
         self.queued.append(queued)
         session.waiting.setdefault(text, deque()).append(queued)
+        return True
 
-    def _deliver(self, text: str, session: _Session) -> None:
+    def _deliver(self, text: str, session: _Session) -> bool:
         """A record with the text of what was typed before is that, given to the agent."""
-        if session.waiting.get(text):
-            self.delivered.append(session.waiting[text].popleft())
+        waiting = session.waiting.get(text)
+        if waiting:
+            self.delivered.append(waiting.popleft())
+            return True
+        return False
 
     def _add_queued(self) -> None:
-        """Text typed while the agent worked may stand nowhere else."""
+        """Text typed while the agent worked may stand nowhere else, and so may text typed before a
+        session that never began."""
         texts: dict[str, str] = {}
         typed: dict[int, list[int]] = {}  # by the record they were typed after
         delivered = {queued.key() for queued in self.delivered}
+        silent = {name for name, session in self.sessions.items() if not session.chain}
         for queued in self.queued:
-            if queued.after == NONE or queued.key() in delivered:
+            session = self.sessions[queued.session.session_id]
+            begins, is_known = session.session_id in silent, queued.key() in delivered
+            is_shown = is_known or begins or queued.after != NONE
+            self.material.count("queue-operation", "derived" if is_shown else "unmapped")
+            if is_known or not is_shown:
                 continue
-            uuid = f"{queued.session.session_id}:queued:{queued.typed_at}"
-            if texts.setdefault(uuid, queued.text) != queued.text:  # typed in the same instant
-                uuid = f"{uuid}:{zlib.crc32(queued.text.encode(errors='replace')):08x}"
-            if uuid not in self.nodes.ids:
-                number = self.nodes.number(uuid)
-                self.nodes.add(
-                    uuid,
-                    QUEUED,
-                    queued.line,
-                    at=milliseconds(queued.typed_at),
-                    parent=None,
-                    previous=queued.after,
-                    side=MAIN,
-                    file_set=self.nodes.files.of([queued.line.file.id]),
-                )
-                typed.setdefault(queued.after, []).append(number)
+            after = session.chain[-1] if begins and session.chain else queued.after
+            number = self._add_typed(queued, after, texts)
+            if begins and number != NONE:
+                session.chain.append(number)
+                session.last_at = self.nodes.ats[number]
+                session.first_at = session.first_at or session.last_at
+            elif number != NONE:
+                typed.setdefault(after, []).append(number)
         self.nodes.insert(typed)
+
+    def _add_typed(self, queued: _Queued, after: int, texts: dict[str, str]) -> int:
+        """The number of a new record; NONE if another file has told of it."""
+        uuid = f"{queued.session.session_id}:queued:{queued.typed_at}"
+        if texts.setdefault(uuid, queued.text) != queued.text:  # typed in the same instant
+            uuid = f"{uuid}:{zlib.crc32(queued.text.encode(errors='replace')):08x}"
+        if uuid in self.nodes.ids:
+            return NONE
+        number = self.nodes.number(uuid)
+        self.nodes.add(
+            uuid,
+            QUEUED,
+            queued.line,
+            at=milliseconds(queued.typed_at),
+            parent=None,
+            previous=after,
+            side=MAIN,
+            file_set=self.nodes.files.of([queued.line.file.id]),
+        )
+        return number
 
     def _sides(self, session: _Session) -> dict[int, list[int]]:
         """The records of each subagent written into a session, by the first of them."""
@@ -469,10 +493,16 @@ class Outline:
                         file_ids=frozenset(session.file_ids),
                         is_subagent=True,
                         parent_label=f"{NAME}:{session.session_id}",
+                        parent_turn_id=self._asked_in([root], tree),
                         created_at=nodes.ats[root],
                         updated_at=max(nodes.ats[record] for record in own),
                         metadata=session.metadata,
                     )
+
+    def _asked_in(self, records: Iterable[int], tree: Tree) -> str | None:
+        """The turn that a subagent with these records hangs on."""
+        on = next((self.hung[record] for record in records if record in self.hung), NONE)
+        return tree.name(tree.turn_of[on]) if on != NONE else None
 
     def _forked_within(self, head: int, tree: Tree, half_way: dict[int, int]) -> dict[str, str]:
         """The turns on a thread that it left half way, each with the last record it has of it: the
@@ -490,7 +520,9 @@ class Outline:
         metadata = dict(session.metadata)
         if "cwd" in metadata:
             metadata["project"] = project_name(metadata["cwd"])
-        head = tree.head(session.chain[-1])
+        last = session.chain[-1]
+        is_given = session.agent_id is not None and self.nodes.sides[last] == MAIN
+        head = NONE if is_given else tree.head(last)
         within = self._forked_within(head, tree, half_way)
         metadata |= {"forked_within": within} if within else {}
         spills = self.nodes.spills
@@ -507,6 +539,7 @@ class Outline:
             updated_at=session.last_at,
             is_subagent=session.agent_id is not None,
             parent_label=f"{NAME}:{session.parent_session}" if session.parent_session else None,
+            parent_turn_id=self._asked_in(session.chain, tree),
             task_description=session.task,
             routing_key=metadata.get("cwd"),
             metadata=metadata,

@@ -44,6 +44,7 @@ NOTICES = (
     "<system-reminder>",
     "<task-notification>",
 )
+UNKNOWN = re.compile(r"Unknown (?:skill|slash command): \S+")  # a command that was mistyped
 SPILLED = "tool-results"  # the folder of outputs that were too large for a record
 ABOUT = ".meta.json"  # what is said of a subagent, beside its file
 ABOUT_NAME = re.compile(r"(agent-[^/\\]+)\.meta\.json$")
@@ -138,6 +139,11 @@ _decode_blocks = msgspec.json.Decoder(list[_Block]).decode
 _decode_progress = msgspec.json.Decoder(_Progress).decode
 _decode_prompt = msgspec.json.Decoder(_Prompt).decode
 _FIELDS = dict(zip(Record.__struct_encode_fields__, Record.__struct_fields__, strict=True))
+
+
+def is_notice(text: str) -> bool:
+    """Whether the program wrote it."""
+    return text.startswith(NOTICES) or UNKNOWN.fullmatch(text) is not None
 
 
 def read(data: bytes) -> Record:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import chain
 
 from agents_ledger.importers.claude_code_nodes import (
     ASSISTANT,
@@ -22,7 +22,7 @@ from agents_ledger.importers.claude_code_nodes import (
     Nodes,
 )
 from agents_ledger.importers.claude_code_turns import Kept
-from agents_ledger.importers.outlines import NONE, InTurns, in_turns, roots_first
+from agents_ledger.importers.outlines import NONE, Groups, InTurns, in_turns, roots_first
 
 ASKED = {PROMPT, COMMAND}
 OPENERS = (PROMPT, COMMAND, SUMMARY, BOUNDARY)
@@ -53,7 +53,7 @@ class Tree:
         self.turn_of = found.turn_of  # of every record, or NONE
         for record, top in enumerate(found.turn_of):
             self.turn_of[record] = places[top]
-        self._group(order, len(self.tops) + len(folded))
+        self._segments = Groups(self.turn_of, len(self.tops) + len(folded), order)
         self._leading: dict[int, int] = {}  # what is folded into turns: before their own records
         self._trailing: dict[int, list[int]] = {}  # and after them
         for top, other in folded.items():
@@ -133,38 +133,20 @@ class Tree:
 
     def _move(self, turn: int, other: int, *, leads: bool) -> None:
         """The records of a turn are another's now, or nobody's."""
-        for record in self._segment(turn):
+        for record in self._segments[turn]:
             self.turn_of[record] = other
         if other >= 0 and leads:
             self._leading[other] = turn
         elif other >= 0:
             self._trailing.setdefault(other, []).append(turn)
 
-    def _group(self, order: Sequence[int], turns: int) -> None:
-        """Put the records of each turn beside each other, in the order they were first read."""
-        counts = array("I", bytes(4 * turns))
-        for turn in self.turn_of:
-            if turn >= 0:
-                counts[turn] += 1
-        self._ends = array("I", accumulate(counts))
-        at = array("I", (end - count for end, count in zip(self._ends, counts, strict=True)))
-        self._members = array("i", [NONE]) * len(self.turn_of)
-        for record in order:
-            turn = self.turn_of[record]
-            if turn >= 0:
-                self._members[at[turn]] = record
-                at[turn] += 1
-
-    def _segment(self, turn: int) -> array[int]:
-        return self._members[self._ends[turn - 1] if turn else 0 : self._ends[turn]]
-
     def members(self, turn: int) -> array[int]:
         """The records of a turn in order."""
-        found = self._segment(turn)
+        found = self._segments[turn]
         if turn in self._leading:
-            found = self._segment(self._leading[turn]) + found
+            found = self._segments[self._leading[turn]] + found
         for each in self._trailing.get(turn, ()):
-            found += self._segment(each)
+            found += self._segments[each]
         return found
 
     # -- what they are to each other ----------------------------------------------------------

@@ -109,6 +109,7 @@ class _Turn:
             and uuid not in self.local
             and said_by == "human"
             and not record.get("planContent")
+            and not record.get("isMeta")
         )
         source: MessageSource = "human" if typed else "event"
         if kind == "queued":
@@ -188,9 +189,7 @@ class _Turn:
         thought = [b.get("thinking") for b in blocks if b.get("type") in THINKING]
         words = dict.fromkeys(word for word in said if isinstance(word, str))  # repeats said once
         thoughts = [word for word in thought if isinstance(word, str) and word]
-        # The last tells the whole usage. A copy may have pieces that stand nowhere else: they come
-        # behind it here, and say nothing of the usage.
-        _, told = max(reversed(pieces), key=lambda piece: sum(_tokens(piece[1]).values()))
+        _, told = max(reversed(pieces), key=lambda piece: _told_of_usage(piece[1]))
         last = as_dict(told.get("message"))
         metadata: dict[str, Any] = {
             name: record[name] for _, record in pieces for name in KEPT_FIELDS if record.get(name)
@@ -222,7 +221,8 @@ class _Turn:
             return
         self.builder.failed, self.builder.error = False, None
         if isinstance(model, str):
-            self.builder.model, self.builder.provider = model, "anthropic"
+            self.builder.model = model
+            self.builder.provider = "anthropic" if "claude" in model else None
         tokens = _tokens(record)
         if tokens:
             self.builder.add_tokens(**tokens, total_tokens=sum(tokens.values()))
@@ -312,6 +312,14 @@ def _tokens(record: dict[str, Any]) -> dict[str, int]:
     return {
         ours: n for name, ours in TOKENS.items() if (n := as_number(usage.get(name))) is not None
     }
+
+
+def _told_of_usage(record: dict[str, Any]) -> tuple[int, bool, bool]:
+    """How much a record of an answer knows of its usage. The last mostly tells the whole; but the
+    first of some providers guesses, and behind the last there may be some that say nothing."""
+    tokens = _tokens(record)
+    ended = bool(as_dict(record.get("message")).get("stop_reason"))
+    return tokens.get("output_tokens", 0), any(tokens.values()), ended
 
 
 def _message_id(uuid: str, record: dict[str, Any]) -> str:

@@ -1,0 +1,167 @@
+"""What was typed into Claude Code before the agent was given it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from agents_ledger import Ledger
+from tests.importers.claude_log import SESSION, Log, text, tool, uid
+from tests.importers.helping import import_paths, result
+
+LABEL = f"claude-code:{SESSION}"
+EARLY = "2026-03-01T09:00:00Z"
+
+
+def typed(
+    log: Log, words: str, at: str = "2026-03-01T11:00:00Z", operation: str = "enqueue"
+) -> None:
+    log.add("queue-operation", operation=operation, content=words, timestamp=at)
+
+
+def test_text_typed_while_the_agent_worked_is_kept(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Run it.")
+    log.assistant("a2", tool("t1", "Bash", command="make"))
+    log.add(
+        "queue-operation",
+        operation="enqueue",
+        content="And hurry.",
+        timestamp="2026-03-01T11:00:00Z",
+    )
+    log.add("attachment", "a3", attachment={"type": "queued_command", "prompt": "Also test."})
+    log.result("a4", "t1", "ok")
+    log.assistant("a5", text("Done."))
+
+    import_paths(ledger, log.save())
+
+    said = [m.content for m in ledger.get_turn(uid("a1")).messages if m.source == "human"]
+    assert sorted(said, key=str) == ["Also test.", "And hurry.", "Run it."]
+
+
+def test_what_was_typed_stands_where_it_was_typed(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", tool("t1", "Bash", command="make"))
+    typed(log, "Quicker.")
+    log.result("a3", "t1", "made")
+    log.assistant("a4", text("Made."))
+    import_paths(ledger, log.save())
+
+    said = [message.content for message in ledger.get_turn(uid("a1")).messages]
+    assert said == ["Begin.", "", "Quicker.", "Made."]
+
+
+def test_text_typed_while_the_agent_worked_stands_once(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Run it.")
+    log.assistant("a2", tool("t1", "Bash", command="make"))
+    typed(log, "Go on.")
+    log.add("attachment", "a3", attachment={"type": "queued_command", "prompt": "Go on."})
+    typed(log, "Then stop.")
+    log.result("a4", "t1", "ok")
+    log.assistant("a5", text("Done."))
+    typed(log, "Then stop.", operation="dequeue")
+    log.user("b1", "Then stop.")
+    log.assistant("b2", text("Stopped."))
+    typed(log, "Go on.", "2026-03-01T12:00:00Z")  # the same words once more
+    typed(log, "Now.", "2026-03-01T12:00:00Z")
+    log.assistant("b3", text("On it."))
+
+    import_paths(ledger, log.save())
+
+    said = [
+        [m.content for m in ledger.get_turn(uid(name)).messages if m.source == "human"]
+        for name in ("a1", "b1")
+    ]
+    assert said == [["Run it.", "Go on."], ["Then stop.", "Go on.", "Now."]]
+
+
+def test_what_the_program_puts_in_the_queue_was_not_typed(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Run it.")
+    log.assistant("a2", tool("t1", "Bash", command="make"))
+    notice = json.dumps({"task_id": "b1", "task_type": "local_bash"}, separators=(",", ":"))
+    log.add(
+        "queue-operation", operation="enqueue", content=notice, timestamp="2026-03-01T11:00:00Z"
+    )
+    log.result("a3", "t1", "ok")
+    log.assistant("a4", text("Done."))
+
+    import_paths(ledger, log.save())
+
+    told = [m for m in ledger.get_turn(uid("a1")).messages if m.content == notice]
+    assert [message.source for message in told] == ["event"]
+
+
+def test_what_was_planned_for_a_time_is_asked_then_and_by_nobody(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Report every morning.")
+    log.assistant("a2", text("Planned."))
+    typed(log, "Morning report.")
+    log.user("b1", "Morning report.", isMeta=True)
+    log.assistant("b2", text("Two commits."))
+    log.user("b3", "A reminder.", isMeta=True)
+
+    import_paths(ledger, log.save())
+
+    first, second = ledger.thread(LABEL).turns
+    assert [message.content for message in first.messages] == ["Report every morning.", "Planned."]
+    assert [(m.content, m.source) for m in second.messages if m.role == "user"] == [
+        ("Morning report.", "event"),
+        ("A reminder.", "event"),
+    ]
+
+
+def test_what_was_typed_into_a_session_that_never_began_is_a_prompt(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    typed(log, "Say hello.", EARLY)
+    typed(log, "Or not.")
+
+    report = import_paths(ledger, log.save())
+
+    (name,) = ledger.query("SELECT id FROM turns")[1][0]
+    turn = ledger.get_turn(name)
+    assert (turn.status, [message.content for message in turn.query]) == (
+        "pending",
+        ["Say hello.", "Or not."],
+    )
+    assert ledger.session(LABEL).thread_id is None
+    assert report.records == {("claude-code", "queue-operation", "derived"): 2}
+
+
+def test_a_session_that_begins_later_says_it_itself(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    typed(log, "/init", EARLY)
+    import_paths(ledger, log.save())
+    log.user("a1", "<command-name>/init</command-name>")
+    log.assistant("a2", text("Done."))
+
+    report = import_paths(ledger, log.save())
+
+    assert [turn.id for turn in ledger.thread(LABEL).turns] == [uid("a1")]
+    assert len(ledger.query("SELECT id FROM turns")[1]) == 1
+    assert report.records["claude-code", "queue-operation", "unmapped"] == 1
+    with Ledger.open(str(tmp_path / "whole.db")) as whole:
+        import_paths(whole, log.path)
+        assert result(whole) == result(ledger)
+
+
+def test_that_a_command_is_unknown_was_said_by_nobody(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Unknown skill: buddy")
+    log.user("a2", "Unknown skill: what is it?")
+    log.assistant("a3", text("A command."))
+
+    import_paths(ledger, log.save())
+
+    (turn,) = ledger.thread(LABEL).turns
+    said = [(message.content, message.source) for message in turn.messages[:2]]
+    assert said == [
+        ("Unknown skill: buddy", "event"),
+        ("Unknown skill: what is it?", "human"),
+    ]
