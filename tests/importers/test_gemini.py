@@ -13,7 +13,7 @@ from agents_ledger import Ledger
 from agents_ledger.importers.gemini import GeminiCli
 from agents_ledger.importers.importing import rederive
 from agents_ledger.importers.reader import Home
-from tests.importers.helping import import_paths
+from tests.importers.helping import import_paths, result
 
 SESSION = "3f1c2a80-0000-4000-8000-00000000000a"
 META = {
@@ -281,6 +281,50 @@ def test_a_subagent(ledger: Ledger, tmp_path: Path, parent_first: bool) -> None:
     assert ledger.audit() == ()
 
 
+def of_server(folder: Path, name: str, *records: dict[str, Any], **more: Any) -> Path:
+    path = folder / "chats" / f"{name}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    meta = {**META, "sessionId": "a2a-server", "kind": "main", **more}
+    path.write_text("".join(json.dumps(each) + "\n" for each in (meta, *records)))
+    return path
+
+
+def test_chats_of_the_server_have_one_id_and_are_sessions_of_their_own(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    call = {"id": "c1", "name": "scout", "args": {}, "status": "success", "agentId": "scout-7"}
+    asks = {**LOOK, "toolCalls": [call]}
+    first = of_server(tmp_path, "session-2026-03-01T10-00-a2a-serv", ASK, TELL)
+    of_server(tmp_path, "session-2026-04-01T10-00-a2a-serv", ASK, asks, startTime="2026-04-01")
+    of_server(tmp_path, "session-2026-05-01T10-00-a2a-serv", ASK2, TELL2, startTime="now")
+    of_server(tmp_path, "a2a-server/scout-7", ASK, TELL, sessionId="scout-7", kind="subagent")
+    import_paths(ledger, tmp_path)
+
+    server = "gemini-cli:a2a-server"
+    labels = [
+        f"{server}:2026-03-01T10:00:00.000Z",
+        f"{server}:2026-04-01",
+        f"{server}:session-2026-05-01T10-00-a2a-serv",
+        "gemini-cli:scout-7",
+    ]
+    assert sorted(each.label for each in ledger.sessions()) == labels
+    assert [len(ledger.thread(each).turns) for each in labels] == [1, 1, 1, 1]
+    subagent = ledger.session(labels[3])
+    assert (subagent.parent_session_label, subagent.spawn_tool_call_id) == (labels[1], "c1")
+
+    copy = tmp_path / "kept" / "old.jsonl"
+    copy.parent.mkdir()
+    copy.write_bytes(first.read_bytes())  # when it began tells which session it is
+    of_server(tmp_path, first.stem, ASK, TELL, ASK2, TELL2)
+    import_paths(ledger, tmp_path)
+    assert sorted(each.label for each in ledger.sessions()) == labels
+    assert len(ledger.thread(labels[0]).turns) == 2
+    before = result(ledger)
+    rederive(ledger)
+    assert result(ledger) == before
+    assert ledger.audit() == ()
+
+
 def test_notices_and_errors(ledger: Ledger, tmp_path: Path) -> None:
     path = document(
         tmp_path,
@@ -310,9 +354,9 @@ def test_prompts_without_an_answer_between_them_are_one_query(
 
 
 def test_where_it_is_found() -> None:
-    home = Home(Path("/home/ann"), {}, "linux")
-    assert GeminiCli().roots(home) == [Path("/home/ann/.gemini/tmp")]
-    moved = Home(Path("/home/ann"), {"GEMINI_CLI_HOME": "/srv/g"}, "linux")
+    home = Home(Path("/home/dev"), {}, "linux")
+    assert GeminiCli().roots(home) == [Path("/home/dev/.gemini/tmp")]
+    moved = Home(Path("/home/dev"), {"GEMINI_CLI_HOME": "/srv/g"}, "linux")
     assert GeminiCli().roots(moved) == [Path("/srv/g/.gemini/tmp")]
     assert GeminiCli().wants(Path("/x/chats/session-1.json"))
     assert not GeminiCli().wants(Path("/x/logs.json"))

@@ -39,6 +39,7 @@ from agents_ledger.importers.gemini_projects import (
 from agents_ledger.importers.outlines import (
     BROKEN,
     NONE,
+    UUID,
     States,
     as_dict,
     as_list,
@@ -53,7 +54,7 @@ from agents_ledger.importers.outlines import (
     strictly,
     without_data,
 )
-from agents_ledger.importers.pieces import Pieces, text_pieces
+from agents_ledger.importers.pieces import Pieces, raw_dict, raw_list, text_pieces
 from agents_ledger.importers.reader import (
     RECORD_MAX,
     Held,
@@ -113,8 +114,6 @@ class _Brief(Struct):
 
 
 _brief = msgspec.json.Decoder(_Brief).decode
-_raw_list = msgspec.json.Decoder(list[Raw]).decode
-_raw_dict = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class _Session(Struct):
@@ -137,7 +136,7 @@ class GeminiCli:
     """Reader of Gemini CLI's chats."""
 
     name = NAME
-    version = 4
+    version = 5
     kind: SourceKind = "document"
 
     def kind_of(self, path: Path, head: bytes) -> SourceKind:
@@ -205,6 +204,19 @@ def _is_own(line: bytes) -> bool:
     return False
 
 
+def _name(path: Path, said: dict[str, Raw]) -> str:
+    """What a session is called. An id that is no UUID is not its own, unless it is a subagent's:
+    all chats of the program's server have one, and differ in when they began."""
+    names = ("sessionId", "kind", "startTime")
+    session_id, kind, began = (as_text(parsed(said.get(name, b"null"))) for name in names)
+    if not session_id:
+        return path.stem
+    is_subagent = kind == "subagent" or path.parent.parent.name == "chats"
+    if is_subagent or UUID.fullmatch(session_id):
+        return session_id
+    return f"{session_id}:{began if milliseconds(began) else path.stem}"
+
+
 class _Outline:
     def __init__(self, material: Material) -> None:
         self.material = material
@@ -235,11 +247,11 @@ class _Outline:
             return
         pieces = text_pieces(self.material, file)
         try:
-            said = pieces.read(_raw_dict)
+            said = pieces.read(raw_dict)
         except BROKEN as error:
             self._broken(file, f"not a chat: {error}")
             return
-        session = self._session(file, as_text(parsed(said.get("sessionId", b"null"))))
+        session = self._session(file, said)
         self._describe(session, {name: parsed(raw) for name, raw in said.items() if name in _KNOWN})
         messages = said.get("messages", said.get("history", Raw(b"null")))
         self._replace(session, file, messages, pieces)
@@ -254,12 +266,12 @@ class _Outline:
         for line in self.material.lines(file):
             pieces = Pieces(self.material, file, line.offset, line.data or b"")
             try:
-                record = pieces.read(_raw_dict)
+                record = pieces.read(raw_dict)
             except BROKEN as error:
                 malformed(self.material, line, error)
                 continue
             if session is None:
-                session = self._session(file, as_text(parsed(record.get("sessionId", b"null"))))
+                session = self._session(file, record)
             self._record(session, line, record, pieces)
 
     def _record(
@@ -281,7 +293,7 @@ class _Outline:
     def _set(self, session: _Session, file: SourceFile, patch: Raw, pieces: Pieces) -> None:
         self.material.count("$set", "derived")
         try:
-            said = _raw_dict(patch)
+            said = raw_dict(patch)
         except BROKEN:
             return
         self._describe(session, {name: parsed(raw) for name, raw in said.items() if name in _KNOWN})
@@ -296,7 +308,7 @@ class _Outline:
     def _replace(self, session: _Session, file: SourceFile, messages: Raw, pieces: Pieces) -> None:
         """All messages of a document, in their order."""
         try:
-            raws = _raw_list(messages)
+            raws = raw_list(messages)
         except BROKEN:
             return
         session.live = Live()
@@ -338,9 +350,9 @@ class _Outline:
         self.session_of[node] = session.number
         return node
 
-    def _session(self, file: SourceFile, session_id: str | None) -> _Session:
+    def _session(self, file: SourceFile, said: dict[str, Raw]) -> _Session:
         path = Path(file.path)
-        name = session_id or path.stem
+        name = _name(path, said)
         session = self.sessions.setdefault(name, _Session(name, len(self.sessions)))
         session.file_ids.add(file.id)
         folder = path.parent
