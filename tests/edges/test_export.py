@@ -33,7 +33,7 @@ def ledger(file: str) -> Iterator[Ledger]:
 def test_the_ending_of_the_file_tells_the_form(
     run: Run, ledger: Ledger, tmp_path: Path, name: str, begins: str
 ) -> None:
-    answer = run("export", "main", "--output", str(tmp_path / name))
+    answer = run("export", "main", "-o", str(tmp_path / name))
 
     assert answer.code == 0
     assert answer.out.strip() == str(tmp_path / name)

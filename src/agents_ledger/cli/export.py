@@ -37,7 +37,7 @@ SUFFIXES = {
     type=click.Choice(FORMS),
     help="In this form.  [by the ending of --output; else source, or markdown without one]",
 )
-@click.option("--output", type=click.Path(), help="Where to write; else it is printed.")
+@click.option("-o", "--output", type=click.Path(), help="Where to write; else it is printed.")
 @click.option(
     "--provider",
     type=click.Choice(PROVIDERS),
