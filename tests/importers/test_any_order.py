@@ -35,6 +35,7 @@ def a_world(chance: random.Random, folder: Path) -> list[Path]:
             log.add("attachment", next(names), attachment={"type": "hook_success"})
         for _ in range(chance.randrange(1, 6)):
             _an_exchange(chance, log, names, folder)
+            _without_anybody(chance, log, names, folder)
             _leave(chance, log, names)
             if chance.random() < 0.2:
                 log.resume(names, chance.choice((0, chance.randrange(len(log.thread())))))
@@ -95,6 +96,25 @@ def _an_exchange(chance: random.Random, log: Log, names: Iterator[str], folder: 
             log.add("system", next(names), subtype="stop_hook_summary", parentUuid=above)
 
 
+def _without_anybody(chance: random.Random, log: Log, names: Iterator[str], folder: Path) -> None:
+    """The program asks what was planned, or a helper that it gives all that was said."""
+    if chance.random() < 0.2:
+        words = f"planned {chance.randrange(3)}"
+        at = f"2026-03-01T08:{log.clock // 60:02}:{log.clock % 60:02}Z"
+        log.add("queue-operation", operation="enqueue", content=words, timestamp=at)
+        log.user(next(names), words, isMeta=True)
+        log.assistant(next(names), text("As planned."))
+    if chance.random() < 0.2:
+        own = {"isSidechain": True, "agentId": f"ahelper-{chance.randrange(1 << 30):x}"}
+        helper = Log(folder / "agents", f"agent-{own['agentId']}")
+        helper.lines = [json.dumps(record | own) for record in log.thread()]
+        helper.session, helper.last = log.session, log.last
+        helper.user(next(names), "Suggest.", **own)
+        if chance.random() < 0.7:
+            helper.assistant(next(names), text("This."), **own)
+        helper.save()
+
+
 def _leave(chance: random.Random, log: Log, names: Iterator[str]) -> None:
     """Somebody gives the program a command, and perhaps comes back to where it was."""
     if chance.random() < 0.3:
@@ -144,7 +164,8 @@ def import_in_steps(
     import_paths(ledger, *waiting)
 
 
-@pytest.mark.parametrize("seed", [*range(15), 376])  # that one forks what was written again
+# The last fork what was written again, and begin with what only a helper has a copy of yet.
+@pytest.mark.parametrize("seed", [*range(15), 376, 2007, 3172])
 def test_random_sessions_in_random_steps(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     paths = a_world(chance, tmp_path / "world")

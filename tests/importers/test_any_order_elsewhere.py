@@ -1,4 +1,4 @@
-"""Codex, pi and Cursor: any order of files, any split into imports, ends in the same ledger."""
+"""Codex, pi, Cline, Cursor: any order of files, any split into imports, ends in the same ledger."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ from tests.importers.codex_log import Rollout, index_line, thread_id
 from tests.importers.cursor_made import bubble, chat, headers, state_db, tool
 from tests.importers.helping import import_paths, result
 from tests.importers.test_any_order import import_in_steps
+from tests.importers.test_cline_sessions import agent, answer, beside, folded, manifest, save, user
+from tests.importers.test_cline_sessions import call as used
+from tests.importers.test_cline_sessions import document as of_session
+from tests.importers.test_cline_sessions import text as words
 from tests.importers.test_pi import Transcript, call
 
 World = Callable[[random.Random, Path], list[Path]]
@@ -114,7 +118,38 @@ def said(role: str, words: str) -> str:
     return json.dumps(said, separators=(",", ":")) + "\n"
 
 
-@pytest.mark.parametrize("world", [codex, pi, spoken])
+def cline(chance: random.Random, folder: Path) -> list[Path]:
+    """Sessions that fork each other at any message, have subagents and compactions, and end
+    anywhere."""
+    numbers = iter(range(1000))
+    known: list[list[dict[str, Any]]] = [[]]
+    for at in range(chance.randrange(1, 4)):
+        name, origin = f"s{at}", chance.choice(known)
+        messages = origin[: chance.randrange(len(origin) + 1)]
+        for _ in range(chance.randrange(1, 4)):
+            messages += _cline_exchange(chance, next(numbers))
+        known.append(messages)
+        save(folder, of_session(messages, name), f"{name}.messages.json", name)
+        save(folder, manifest(name, title=f"Title {at}"), f"{name}.json", name)
+        asked = [user(f"k{at}", words(f"task {chance.randrange(9)}")), agent(f"l{at}", words("12"))]
+        save(folder, of_session(asked, f"{name}__a"), "a.messages.json", name)
+        if chance.random() < 0.5:
+            number = chance.randrange(1, len(messages) + 1)
+            save(folder, beside(number, folded(at=at)), f"{name}.compaction.json", name)
+    return [path for path in folder.rglob("*.json") if path.is_file()]
+
+
+def _cline_exchange(chance: random.Random, number: int) -> list[dict[str, Any]]:
+    made = [user(f"u{number}", words(f"question {number}"))]
+    for each in range(chance.randrange(3)):
+        call_id = f"c{number}_{each}"
+        given = used(call_id, "spawn_agent", task=f"task {chance.randrange(9)}")
+        made.append(agent(f"b{number}_{each}", given))
+        made.append(user(f"r{number}_{each}", answer(call_id, "done")))
+    return [*made, agent(f"a{number}", words("answer"))][: chance.randrange(2, 12)]
+
+
+@pytest.mark.parametrize("world", [codex, pi, cline, spoken])
 @pytest.mark.parametrize("seed", [*range(6), 19])  # there a session is told anew
 def test_random_sessions_in_random_steps(seed: int, world: World, tmp_path: Path) -> None:
     chance = random.Random(seed)

@@ -282,19 +282,12 @@ def test_chats_that_name_each_other_as_parents_end_somewhere(
 # -- what hangs on messages -------------------------------------------------------------------
 
 
-def test_what_hangs_on_a_message_is_kept(ledger: Ledger, tmp_path: Path) -> None:
-    lint = {
-        "relativeWorkspacePath": "a.py",
-        "errors": [
-            {
-                "message": "unused",
-                "source": "ruff",
-                "range": {
-                    "startPosition": {"line": 1, "column": 2},
-                    "endPosition": {"line": 3, "column": 4},
-                },
-            }
-        ],
+def test_what_hangs_on_a_question_is_kept(ledger: Ledger, tmp_path: Path) -> None:
+    start, end = {"line": 1, "column": 2}, {"line": 3, "column": 4}
+    wrong = {
+        "message": "unused",
+        "source": "ruff",
+        "range": {"startPosition": start, "endPosition": end},
     }
     asked = bubble(
         "q1",
@@ -302,30 +295,18 @@ def test_what_hangs_on_a_message_is_kept(ledger: Ledger, tmp_path: Path) -> None
         "See",
         1,
         relevantFiles=["b.py"],
-        multiFileLinterErrors=[lint],
-        modelInfo={"modelName": "model-x"},
+        multiFileLinterErrors=[{"relativeWorkspacePath": "a.py", "errors": [wrong]}],
         context={"fileSelections": [{"uri": {"fsPath": "/w/c.py"}}], "quotes": []},
         checkpointId="k",
         todos=[],
     )
-    code = {"content": "x = 1", "languageId": "python", "uri": {"path": "/w/d.py"}}
-    answer = bubble(
-        "a1",
-        2,
-        "Here.",
-        2,
-        thinking={"text": "Let me see."},
-        codeBlocks=[code],
-        tokenCount={"inputTokens": 10, "outputTokens": 5},
-    )
-    rows = chat("c", asked, answer)
+    rows = chat("c", asked)
     rows["messageRequestContext:c:q1"] = {"terminalFiles": [], "gitStatusRaw": "clean"}
     rows["checkpointId:c:k"] = {"files": [{"uri": {"fsPath": "/w/e.py"}, "content": "long"}]}
     import_paths(ledger, state_db(tmp_path / GLOBAL, rows))
 
-    turn = ledger.thread("cursor:c").turns[0]
+    (query,) = ledger.get_turn("q1").messages
 
-    query, response = turn.messages
     assert [(file.kind, file.file_path) for file in query.files] == [
         ("referenced", "b.py"),
         ("attached", "/w/c.py"),
@@ -340,6 +321,25 @@ def test_what_hangs_on_a_message_is_kept(ledger: Ledger, tmp_path: Path) -> None
     metadata = json.loads(query.metadata_json or "")
     assert metadata["checkpoint"] == {"files": ["/w/e.py"]}
     assert "todos" not in metadata
+
+
+def test_what_hangs_on_an_answer_is_kept(ledger: Ledger, tmp_path: Path) -> None:
+    code = {"content": "x = 1", "languageId": "python", "uri": {"path": "/w/d.py"}}
+    answer = bubble(
+        "a1",
+        2,
+        "Here.",
+        2,
+        thinking={"text": "Let me see."},
+        codeBlocks=[code],
+        tokenCount={"inputTokens": 10, "outputTokens": 5},
+    )
+    asked = bubble("q1", 1, "See", 1, modelInfo={"modelName": "model-x"})
+    import_paths(ledger, state_db(tmp_path / GLOBAL, chat("c", asked, answer)))
+
+    turn = ledger.thread("cursor:c").turns[0]
+
+    response = turn.messages[1]
     assert response.thinking == "Let me see."
     assert [(c.content, c.language, c.file_path) for c in response.codeblocks] == [
         ("x = 1", "python", "/w/d.py")

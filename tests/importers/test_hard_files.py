@@ -22,13 +22,15 @@ from agents_ledger.exporters.source import export_source
 from agents_ledger.importers import files
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.discovery import Unknown, found_at
-from agents_ledger.importers.importing import Report, import_paths
+from agents_ledger.importers.importing import Report, import_paths, rederive
+from agents_ledger.importers.pi import Pi
 from agents_ledger.importers.reader import RECORD_MAX
 from tests.importers.claude_log import SESSION, Log, text, uid
 from tests.importers.codex_log import Rollout, turn_id
 
 OTHER = "22222222-2222-4222-8222-222222222222"
 WORDS = "a question"
+AT = "2026-03-01T10:00:00Z"
 
 
 def a_log(folder: Path, name: str, letter: str) -> Log:
@@ -91,6 +93,60 @@ def test_a_fault_is_told_by_line_and_the_rest_of_the_file_is_read(
     assert [m.content for m in answers] in ([], ["an answer"], ["an \ufffdnswer"])
     kept = export_source(ledger, f"claude-code:{SESSION}", tmp_path / "out")
     assert kept[0].read_bytes() == before
+
+
+@pytest.mark.parametrize("levels", [300, 700])
+def test_of_what_is_nested_deeply_only_that_is_not_shown(
+    ledger: Ledger, tmp_path: Path, levels: int
+) -> None:
+    deep = json.loads("[" * levels + "]" * levels)
+    path = tmp_path / "session.jsonl"
+    head = {"type": "session", "version": 3, "id": SESSION, "timestamp": AT, "cwd": "/w"}
+    asked = {"role": "user", "content": WORDS}
+    call = {"type": "toolCall", "id": "t1", "name": "read", "arguments": {"path": deep}}
+    done = {"role": "toolResult", "toolCallId": "t1", "toolName": "read", "details": deep}
+    messages = [asked, {"role": "assistant", "model": "m", "content": [call]}, done]
+    entries = [
+        {"type": "message", "id": f"{number:08x}", "timestamp": AT, "message": message}
+        for number, message in enumerate(messages)
+    ]
+    path.write_text("".join(json.dumps(each) + "\n" for each in [head, *entries]))
+
+    report = imported(ledger, *good_and(tmp_path, path))
+
+    assert report.counts.failed == 0
+    (asked_once,) = ledger.query(
+        f"SELECT turn_id FROM messages WHERE content = '{WORDS}' AND turn_id LIKE 'pi:%'"
+    )[1]
+    assert ledger.get_turn(asked_once[0]).tool_calls[0].tool_name == "read"
+    assert rederive(ledger).counts.failed == 0
+
+
+def test_a_value_that_is_no_word_harms_no_other_file(ledger: Ledger, tmp_path: Path) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_text('{"type": [], "message": {"role": {}}, "timestamp": []}\n')
+
+    report = imported(ledger, *good_and(tmp_path, path))
+
+    assert report.without_reader == [str(path)]
+
+
+def test_a_reader_that_fails_to_tell_a_file_harms_no_other(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: Pi, path: Path, head: bytes) -> bool:
+        if path.name == "odd.jsonl":
+            raise TypeError("unhashable")
+        return False
+
+    monkeypatch.setattr(Pi, "recognises", fails)
+    path = tmp_path / "odd.jsonl"
+    path.write_text("{}\n")
+
+    report = imported(ledger, *good_and(tmp_path, path))
+
+    told = [fault.what for fault in report.faults if fault.path == str(path)]
+    assert told == ["its reader could not be told: TypeError: unhashable"]
 
 
 def test_of_a_key_that_stands_twice_the_last_counts(ledger: Ledger, tmp_path: Path) -> None:

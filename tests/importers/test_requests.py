@@ -25,7 +25,7 @@ def item(name: str = "s1", fingerprint: str = "f1", **parts: Any) -> dict[str, A
         "sourceSessionId": name,
         "sourceSessionFingerprint": fingerprint,
         "importedAtMs": 5_000,
-        "session": {"createdAtMs": 1_000, "updatedAtMs": 4_000, "workspacePath": "/home/ann/shop"},
+        "session": {"createdAtMs": 1_000, "updatedAtMs": 4_000, "workspacePath": "/home/dev/shop"},
         "turns": [
             {
                 "sourceTurnId": "t1",
@@ -123,7 +123,7 @@ def test_full_graph(ledger: Ledger) -> None:
     }
     session = ledger.session(label())
     assert (session.origin, session.origin_session_id) == ("aix:cursor", "s1")
-    assert session.routing_key == "/home/ann/shop"
+    assert session.routing_key == "/home/dev/shop"
     thread = ledger.thread(label())
     assert [turn.id for turn in thread.turns] == [turn_id("t1"), turn_id("t2")]
     assert (thread.depth, thread.input_tokens, thread.total_tokens) == (2, 30, 45)

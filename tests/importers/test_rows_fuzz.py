@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from agents_ledger import Ledger
 from agents_ledger.importers.aix import TABLES as AIX
 from agents_ledger.importers.opencode import TABLES as OPENCODE
+from agents_ledger.importers.opencode_records import TYPES
+from agents_ledger.importers.pi_rows import TABLES as OPENCLAW
 from tests.importers.cursor_made import headers, state_db
 from tests.importers.helping import import_paths, result
 from tests.importers.test_exclusion import import_without
@@ -34,12 +36,18 @@ CURSOR_NAMES = (
 OPENCODE_NAMES = (
     "id type role sessionID messageID parentID time created text tool callID state status input"
     " output metadata sessionId summary revert messageID files url error data name tokens cache"
+    " content sessionID skills source uri command shellID model snapshot"
 )
 COLUMNS = (
     "id session_id message_id parent_id role content sequence timestamp data revert status"
     " metadata_json raw_json child_session_id parent_session_id file_path idx kind phase"
     " capability message start_line start_col line_number directory worktree workspace_path"
-    " project_id"
+    " project_id session_key current_session_id seq event_json event_zstd entry_json created_at"
+    " key type fork_session_id time_created time_updated"
+)
+OPENCLAW_NAMES = (
+    "type id parentId timestamp cwd message role content text toolCallId toolName usage input"
+    " summary firstKeptEntryId sessionId updatedAt spawnedBy session compaction user assistant"
 )
 PLAIN = st.one_of(
     st.none(),
@@ -74,7 +82,10 @@ def cell(names: str) -> st.SearchStrategy[Any]:
 
 def rows(names: str) -> st.SearchStrategy[list[tuple[Any, ...]]]:
     others = cell(names)
-    row = st.tuples(*(IDS if column.endswith("id") else others for column in COLUMNS.split()))
+    drawn = {"type": st.sampled_from([*TYPES, "other"])}
+    row = st.tuples(
+        *(IDS if column.endswith("id") else drawn.get(column, others) for column in COLUMNS.split())
+    )
     return st.lists(row, max_size=3)
 
 
@@ -92,7 +103,11 @@ ITEM_KEYS = st.sampled_from(
         "workbench.panel.aichat.view.aichat.chatdata",
     ]
 )
-DATABASES = {"opencode.db": (OPENCODE, rows(OPENCODE_NAMES)), "aix.db": (AIX, rows(CURSOR_NAMES))}
+DATABASES = {
+    "opencode.db": (OPENCODE, rows(OPENCODE_NAMES)),
+    "aix.db": (AIX, rows(CURSOR_NAMES)),
+    "openclaw-agent.sqlite": (OPENCLAW, rows(OPENCLAW_NAMES)),
+}
 QUIET = settings(
     max_examples=20,
     deadline=None,
@@ -138,7 +153,7 @@ def test_any_rows_of_cursor(
         imported(Path(folder), path)
 
 
-@pytest.mark.parametrize("name", ["opencode.db", "aix.db"])
+@pytest.mark.parametrize("name", DATABASES)
 @QUIET
 @given(st.data())
 def test_any_rows_of_other_databases(name: str, data: st.DataObject) -> None:

@@ -12,10 +12,13 @@ from tests.importers import (
     test_chatgpt,
     test_claude_ai,
     test_cline,
+    test_cline_sessions,
     test_copilot,
     test_cursor_agent,
     test_gemini,
+    test_openclaw_database,
     test_opencode,
+    test_opencode_second,
     test_pi,
     test_requests,
 )
@@ -144,6 +147,9 @@ def _pi(folder: Path) -> None:
     other.say("Done.")
     other.save()
     test_pi.store(claw, **{"agent:main:main": {"sessionId": test_pi.TWO, "updatedAt": 1}})
+    rows = test_openclaw_database.Database(folder / "rows")
+    rows.tell(other, test_pi.TWO)
+    rows.stand(test_pi.TWO)
 
 
 def _gemini(folder: Path) -> None:
@@ -164,11 +170,16 @@ def _documents(folder: Path) -> None:
     )
     timeline = test_cline.FIRST + test_cline.SECOND
     test_cline.write(folder / "cline", timeline, test_cline.HISTORY)
+    session = test_cline_sessions.FIRST + test_cline_sessions.SECOND
+    test_cline_sessions.write(folder / "cline sessions", session)
 
 
 def _opencode(folder: Path) -> None:
     test_opencode.storage(folder / "files", test_opencode.SAMPLE)
     test_opencode.database(folder / "rows" / "opencode.db", test_opencode.SAMPLE)
+    second = test_opencode_second
+    messages = [(f"{each[0]}s", "ses_s", *each[2:]) for each in second.MESSAGES]
+    second.database(folder / "second" / "opencode.db", [second.session("ses_s")], messages)
 
 
 def as_json(value: Any) -> bytes:
