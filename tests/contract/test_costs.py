@@ -245,13 +245,13 @@ def test_a_page_of_hits_takes_the_same_statements_however_many_there_are(
     ledger._core.index(least=1)
     ledger.search("question")
     ran: list[str] = []
-    run = sqlite_statements.Statements.run
+    run = sqlite_statements.Statements._ran
 
-    def counting(tx: Any, name: str, /, **values: object) -> Any:
+    def counting(tx: Any, name: str, values: dict[str, object]) -> Any:
         ran.append(name)
-        return run(tx, name, **values)
+        return run(tx, name, values)
 
-    monkeypatch.setattr(sqlite_statements.Statements, "run", counting)
+    monkeypatch.setattr(sqlite_statements.Statements, "_ran", counting)
     for limit in (1, 20):
         ran.clear()
         assert len(ledger.search("question", limit=limit).hits) == limit

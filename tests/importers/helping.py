@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import importing, outlines, packed, reader
+from agents_ledger.importers import building, importing, outlines, packed, places, reader
 from agents_ledger.importers.importing import Report
-from agents_ledger.ledger import projection
+from agents_ledger.ledger import projected_turns, projection
 from agents_ledger.model import numbering
 
 # What an import must end in, whatever the order and the number of its steps. History and import
@@ -42,6 +42,9 @@ FEWEST = (
     (numbering, "LATEST", 2),
     (projection, "TURNS_AT_ONCE", 2),
     (projection, "FEW", 1),
+    (building, "HELD_LETTERS", 0),
+    (places, "HELD_BYTES", 0),
+    (projected_turns, "LETTERS_AT_ONCE", 0),
 )
 
 

@@ -82,6 +82,18 @@ def test_a_conversation(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.audit() == ()
 
 
+def test_an_export_is_known_by_its_first_node_however_long_that_is(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    asked = node("u1", None, "user", "soup " * 20_000)
+    path = export(tmp_path, conversation(asked, TELL), name="mine.json")
+
+    report = import_paths(ledger, path)
+
+    assert report.without_reader == []
+    assert turns(ledger) == ["u1"]
+
+
 def test_an_answer_generated_again_is_a_branch(ledger: Ledger, tmp_path: Path) -> None:
     again = node("a2", "u1", "assistant", "With stock.")
     more = (node("u2", "a2", "user", "And salt?"), node("a3", "u2", "assistant", "A little."))

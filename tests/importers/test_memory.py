@@ -395,7 +395,7 @@ def test_to_write_one_more_turn_takes_little_memory(
 ) -> None:
     for name, number in (("FEW", 16), ("TURNS_AT_ONCE", 64), ("BATCH_TURNS", 32)):
         monkeypatch.setattr(projection, name, number)
-    monkeypatch.setattr(projection, "BATCH_BYTES", BLOCK + 64 * projection.ROW_BYTES)
+    monkeypatch.setattr(projection, "BATCH_BYTES", BLOCK + 64 * projected_turns.ROW_BYTES)
     monkeypatch.setattr(sources, "BLOCK_BYTES", BLOCK)
     most: list[int] = []
     add = projection.Projector.add
@@ -428,7 +428,7 @@ def test_turns_of_many_small_records_are_not_all_built_at_once(
 ) -> None:
     path = tmp_path / "session.jsonl"
     path.write_bytes(of_pi_with_calls(1000))
-    monkeypatch.setattr(projection, "BATCH_BYTES", 200 * projection.ROW_BYTES)
+    monkeypatch.setattr(projection, "BATCH_BYTES", 200 * projected_turns.ROW_BYTES)
     batches = projection._batches
     turns: list[int] = []
 

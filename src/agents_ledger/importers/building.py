@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import Any, TypeVar, cast
 
 from msgspec import structs
 
+from agents_ledger.importers.aside import Aside, ReadAgain, Spot
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.ids import LATEST_MS, as_id
 from agents_ledger.model.turns import (
@@ -25,8 +27,11 @@ from agents_ledger.model.turns import (
     to_json,
 )
 
+S = TypeVar("S", Message, ToolCall)
 SECONDS_BELOW = 1e11  # a larger number counts milliseconds
 NO_RESULT = "no result recorded"
+HELD_LETTERS = 4 << 20  # of a turn; each takes up to four bytes
+STEP_LETTERS = 500  # that a message or a call takes beside its own
 
 
 def milliseconds(moment: object) -> int:
@@ -57,7 +62,8 @@ def json_or_none(value: object) -> str | None:
 
 
 class TurnBuilder:
-    """Collects messages, tool calls and tokens of one turn."""
+    """Collects messages, tool calls and tokens of one turn. Of a large one what came first waits in
+    a file."""
 
     def __init__(self, turn_id: str, parent_id: str | None) -> None:
         self.id = as_id(turn_id)
@@ -73,10 +79,14 @@ class TurnBuilder:
         self.effective_config_json: str | None = None
         self.tokens: dict[str, int] = {}
         self._sequence = 0
-        self._messages: dict[str, Message] = {}
-        self._calls: dict[str, ToolCall] = {}
+        self._messages: dict[str, Message | Spot] = {}
+        self._calls: dict[str, ToolCall | Spot] = {}
         self._answered = False
         self._query: list[str] = []
+        self._response: str | None = None
+        self._aside: Aside | None = None
+        self._new: list[tuple[dict[str, Any], str]] = []  # what was not set aside
+        self._letters = 0  # of that
 
     def _next(self, at: int) -> int:
         self.started_at = self.started_at or at
@@ -116,9 +126,10 @@ class TurnBuilder:
             return
         if role == "assistant":
             self._answered = True
+            self._response = message_id
         elif role == "user" and not self._answered:
             self._query.append(message_id)
-        self._messages[message_id] = Message(
+        message = Message(
             role,
             content,
             source,
@@ -134,12 +145,17 @@ class TurnBuilder:
             tuple(lints),
             tuple(codeblocks),
         )
+        letters = len(content or "") + len(thinking or "") + len(message.metadata_json or "")
+        if message.context_json or codeblocks:
+            letters += len(message.context_json or "") + sum(len(b.content) for b in codeblocks)
+        self._hold(self._messages, message, letters)
 
     def add_files(self, message_id: str, files: Sequence[MessageFile]) -> None:
         """Files that a message's tool calls read or wrote."""
-        message = self._messages.get(as_id(message_id))
+        message = self._held(self._messages, as_id(message_id))
         if message is not None and files:
-            self._messages[message.id] = structs.replace(message, files=(*message.files, *files))
+            files = (*message.files, *files)
+            self._hold(self._messages, structs.replace(message, files=files))
 
     def call(
         self,
@@ -157,7 +173,7 @@ class TurnBuilder:
             return
         self._answered = True
         said_by = as_id(message_id) if message_id is not None else None
-        self._calls[call_id] = ToolCall(
+        call = ToolCall(
             tool_name or "unknown",
             "{}" if params is None else to_json(params) if not isinstance(params, str) else params,
             status=status,
@@ -168,6 +184,7 @@ class TurnBuilder:
             started_at=at,
             sequence=self._next(at),
         )
+        self._hold(self._calls, call, len(call.params_json))
 
     def result(
         self,
@@ -181,11 +198,11 @@ class TurnBuilder:
         spawned: str | None = None,
     ) -> bool:
         """What came of a call; False if the turn has no such call."""
-        call = self._calls.get(call_id)
+        call = self._held(self._calls, call_id)
         if call is None:
             return False
         self.ended_at = max(self.ended_at, at)
-        self._calls[call_id] = structs.replace(
+        told = structs.replace(
             call,
             result_json=None if result is None else msgspec_text(result),
             status=status,
@@ -194,13 +211,40 @@ class TurnBuilder:
             completed_at=at or None,
             spawned_session_label=spawned or call.spawned_session_label,
         )
+        self._hold(self._calls, told, len(told.result_json or "") + len(error or ""))
         return True
 
     def spawned(self, call_id: str, label: str) -> None:
         """Note the session of the subagent that a call started."""
-        call = self._calls.get(call_id)
+        call = self._held(self._calls, call_id)
         if call is not None:
-            self._calls[call_id] = structs.replace(call, spawned_session_label=label)
+            self._hold(self._calls, structs.replace(call, spawned_session_label=label))
+
+    def _held(self, steps: dict[str, S | Spot], name: str) -> S | None:
+        step = steps.get(name)
+        return self._step(step) if step is not None else None
+
+    def _step(self, step: S | Spot) -> S:
+        if self._aside is None or not isinstance(step, Spot):
+            return cast(S, step)
+        return cast(S, self._aside.read(step))
+
+    def _hold(self, steps: dict[str, S | Spot], step: S, letters: int = 0) -> None:
+        """Hold a message or call, to which so many letters were added; or, with all others that are
+        held, set it aside."""
+        steps[step.id] = step
+        self._new.append((steps, step.id))
+        self._letters += letters + STEP_LETTERS
+        if self._letters > HELD_LETTERS:
+            self._set_aside()
+
+    def _set_aside(self) -> None:
+        self._aside = aside = self._aside or Aside()
+        for steps, name in self._new:
+            if not isinstance(steps[name], Spot):
+                steps[name] = aside.put(steps[name])
+        self._new.clear()
+        self._letters = 0
 
     def add_tokens(self, **tokens: int | None) -> None:
         """Tokens of one more call of the model."""
@@ -214,9 +258,6 @@ class TurnBuilder:
             status = "pending"
             if self._answered or self.compaction:
                 status = "failed" if self.failed else "completed"
-        calls = [self._closed(call, status) for call in self._calls.values()]
-        messages = tuple(self._messages.values())
-        response = next((m.id for m in reversed(messages) if m.role == "assistant"), None)
         return Turn(
             self.id,
             self.parent_id,
@@ -227,14 +268,14 @@ class TurnBuilder:
             self.model,
             self.provider,
             query_message_ids=to_json(self._query),
-            response_message_id=response,
-            tool_call_count=len(calls),
+            response_message_id=self._response,
+            tool_call_count=len(self._calls),
             workspace_path=self.workspace_path,
             effective_config_json=self.effective_config_json,
             error=self.error,
             projected=True,
-            messages=messages,
-            tool_calls=tuple(calls),
+            messages=self._all(self._messages, self._step),
+            tool_calls=self._all(self._calls, partial(self._closed, status)),
             compaction=self._compacted(),
             **self.tokens,  # type: ignore[arg-type]
         )
@@ -251,7 +292,15 @@ class TurnBuilder:
             first_kept_turn_id=as_id(kept) if kept is not None else None,
         )
 
-    def _closed(self, call: ToolCall, status: TurnStatus) -> ToolCall:
+    def _all(self, steps: dict[str, S | Spot], whole: Callable[[S | Spot], S]) -> Sequence[S]:
+        """The steps as they are in the end; of a large turn each is read when somebody asks."""
+        if self._aside is None:
+            return tuple(map(whole, steps.values()))
+        self._set_aside()
+        return ReadAgain(tuple(steps.values()), whole)
+
+    def _closed(self, status: TurnStatus, held: ToolCall | Spot) -> ToolCall:
+        call = self._step(held)
         if call.status not in OPEN_CALL or status == "pending":
             return call
         return structs.replace(call, status="cancelled", error=NO_RESULT)

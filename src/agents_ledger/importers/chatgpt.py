@@ -54,6 +54,9 @@ KEPT = (
     "is_visually_hidden_from_conversation",
     "search_result_groups",
 )
+MAPPING = re.compile(
+    rb'"mapping"\s*:\s*\{\s*"[^"]*"\s*:\s*\{\s*"(?:id|message|parent|children)"\s*:'
+)
 FAILED = ("failed", "error")
 EVERYONE = ("all", "", None)
 
@@ -120,10 +123,9 @@ class ChatGpt:
         return FILE_NAME.fullmatch(path.name) is not None
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        """A mapping of nodes with children."""
+        """A mapping of nodes; the first may be longer than what is looked at."""
         start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-        signs = (rb'"mapping"\s*:\s*\{', rb'"children"\s*:\s*\[', rb'"parent"\s*:')
-        return start[:1] in (b"[", b"{") and all(re.search(sign, start) for sign in signs)
+        return start[:1] in (b"[", b"{") and MAPPING.search(start) is not None
 
     def family(self, path: Path) -> str:
         """One file; a conversation that moved to another is found by its messages."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 
 from agents_ledger.importers.building import TurnBuilder
 from agents_ledger.importers.claude_code_nodes import COPY, KINDS
+from agents_ledger.importers.claude_code_records import whole
 from agents_ledger.importers.claude_code_tree import Tree
-from agents_ledger.importers.claude_code_turns import Beside, Kept, build_turn
+from agents_ledger.importers.claude_code_turns import Beside, Kept, Said, build_turn
 from agents_ledger.importers.outlines import NONE, NamedLater
 from agents_ledger.importers.reader import fingerprint
 from agents_ledger.model.sources import DerivedTurn, SourceFile
@@ -88,11 +90,14 @@ class Turns:
 
     def _built(self, turn: int, top: str, parent: str | None) -> Turn:
         nodes, members = self._nodes, self._own(turn)
-        kinds = map(KINDS.__getitem__, map(nodes.kinds.__getitem__, members))
-        said = zip(self.names(turn), kinds, map(nodes.places.bytes_of, members), strict=True)
+        kinds = [KINDS[nodes.kinds[record]] for record in members]
+        said = Said(self.names(turn), kinds, nodes.places.each(members, self._record))
         spills = {key: spill.file for key, spill in self._spills(turn).items()}
         beside = Beside(self._children(turn), spills, self._extras.kept.get(turn))
         return build_turn(nodes.material, TurnBuilder(top, parent), said, beside)
+
+    def _record(self, number: int) -> dict[str, Any]:
+        return whole(self._nodes.places.bytes_of(number))
 
     def _told(self, turn: int) -> list[bytes]:
         """All that the content of a turn comes from."""

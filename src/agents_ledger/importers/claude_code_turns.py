@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from agents_ledger.importers import claude_code_records as records
@@ -54,37 +54,42 @@ class Beside(NamedTuple):
     kept: Kept | None = None
 
 
-def build_turn(
-    material: Material,
-    builder: TurnBuilder,
-    said: Iterable[tuple[str, str, bytes]],
-    beside: Beside,
-) -> Turn:
-    """The turn of some records: each with its id and kind."""
-    return _Turn(material, builder, beside).built(said)
+class Said(NamedTuple):
+    """The records of a turn in order: their ids, their kinds, and what they say."""
+
+    uuids: Sequence[str]
+    kinds: Sequence[str]
+    records: Sequence[dict[str, Any]]
+
+
+def build_turn(material: Material, builder: TurnBuilder, said: Said, beside: Beside) -> Turn:
+    """The turn of some records."""
+    return _Turn(material, builder, said, beside).built()
 
 
 class _Turn:
-    def __init__(self, material: Material, builder: TurnBuilder, beside: Beside) -> None:
+    def __init__(
+        self, material: Material, builder: TurnBuilder, said: Said, beside: Beside
+    ) -> None:
         self.material = material
         self.builder = builder
+        self.said = said
         self.spawned, self.spills, self.kept = beside
         self.summarises = False
-        self.local: set[str] = set()
+        self.local = _local(said)
+        self.firsts: dict[str, int] = {}  # by the API response, the first record of it,
+        self.more: dict[int, list[int]] = {}  # and by that the others
+        self.made: dict[str, int] = {}  # by which record each call is
 
-    def built(self, said: Iterable[tuple[str, str, bytes]]) -> Turn:
-        whole = [(uuid, kind, records.whole(data)) for uuid, kind, data in said]
-        pieces: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-        for uuid, kind, record in whole:
+    def built(self) -> Turn:
+        uuids, kinds, said = self.said
+        asks = next((at for at, kind in enumerate(kinds) if kind not in BESIDE), 0)
+        self.builder.started_at = milliseconds(said[asks].get("timestamp"))
+        self._look_ahead()
+        for at, record in _results_after_calls(self.said, self.made):
+            uuid, kind = uuids[at], kinds[at]
             if kind == "assistant":
-                pieces.setdefault(_message_id(uuid, record), []).append((uuid, record))
-        told: set[str] = set()
-        first = next((record for _, kind, record in whole if kind not in BESIDE), whole[0][2])
-        self.builder.started_at = milliseconds(first.get("timestamp"))
-        self.local = _local(whole)
-        for uuid, kind, record in _results_after_calls(whole):
-            if kind == "assistant":
-                self._assistant(uuid, record, pieces[_message_id(uuid, record)], told)
+                self._assistant(at, record)
             elif kind == "result":
                 self._results(uuid, record)
             elif kind in ("boundary", "summary"):
@@ -95,6 +100,18 @@ class _Turn:
         # Of a compaction whose past is not there only the summary is known.
         alone = self.summarises and not (self.builder.answered or self.builder.compaction)
         return self.builder.build(status="completed" if alone else None)
+
+    def _look_ahead(self) -> None:
+        """Which records are of one API response, and which make calls."""
+        uuids, kinds, said = self.said
+        for at, kind in enumerate(kinds):
+            if kind == "assistant":
+                record = said[at]
+                first = self.firsts.setdefault(_message_id(uuids[at], record), at)
+                if first != at:
+                    self.more.setdefault(first, []).append(at)
+                for call in _ids(record, "id"):
+                    self.made.setdefault(call, at)
 
     # -- what was asked -----------------------------------------------------------------------
 
@@ -150,19 +167,16 @@ class _Turn:
 
     # -- what the agent did -------------------------------------------------------------------
 
-    def _assistant(
-        self,
-        uuid: str,
-        record: dict[str, Any],
-        pieces: list[tuple[str, dict[str, Any]]],
-        told: set[str],
-    ) -> None:
+    def _assistant(self, number: int, record: dict[str, Any]) -> None:
+        """A record of an API response. With the first of them all that is said there is told."""
         at = milliseconds(record.get("timestamp"))
-        first_uuid = pieces[0][0]
+        uuids, _, said = self.said
+        first = self.firsts[_message_id(uuids[number], record)]
+        first_uuid = uuids[first]
         message = as_dict(record.get("message"))
-        if first_uuid not in told:
-            told.add(first_uuid)
-            self._say(first_uuid, at, pieces)
+        if number == first:
+            pieces = (first, *self.more.get(first, ()))
+            self._say(first_uuid, at, [(uuids[each], said[each]) for each in pieces])
         for block in _blocks(message.get("content")):
             kind = _kind(block)
             if kind.endswith("tool_use"):
@@ -326,33 +340,31 @@ def _message_id(uuid: str, record: dict[str, Any]) -> str:
     return as_text(as_dict(record.get("message")).get("id")) or uuid
 
 
-def _local(whole: list[tuple[str, str, dict[str, Any]]]) -> set[str]:
+def _local(said: Said) -> set[str]:
     """The commands that the program itself answered: they were said to nobody else."""
     found: set[str] = set()
     last: str | None = None
-    for uuid, kind, _ in whole:
+    for uuid, kind in zip(said.uuids, said.kinds, strict=True):
         if kind == "printed" and last is not None:
             found.add(last)
         last = uuid if kind == "command" else last if kind in BESIDE else None
     return found
 
 
-def _results_after_calls(
-    whole: list[tuple[str, str, dict[str, Any]]],
-) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _results_after_calls(said: Said, made: dict[str, int]) -> Iterator[tuple[int, dict[str, Any]]]:
     """The records in their order, but a result behind its call: of parallel calls the result of one
-    may be written before the call is."""
-    calls = {uuid: _ids(record, "id") for uuid, kind, record in whole if kind == "assistant"}
-    waiting = {call for ids in calls.values() for call in ids}
-    late: list[tuple[str, str, dict[str, Any]]] = []
-    for each in whole:
-        uuid, kind, record = each
-        waiting.difference_update(calls.get(uuid, ()))
-        if kind == "result" and not waiting.isdisjoint(_ids(record, "tool_use_id")):
-            late.append(each)
+    may be written before the call is. `made`: by which record each call is."""
+    late: list[int] = []
+    for at, (kind, record) in enumerate(zip(said.kinds, said.records, strict=True)):
+        is_early = kind == "result" and any(
+            made.get(call, at) > at for call in _ids(record, "tool_use_id")
+        )
+        if is_early:
+            late.append(at)
         else:
-            yield each
-    yield from late
+            yield at, record
+    for at in late:
+        yield at, said.records[at]
 
 
 def _ids(record: dict[str, Any], name: str) -> list[str]:

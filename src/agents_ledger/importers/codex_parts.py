@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct, field
 
-from agents_ledger.importers.outlines import Groups
+from agents_ledger.importers.outlines import Groups, as_dict, parsed
 from agents_ledger.importers.packed import Packed
 from agents_ledger.importers.places import Places
 from agents_ledger.importers.reader import Line, Material, fingerprint
@@ -22,7 +24,7 @@ class Piece(Struct, frozen=True, gc=False):
 
     kind: str
     number: int
-    data: bytes
+    record: dict[str, Any]
 
 
 class Part(Struct, array_like=True):
@@ -84,14 +86,14 @@ class Parts(Packed[Part]):
         self._records = Groups(self._owners, len(self))
         del self._owners
 
-    def pieces(self, part: int) -> list[Piece]:
+    def pieces(self, part: int) -> Sequence[Piece]:
         """The records of a turn in order."""
-        return [self._piece(number) for number in self._records[part]]
+        return self._places.each(self._records[part], self._piece)
 
     def _piece(self, number: int) -> Piece:
         note = self._notes[number]
         kind = KINDS[note & (1 << KIND) - 1]
-        return Piece(kind, note >> KIND, self._places.bytes_of(number))
+        return Piece(kind, note >> KIND, as_dict(parsed(self._places.bytes_of(number))))
 
     def fingerprint(self, number: int, part: Part, *, sealed: bool) -> bytes:
         """Of all that the content of a turn comes from."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agents_ledger.importers.building import TurnBuilder, milliseconds
@@ -66,6 +66,7 @@ PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.*
 HEAD_CHARACTERS = 600
 READING = {"view_image": "path", "read_file": "file_path"}
 IMAGE_FIELDS = ("image_url", "result", "data")
+DETAILS = ("exit_code", "new_thread_id", "status", "success")
 DENIED = ("declined", "denied", "rejected")
 
 
@@ -104,12 +105,11 @@ class _Turn:
         self.speaker: str | None = None  # the last message of the agent
         self.end: TurnStatus | None = None
 
-    def built(self, said: Iterable[Piece], sealed: bool) -> Turn:
-        pieces = [(piece, as_dict(parsed(piece.data))) for piece in said]
-        for piece, record in pieces:
-            self._look_ahead(piece, _payload_of(record))
-        for piece, record in pieces:
-            self._step(piece, record)
+    def built(self, pieces: Sequence[Piece], sealed: bool) -> Turn:
+        for piece in pieces:
+            self._look_ahead(piece, _payload_of(piece.record))
+        for piece in pieces:
+            self._step(piece, piece.record)
         self._tell_thoughts(self.builder.ended_at)
         self.builder.provider = self.part.provider
         self.builder.workspace_path = self.builder.workspace_path or self.part.cwd
@@ -136,7 +136,7 @@ class _Turn:
             told = as_dict(payload.get("item")) or payload
             call_id = as_text(told.get("call_id")) or as_text(told.get("id"))
             if call_id:
-                self.details[call_id] = {**self.details.get(call_id, {}), **told}
+                self.details[call_id] = self.details.get(call_id, {}) | _detail(told)
         elif payload.get("role") == "user":
             self.shown.add(content_text(payload.get("content") or payload.get("message")))
 
@@ -374,6 +374,14 @@ def _payload_of(record: dict[str, Any]) -> dict[str, Any]:
     return as_dict(record["payload"]) if "payload" in record else record
 
 
+def _detail(told: dict[str, Any]) -> dict[str, Any]:
+    """What the client says of a call, and its result does not; not the output once more."""
+    said = {name: told[name] for name in DETAILS if name in told}
+    if "result" in told:
+        said["failure"] = as_dict(told["result"]).get("Err")
+    return said
+
+
 def _params(payload: dict[str, Any]) -> object:
     given = payload.get("arguments", payload.get("action", payload.get("input")))
     if isinstance(given, str):
@@ -438,7 +446,7 @@ def _status(
         return "cancelled", first, word
     if code:
         return "failed", f"exit code {code}", word or f"exit {code}"
-    failed = as_dict(detail.get("result")).get("Err")
+    failed = detail.get("failure")
     if failed is not None or detail.get("success") is False or FAILED.match(first):
         return "failed", as_text(failed) or first or "failed", word
     return "completed", None, word

@@ -19,6 +19,7 @@ from agents_ledger.importers.reader import (
     Line,
     Material,
     Place,
+    has_long_text,
 )
 from agents_ledger.model.sources import Fault, SourceFile
 
@@ -81,11 +82,12 @@ def objects_of(material: Material, file: SourceFile) -> Iterator[tuple[Line, byt
     elements = _Elements(material, file)
     for start, end in objects(material.blocks(file)):
         where = elements.next_object(start, end)
-        if where.length > RECORD_MAX:
+        data = material.bytes_of(where) if where.length <= RECORD_MAX else None
+        if data is None or has_long_text(data):
             material.fault(where, f"an object of {where.length:,} bytes is kept, but not read")
             material.count("(overlong)", "malformed")
         else:
-            yield where, material.bytes_of(where)
+            yield where, data
     elements.end()
 
 
@@ -152,6 +154,8 @@ class Pieces:
 
     def read(self, decode: Callable[[bytes], T]) -> T:
         """What a strict decoder makes of the document; pieces are of that."""
+        if has_long_text(self._data):
+            raise msgspec.DecodeError("a text in it is too long to read")
         found, data, added = taken(decode, self._data)
         self._holds |= added is None
         self._data, self._added = data, added or ()

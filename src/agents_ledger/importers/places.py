@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from struct import Struct
+from typing import TypeVar
 
+from agents_ledger.importers.aside import ReadAgain
 from agents_ledger.importers.reader import Line, Material
 from agents_ledger.model.sources import SourceFile
 
 _ROW = Struct("<QIII")  # where it begins, its length, its number in its file, its checksum
 _pack, _unpack = _ROW.pack, _ROW.unpack_from
 WIDTH = _ROW.size
+HELD_BYTES = 8 << 20  # of the lines of a turn
+T = TypeVar("T")
 
 
 class Places:
@@ -68,6 +73,12 @@ class Places:
         if self._data is not None:
             return self._data[number]
         return self._material.bytes_of(self.line(number))
+
+    def each(self, numbers: Sequence[int], read: Callable[[int], T]) -> Sequence[T]:
+        """What each line of a turn says: of a large turn, read whenever somebody asks."""
+        if sum(map(self.length, numbers)) > HELD_BYTES:
+            return ReadAgain(numbers, read)
+        return [read(number) for number in numbers]
 
     def length(self, number: int) -> int:
         """How long a line is."""

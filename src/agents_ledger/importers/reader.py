@@ -36,6 +36,12 @@ from agents_ledger.model.sources import (
 
 SHOWN = 80  # letters of a value in a fault
 RECORD_MAX = 64 << 20  # a longer record is kept and reported, but not parsed
+TEXT_MAX = 28 << 20  # so is one with a text that takes more than this in memory
+TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+WIDTHS = (  # of all letters of a text that has one of these
+    (4, re.compile(rb"[\xf0-\xf4]|\\u[dD][89abAB]")),
+    (2, re.compile(rb"[\xc4-\xef]|\\u(?!00)")),
+)
 NO_TEXT = "not UTF-8: bytes that are no text are shown as \ufffd"
 HOLD_MAX = 24 << 20  # a larger family is read again for its content, to spare memory
 ROW_VALUES = 6  # times the bytes of a row: its values in memory
@@ -178,6 +184,20 @@ def is_text(data: bytes, errors: str = "surrogatepass") -> bool:
     return True
 
 
+def has_long_text(data: bytes) -> bool:
+    """Whether a text in some JSON would take too much memory: it is held two or three times."""
+    if len(data) <= TEXT_MAX // WIDTHS[0][0]:
+        return False
+    spans = (text.span() for text in TEXT.finditer(data))
+    return any((end - start) * _width(data, start, end) > TEXT_MAX for start, end in spans)
+
+
+def _width(data: bytes, start: int, end: int) -> int:
+    if (end - start) * WIDTHS[0][0] <= TEXT_MAX:
+        return 1
+    return next((width for width, sign in WIDTHS if sign.search(data, start, end)), 1)
+
+
 class Bytes(Protocol):
     """Where the bytes of kept files are: a ledger's sources, or what was given of them."""
 
@@ -223,7 +243,7 @@ class Material:
                 length += len(piece)
                 data = b"".join([*begun, piece]) if begun else piece
                 begun = []
-                if length > RECORD_MAX:
+                if length > RECORD_MAX or has_long_text(data):
                     self._overlong(file, start, number, length)
                 elif data and not data.isspace():
                     line = Line(file, start, length, number, data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,9 +12,12 @@ from agents_ledger.model.touching import touched
 from agents_ledger.model.turns import Turn, TurnStatus, TurnType
 from agents_ledger.store.database import Transaction
 
-# Of a value longer than this, the beginning and the end are indexed.
+# Of a value longer than this, the beginning and the end are indexed; of a turn with very many calls
+# less of each, so that memory holds the whole.
 VALUE_MAX = 20_000
-VALUE_END = 4_000
+VALUE_MIN = 500
+VALUES_MAX = 8_000_000
+MESSAGE_MAX = 2_000_000
 # A value this long without a space is no text: a picture, a key, a hash.
 OPAQUE_MIN = 400
 
@@ -47,17 +49,24 @@ class Document(msgspec.Struct):
     status: TurnStatus
     model: str | None
     workspace_path: str | None
-    pieces: list[Piece]
-    files: list[TouchedFile]
-    tools: list[str]
+    call_count: int  # as the turn says
+    pieces: list[Piece] = msgspec.field(default_factory=list)
+    files: list[TouchedFile] = msgspec.field(default_factory=list)
+    tools: list[str] = msgspec.field(default_factory=list)
 
     def add_message(self, role: str, content: str | None, thinking: str | None) -> None:
         """Add what a message says."""
         if thinking:
-            self.pieces.append(Piece("thinking", thinking))
+            self.pieces.append(Piece("thinking", _ends(thinking, MESSAGE_MAX)))
         if content:
             part: Any = "tool_result" if role == "tool" else role
-            self.pieces.append(Piece(part, content))
+            self.pieces.append(Piece(part, _ends(content, MESSAGE_MAX)))
+
+    @property
+    def value_max(self) -> int:
+        """How much of a value is indexed."""
+        share = VALUES_MAX // max(1, self.call_count)
+        return max(VALUE_MIN, min(VALUE_MAX, share))
 
     @property
     def letters(self) -> int:
@@ -90,15 +99,20 @@ def project_of(workspace_path: str | None) -> str:
 def of_turn(turn: Turn) -> Document:
     """A turn that is at hand."""
     document = Document(
-        turn.id, turn.started_at, turn.turn_type, turn.status, turn.model, turn.workspace_path,
-        [], [], [],
-    )  # fmt: skip
+        turn.id,
+        turn.started_at,
+        turn.turn_type,
+        turn.status,
+        turn.model,
+        turn.workspace_path,
+        turn.tool_call_count or len(turn.tool_calls),
+    )
     if turn.error:
         document.pieces.append(Piece("system", turn.error))
     for message in turn.messages:
         document.add_message(message.role, message.content, message.thinking)
     for call in turn.tool_calls:
-        _add_call(document, (call.tool_name, call.params_json, call.result_json, call.error))
+        _add_call(document, call.tool_name, call.params_json, call.result_json, call.error)
     for message in turn.messages:
         for file in message.files:
             if file.kind in ("read", "written"):
@@ -116,7 +130,7 @@ def documents(tx: Transaction, ids: str) -> dict[str, Document]:
     rows = tx.run("document_turns", ids=ids)
     for turn_id, started_at, turn_type, status, model, path, error, count in rows:
         found[turn_id] = document = Document(
-            turn_id, started_at, turn_type, status, model, path, [], [], []
+            turn_id, started_at, turn_type, status, model, path, count
         )
         if error:
             document.pieces.append(Piece("system", error))
@@ -128,13 +142,17 @@ def documents(tx: Transaction, ids: str) -> dict[str, Document]:
 
 
 def _add_steps(tx: Transaction, ids: str, found: dict[str, Document], *, has_calls: bool) -> None:
-    detailed = 0
-    for turn_id, role, content, thinking, has_details in tx.run("document_messages", ids=ids):
+    def add_message(turn_id: str, role: str, content: str, thinking: str, has_details: int) -> int:
         found[turn_id].add_message(role, content, thinking)
-        detailed |= has_details
+        return has_details
+
+    def add_call(turn_id: str, *call: Any) -> None:
+        _add_call(found[turn_id], *call)
+
+    # Row by row: a turn may be larger than what is indexed of it by far.
+    detailed = any(tx.read_as("document_messages", add_message, ids=ids))
     if has_calls:
-        for turn_id, *call in tx.run("document_calls", ids=ids):
-            _add_call(found[turn_id], call)
+        tx.read_as("document_calls", add_call, ids=ids)
     if detailed:
         for turn_id, kind, path in tx.run("document_files", ids=ids):
             _add_file(found[turn_id], path, kind)
@@ -155,13 +173,19 @@ def _add_rare(tx: Transaction, ids: str, found: dict[str, Document]) -> None:
             found[turn_id].pieces.append(Piece("assistant", content))
 
 
-def _add_call(document: Document, call: Sequence[Any]) -> None:
-    tool_name, params_json, result_json, error = call
+def _add_call(
+    document: Document,
+    tool_name: str,
+    params_json: str,
+    result_json: str | None,
+    error: str | None,
+) -> None:
+    most = document.value_max
     document.tools.append(tool_name)
-    said = readable(_value(params_json))
+    said = readable(_value(params_json), most)
     document.pieces.append(Piece("tool_call", f"{tool_name}\n{said}", tool_name))
     if result_json is not None:
-        document.pieces.append(Piece("tool_result", readable(_value(result_json)), tool_name))
+        document.pieces.append(Piece("tool_result", readable(_value(result_json), most), tool_name))
     if error:
         document.pieces.append(Piece("tool_result", error, tool_name))
     for kind, path in touched(tool_name, params_json):
@@ -184,10 +208,10 @@ def _value(text: str) -> object:
         return text
 
 
-def readable(value: object) -> str:
+def readable(value: object, most: int = VALUE_MAX) -> str:
     """The texts and numbers in a value, a line each, without the names of its fields."""
     if type(value) is str:
-        return _trimmed(value)
+        return _trimmed(value, most)
     lines: list[str] = []
     left = [value]
     while left:
@@ -195,7 +219,7 @@ def readable(value: object) -> str:
         kind = type(each)
         if kind is str:
             if each:
-                lines.append(_trimmed(each))  # type: ignore[arg-type]
+                lines.append(_trimmed(each, most))  # type: ignore[arg-type]
         elif kind is dict:
             left += reversed(each.values())  # type: ignore[attr-defined]
         elif kind is list:
@@ -205,11 +229,17 @@ def readable(value: object) -> str:
     return "\n".join(lines)
 
 
-def _trimmed(text: str) -> str:
+def _trimmed(text: str, most: int) -> str:
     if len(text) < OPAQUE_MIN:
         return text
     if " " not in text and "\n" not in text:
         return ""
-    if len(text) <= VALUE_MAX:
+    return _ends(text, most)
+
+
+def _ends(text: str, most: int) -> str:
+    """A text, or of a longer one its beginning and a fifth of as much of its end."""
+    if len(text) <= most:
         return text
-    return f"{text[: VALUE_MAX - VALUE_END]}\n{text[-VALUE_END:]}"
+    end = most // 5
+    return f"{text[: most - end]}\n{text[-end:]}"

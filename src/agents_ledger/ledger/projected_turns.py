@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from types import SimpleNamespace as Row
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -15,10 +15,13 @@ from agents_ledger.model.errors import Conflict
 from agents_ledger.model.ids import as_id
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.sources import DerivedTurn
-from agents_ledger.model.turns import ToolCall, Turn, Usage, to_json
+from agents_ledger.model.turns import Message, ToolCall, Turn, Usage, to_json
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.text import in_batches
 
+S = TypeVar("S", Message, ToolCall)
+LETTERS_AT_ONCE = 1 << 20  # of a large turn
+ROW_BYTES = 500  # that a message or a call takes besides its content
 PLACES = 1000  # remembered at once: a tree may be of any size
 RETIRED = "its records belong to another turn now"
 
@@ -235,20 +238,52 @@ def _clear_turn(tx: Transaction, turn_id: str) -> None:
 
 def _write_steps(tx: Transaction, changes: Sequence[Change]) -> bool:
     """Whether every turn has all its messages: of those that several have, the last one counts."""
-    messages = [m for change in changes for m in change.turn.messages]
-    once = len({message.id for message in messages}) == len(messages)
-    recording.write_messages(tx, messages, statement="project_message", any_order=once)
-    calls: list[ToolCall] = []
+    once = _have_own_messages(changes)
+    for messages in _at_once(change.turn.messages for change in changes):
+        recording.write_messages(tx, messages, statement="project_message", any_order=once)
+    of_turn = {change.turn.id: change for change in changes}
     children: set[str] = set()
-    for change in changes:
-        for call in change.turn.tool_calls:
-            if call.spawned_session_label is None:
-                calls.append(call)
-            else:
-                calls.append(_linked(tx, call, change, children))
-    if calls:
-        tx.run_many("insert_tool_call", calls, any_order=True)
+    for calls in _at_once(change.turn.tool_calls for change in changes):
+        linked = [
+            call
+            if call.spawned_session_label is None
+            else _linked(tx, call, of_turn[call.turn_id], children)
+            for call in calls
+        ]
+        tx.run_many("insert_tool_call", linked, any_order=True)
     return once
+
+
+def _have_own_messages(changes: Sequence[Change]) -> bool:
+    if len(changes) == 1:
+        return True
+    ids = [message.id for change in changes for message in change.turn.messages]
+    return len(set(ids)) == len(ids)
+
+
+def _at_once(of_turns: Iterable[Sequence[S]]) -> Iterator[list[S]]:
+    """Steps of turns that are written together. Those of a large turn are in memory only while
+    somebody looks at them: of these only some."""
+    held: list[S] = []
+    for steps in of_turns:
+        if isinstance(steps, tuple):
+            held += steps
+            continue
+        letters = 0
+        for step in steps:
+            held.append(step)
+            letters += ROW_BYTES + letters_of(step)
+            if letters > LETTERS_AT_ONCE:
+                yield held
+                held, letters = [], 0
+    yield held
+
+
+def letters_of(step: Message | ToolCall) -> int:
+    """How long its texts are."""
+    if isinstance(step, Message):
+        return len(step.content or "") + len(step.thinking or "")
+    return len(step.params_json) + len(step.result_json or "")
 
 
 def _linked(tx: Transaction, call: ToolCall, change: Change, children: set[str]) -> ToolCall:

@@ -18,11 +18,13 @@ from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.projected_sessions import hang_subagents, lead_on, note_titles
 from agents_ledger.ledger.projected_tree import Repeated, Tree
 from agents_ledger.ledger.projected_turns import (
+    ROW_BYTES,
     Change,
     Known,
     TurnSource,
     is_due,
     known_now,
+    letters_of,
     retire,
     write_batch,
 )
@@ -45,7 +47,6 @@ from agents_ledger.store.text import in_batches
 
 Outcome = Literal["imported", "upserted", "skipped"]
 BATCH_BYTES = 5 << 20  # of content a transaction: others wait no longer than that takes
-ROW_BYTES = 500  # that a message or a call takes besides its content
 BATCH_TURNS = 200
 BATCH = 50  # derivations
 TURNS_AT_ONCE = 1000
@@ -333,10 +334,8 @@ def _batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
     for change in changes:
         batch.append(change)
         is_whole = is_whole and change.lost_answer is None
-        messages, calls = change.turn.messages, change.turn.tool_calls
-        size += ROW_BYTES * (len(messages) + len(calls))
-        size += sum(len(m.content or "") + len(m.thinking or "") for m in messages)
-        size += sum(len(c.params_json) + len(c.result_json or "") for c in calls)
+        for steps in (change.turn.messages, change.turn.tool_calls):
+            size += ROW_BYTES * len(steps) + sum(map(letters_of, steps))
         if is_whole and (size > BATCH_BYTES or len(batch) >= BATCH_TURNS):
             yield batch
             batch, size = [], 0

@@ -192,8 +192,8 @@ class Turn(Struct, frozen=True, gc=False):
     error: str | None = None
     projected: bool = False
     depth: int = 0
-    messages: tuple[Message, ...] = ()
-    tool_calls: tuple[ToolCall, ...] = ()
+    messages: Sequence[Message] = ()
+    tool_calls: Sequence[ToolCall] = ()
     compaction: Compaction | None = None
 
     @property

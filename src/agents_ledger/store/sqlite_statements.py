@@ -11,7 +11,7 @@ from agents_ledger.store import queries
 from agents_ledger.store.database import Engine, Row, Work
 from agents_ledger.store.known import Known
 from agents_ledger.store.packing import filling
-from agents_ledger.store.text import escape_row, has_escapes, unescape_rows
+from agents_ledger.store.text import escape_row, has_escapes, unescape_row, unescape_rows
 
 T = TypeVar("T")
 
@@ -86,8 +86,8 @@ class Statements:
         return rows if self.plain or not rows else unescape_rows(rows)
 
     def read_as(self, name: str, kind: Callable[..., T], /, **values: object) -> list[T]:
-        cursor = self._ran(name, values)
-        return list(starmap(kind, cursor if self.plain else unescape_rows(cursor.fetchall())))
+        rows = self._ran(name, values)
+        return list(starmap(kind, rows if self.plain else map(unescape_row, rows)))
 
     def change(self, name: str, /, **values: object) -> int:
         return int(self._ran(name, values).rowcount)

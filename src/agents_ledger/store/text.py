@@ -53,14 +53,17 @@ def has_escapes(rows: Iterable[Sequence[object]]) -> bool:
     return any(value.__class__ is str and _ESCAPE in value for row in rows for value in row)
 
 
+def unescape_row(row: tuple[object, ...]) -> tuple[object, ...]:
+    """The same row, with every text as it was."""
+    for value in row:
+        if value.__class__ is str and _ESCAPE in value:
+            return tuple(unescape(v) if isinstance(v, str) else v for v in row)
+    return row
+
+
 def unescape_rows(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
     """The same rows, with every text as it was."""
-    for index, row in enumerate(rows):
-        for value in row:
-            if value.__class__ is str and _ESCAPE in value:
-                rows[index] = tuple(unescape(v) if isinstance(v, str) else v for v in row)
-                break
-    return rows
+    return list(map(unescape_row, rows))
 
 
 def ids_of(ids: Sequence[str]) -> str:
