@@ -73,19 +73,23 @@ def held(reader: Reader, path: Path) -> tuple[int, int]:
 def held_of(
     reader: Reader, kind: SourceKind, data: bytes, path: Path = Path("/tasks/t/file.json")
 ) -> tuple[int, int]:
-    """The bytes that a derivation is and, at most, took; both without what is made once."""
+    """The bytes that a derivation is and, at most, took; both without what is made once, which may
+    fall into one of two."""
     given = Given(data)
     size = len(given.data)
     file = SourceFile(1, reader.name, str(path), 0, "f", kind, size, 0, size)
-    reader.derive(Material(given, [file]))
-    gc.collect()  # when it will come next is then the same each time
-    tracemalloc.start()
-    try:
-        derivation = reader.derive(Material(given, [file]))
-        assert sum(1 for _ in derivation.turns) == len(derivation.turns)
-        return tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    found: list[tuple[int, int]] = []
+    for _ in range(2):
+        gc.collect()  # when it will come next is then the same each time
+        tracemalloc.start()
+        try:
+            derivation = reader.derive(Material(given, [file]))
+            assert sum(1 for _ in derivation.turns) == len(derivation.turns)
+            found.append(tracemalloc.get_traced_memory())
+        finally:
+            tracemalloc.stop()
+        del derivation
+    return min(held for held, _ in found), min(most for _, most in found)
 
 
 @pytest.fixture
