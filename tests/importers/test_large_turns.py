@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tempfile
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,11 +17,11 @@ from agents_ledger.importers.building import TurnBuilder
 from agents_ledger.importers.reader import has_long_text
 from agents_ledger.ledger import documents, projected_turns, projection, sources
 from agents_ledger.model.turns import MessageCodeblock, MessageFile, Turn
-from tests.importers.claude_log import SESSION, Log, text, tool, uid
+from tests.importers.claude_log import Log, text, tool, uid
 from tests.importers.codex_log import Rollout
 from tests.importers.helping import import_paths, packed_result, result
 
-LABEL = f"claude-code:{SESSION}"
+OTHER = "22222222-2222-4222-8222-222222222222"
 SAID = "words of the output " * 1000
 
 
@@ -130,6 +131,26 @@ def test_values_are_set_aside_in_any_order() -> None:
     assert aside.read(spots[1]) == "two" * 100_000
     spots.append(aside.put(["three"]))
     assert [aside.read(spot) for spot in spots] == ["one", "two" * 100_000, ["three"]]
+
+
+def test_where_no_file_can_be_made_the_others_go_on_and_the_next_import_too(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large, small = of_claude_code(tmp_path, 7), Log(tmp_path, OTHER)
+    small.user("f1", "Begin.")
+    small.assistant("f2", text("Done."))
+    monkeypatch.setattr(building, "HELD_LETTERS", 50_000)
+    with monkeypatch.context() as full:
+        full.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+        report = import_paths(ledger, large, small.save())
+    (fault,) = report.faults
+    assert "missing" in fault.what
+    assert (report.counts.imported, report.counts.failed) == (1, 1)
+
+    report = import_paths(ledger, large)
+
+    assert (report.faults, report.counts.imported, report.read_bytes) == ([], 1, 0)
+    assert len(ledger.get_turn(uid("a1")).tool_calls) == 7
 
 
 # -- what of it is found ----------------------------------------------------------------------

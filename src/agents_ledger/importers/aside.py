@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from tempfile import TemporaryFile
 from typing import Any, Generic, TypeVar, overload
+from weakref import finalize
 
 T = TypeVar("T")
 
@@ -20,9 +21,7 @@ class Aside:
 
     def __init__(self) -> None:
         self._file = TemporaryFile()  # noqa: SIM115 - it is open as long as somebody may read
-
-    def __del__(self) -> None:
-        self._file.close()
+        finalize(self, self._file.close)
 
     def put(self, value: object) -> Spot:
         """Set a value aside."""
