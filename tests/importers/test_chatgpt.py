@@ -94,6 +94,12 @@ def test_an_export_is_known_by_its_first_node_however_long_that_is(
     assert turns(ledger) == ["u1"]
 
 
+def test_a_mapping_of_other_things_is_none_of_conversations(tmp_path: Path) -> None:
+    fields = b'{"mapping": {"field": {"id": 5, "type": "long"}, "parent": 1, "children": []}}'
+
+    assert not ChatGpt().recognises(tmp_path, fields)
+
+
 def test_an_answer_generated_again_is_a_branch(ledger: Ledger, tmp_path: Path) -> None:
     again = node("a2", "u1", "assistant", "With stock.")
     more = (node("u2", "a2", "user", "And salt?"), node("a3", "u2", "assistant", "A little."))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import tempfile
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,11 @@ from agents_ledger import Ledger
 from agents_ledger.importers import building, places, reader
 from agents_ledger.importers.aside import Aside, ReadAgain
 from agents_ledger.importers.building import TurnBuilder
-from agents_ledger.importers.reader import has_long_text
+from agents_ledger.importers.reader import TEXT, has_long_text
 from agents_ledger.ledger import documents, projected_turns, projection, sources
 from agents_ledger.model.turns import MessageCodeblock, MessageFile, Turn
+from tests.engines import on_sqlite
+from tests.importers import test_memory
 from tests.importers.claude_log import Log, text, tool, uid
 from tests.importers.codex_log import Rollout
 from tests.importers.helping import import_paths, packed_result, result
@@ -124,6 +127,34 @@ def test_of_a_large_turn_what_was_set_aside_is_read_and_changed(
     assert [call.status for call in held.tool_calls] == ["completed", "cancelled", "cancelled"]
 
 
+def test_what_is_read_back_to_be_changed_is_set_aside_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(building, "HELD_LETTERS", 1_000_000)
+    builder = TurnBuilder("turn", None)
+    tracemalloc.start()
+    for number in range(50):
+        builder.call(f"c{number}", "Write", {"content": "x" * 300_000}, at=1)
+    for number in range(50):
+        builder.result(f"c{number}", "ok", at=2)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert held < 2_000_000
+    assert {call.status for call in builder.build().tool_calls} == {"completed"}
+
+
+def test_another_process_gets_a_large_turn_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "HELD_LETTERS", 0)
+    builder = TurnBuilder("turn", None)
+    builder.message("a", "user", "Begin.", at=1)
+    turn = builder.build()
+
+    sent = pickle.loads(pickle.dumps(turn))  # noqa: S301 - as the import does
+
+    assert sent.messages == tuple(turn.messages)
+
+
 def test_values_are_set_aside_in_any_order() -> None:
     aside = Aside()
     spots = [aside.put(value) for value in ("one", "two" * 100_000)]
@@ -141,6 +172,7 @@ def test_where_no_file_can_be_made_the_others_go_on_and_the_next_import_too(
     small.assistant("f2", text("Done."))
     monkeypatch.setattr(building, "HELD_LETTERS", 50_000)
     with monkeypatch.context() as full:
+        full.setenv("TMPDIR", "chosen")
         full.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
         report = import_paths(ledger, large, small.save())
     (fault,) = report.faults
@@ -173,6 +205,58 @@ def test_of_very_many_calls_the_beginning_and_the_end_are_found(
         ledger._core.index(least=1)
 
 
+@on_sqlite  # a server's index has turns that are done
+@pytest.mark.parametrize("seal", [True, False])
+def test_a_turn_that_is_still_written_is_found_by_as_much(
+    seal: bool, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "VALUES_MAX", 10_000)
+    said = f"firstword {'filler ' * 200} middleword {'filler ' * 200} lastword"
+    with ledger.turn("main", "Work on it.") as turn:
+        for _ in range(10):
+            with turn.tool_call("Bash", {}) as call:
+                call.complete(said)
+        if seal:
+            turn.respond("Done.")
+
+        hits = [len(ledger.search(f"{w}word").hits) for w in ("first", "middle", "last")]
+        assert hits == [1, 0, 1]
+        if not seal:
+            turn.respond("Done.")
+
+
+def test_of_no_turn_more_is_indexed_than_memory_should_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(documents, "TURN_MAX", 10_000)
+    builder = TurnBuilder("turn", None)
+    builder.message("a", "user", "Begin.", at=1)
+    for number in range(40):
+        builder.message(f"m{number}", "assistant", "words " * 100, at=2)
+        builder.call(f"c{number}", "Bash", {"lines": ["words"] * 100}, at=3)
+        builder.result(f"c{number}", None, at=4, status="failed", error="no " * 100)
+
+    document = documents.of_turn(builder.build())
+
+    assert document.letters == sum(len(piece.text) for piece in document.pieces) == 10_000
+    assert document.pieces[0].text == "Begin."
+
+
+def test_a_file_that_several_say_was_read_is_there_once() -> None:
+    builder = TurnBuilder("turn", None)
+    builder.message("a", "assistant", "Reading.", at=1)
+    builder.call("c", "Read", {"file_path": "x.py"}, at=2)
+    builder.add_files("a", [MessageFile("read", "x.py"), MessageFile("written", "x.py")])
+    builder.add_files("a", [MessageFile("written", "x.py")])
+
+    files = documents.of_turn(builder.build()).files
+
+    assert [(file.path, file.written, file.tool_name) for file in files] == [
+        ("x.py", False, "Read"),
+        ("x.py", True, None),
+    ]
+
+
 def test_of_a_turn_with_few_calls_more_is_found(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,32 +281,76 @@ def test_of_a_very_long_message_the_beginning_and_the_end_are_found(
 # -- texts that are too long ------------------------------------------------------------------
 
 
-def texts(letters: int) -> Iterator[tuple[bytes, bool]]:
-    """JSON, and whether a text of so many letters in it is too long where those may take so many
-    bytes."""
-    plain = b"a" * letters
-    yield b'{"a": "%b"}' % plain, False
-    yield b'{"a": "%b"}' % (plain * 2), True
-    yield b'{"a": ["%b", "%b"]}' % (plain, plain), False
-    yield b'{"a": "%b\xc3\xa4"}' % plain, False  # a letter of one byte in memory
-    yield b'{"a": "%b\xe4\xb8\xad"}' % plain, True
-    yield b'{"a": "%b\\u4e2d"}' % plain, True
-    yield b'{"a": "%b\\u001b"}' % plain, False
-    yield b'{"a": "%b\xf0\x9f\x98\x80"}' % plain[: letters // 3], True
-    yield b'{"a": "%b\\ud83d\\ude00"}' % plain[: letters // 3], True
-    yield b'{"a": "%b\xf0\x9f\x98\x80"}' % plain[: letters // 5], False
-    yield b'{"a": "%b", "b": "\xf0\x9f\x98\x80"}' % plain, False
-    yield b'{"a": "%b' % (plain * 2), False  # cut off: it is no text
+PLAIN = b"a" * 1000
 
 
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (PLAIN, False),
+        (PLAIN * 2, True),
+        (PLAIN + b'", "' + PLAIN, False),
+        (PLAIN + rb"\"" + PLAIN, True),
+        (PLAIN + "ä".encode(), False),  # a letter of one byte in memory
+        (PLAIN + "中".encode(), True),
+        ("中".encode() * 500, False),  # three bytes here, and two in memory
+        (PLAIN + rb"\u4e2d", True),
+        (PLAIN + rb"\u001b", False),
+        (PLAIN + rb"C:\\users", False),  # no escaped letter
+        (PLAIN + rb"C:\\\u4e2d", True),
+        (rb"\u4e2d" * 500, False),
+        (PLAIN[:300] + "😀".encode(), True),
+        (PLAIN[:300] + rb"\ud83d\ude00", True),
+        (PLAIN[:200] + "😀".encode(), False),
+        ("😀".encode() * 250, False),
+        (PLAIN + '", "b": "😀'.encode(), False),
+    ],
+)
 def test_a_text_is_too_long_by_the_memory_it_takes(
-    number: int, monkeypatch: pytest.MonkeyPatch
+    said: bytes, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "TEXT_MAX", 1100)
-    data, expected = list(texts(1000))[number]
 
-    assert has_long_text(data) is expected
+    assert has_long_text(b'{"a": ["%b"]}' % said) is expected
+
+
+def test_what_is_cut_off_inside_a_text_is_looked_at_once() -> None:
+    said = b'{"type": "user", "message": "%b' % (rb"\"a" * 1000)
+
+    assert [len(found) for found in TEXT.findall(said)] == [6, 6, 9, 3001]
+
+
+@pytest.mark.parametrize(
+    ("path", "made"),
+    [
+        ("chats/session-2026-01-01-00000000.json", test_memory.of_gemini_document),
+        ("chatgpt/conversations.json", test_memory.of_chatgpt),
+        ("claude/conversations.json", test_memory.of_claude_ai),
+        ("tasks/1/ui_messages.json", test_memory.of_cline),
+        ("tasks/1/api_conversation_history.json", test_memory.of_cline_history),
+        ("cline/s/s.messages.json", test_memory.of_cline_session),
+    ],
+)
+def test_of_a_document_only_the_message_with_that_text_is_not_read(
+    path: str, made: Callable[[int], bytes], ledger: Ledger, *, tmp_path: Path
+) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    file.write_bytes(made(20))
+    import_paths(ledger, file)
+    whole = [turn for (turn,) in ledger.query("SELECT id FROM turns ORDER BY id")[1]]
+    head, said, rest = made(20).rpartition(b'"said"')
+    file.write_bytes(head + b'"%b"' % (b"long " * 4000) + rest)
+
+    with pytest.MonkeyPatch.context() as patch, Ledger.open(str(tmp_path / "other.db")) as other:
+        patch.setattr(reader, "TEXT_MAX", 10_000)
+        report = import_paths(other, file)
+        found = [turn for (turn,) in other.query("SELECT id FROM turns ORDER BY id")[1]]
+
+    assert said
+    assert "read" in report.faults[0].what
+    assert len(report.faults) == 1
+    assert found == whole
 
 
 def test_a_record_with_a_text_that_is_too_long_is_kept_and_reported(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Sequence
-from tempfile import TemporaryFile
-from typing import Any, Generic, TypeVar, overload
+from contextlib import suppress
+from tempfile import TemporaryFile, gettempdir
+from typing import IO, Any, Generic, TypeVar, overload
 from weakref import finalize
 
 T = TypeVar("T")
+ROOMY = "/var/tmp"  # noqa: S108 - the file there has no name
 
 
 class Spot(int):
@@ -20,13 +22,17 @@ class Aside:
     """Values in a file that has no name, and goes with this."""
 
     def __init__(self) -> None:
-        self._file = TemporaryFile()  # noqa: SIM115 - it is open as long as somebody may read
-        finalize(self, self._file.close)
+        self._folder = _folder()
+        self._file = TemporaryFile(dir=self._folder)  # noqa: SIM115 - open while somebody may read
+        finalize(self, _close, self._file)
 
     def put(self, value: object) -> Spot:
         """Set a value aside."""
-        spot = Spot(self._file.seek(0, os.SEEK_END))
-        pickle.dump(value, self._file, pickle.HIGHEST_PROTOCOL)
+        try:
+            spot = Spot(self._file.seek(0, os.SEEK_END))
+            pickle.dump(value, self._file, pickle.HIGHEST_PROTOCOL)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._folder) from error
         return spot
 
     def read(self, spot: Spot) -> Any:
@@ -35,12 +41,28 @@ class Aside:
         return pickle.load(self._file)  # noqa: S301 - ours wrote it
 
 
+def _folder() -> str:
+    """Where there is room: /tmp is memory on many systems."""
+    if os.environ.get("TMPDIR") or not os.access(ROOMY, os.W_OK):
+        return gettempdir()
+    return ROOMY
+
+
+def _close(file: IO[bytes]) -> None:
+    with suppress(OSError):  # what could not be written need not be
+        file.close()
+
+
 class ReadAgain(Sequence[T], Generic[T]):
     """Values that are read whenever somebody goes through them."""
 
     def __init__(self, spots: Sequence[Any], read: Callable[[Any], T]) -> None:
         self._spots = spots
         self._read = read
+
+    def __reduce__(self) -> tuple[type[tuple[T, ...]], tuple[tuple[T, ...]]]:
+        """Another process gets the values."""
+        return tuple, (tuple(self),)
 
     def __len__(self) -> int:
         return len(self._spots)

@@ -145,10 +145,7 @@ class TurnBuilder:
             tuple(lints),
             tuple(codeblocks),
         )
-        letters = len(content or "") + len(thinking or "") + len(message.metadata_json or "")
-        if message.context_json or codeblocks:
-            letters += len(message.context_json or "") + sum(len(b.content) for b in codeblocks)
-        self._hold(self._messages, message, letters)
+        self._hold(self._messages, message)
 
     def add_files(self, message_id: str, files: Sequence[MessageFile]) -> None:
         """Files that a message's tool calls read or wrote."""
@@ -184,7 +181,7 @@ class TurnBuilder:
             started_at=at,
             sequence=self._next(at),
         )
-        self._hold(self._calls, call, len(call.params_json))
+        self._hold(self._calls, call)
 
     def result(
         self,
@@ -211,7 +208,7 @@ class TurnBuilder:
             completed_at=at or None,
             spawned_session_label=spawned or call.spawned_session_label,
         )
-        self._hold(self._calls, told, len(told.result_json or "") + len(error or ""))
+        self._hold(self._calls, told)
         return True
 
     def spawned(self, call_id: str, label: str) -> None:
@@ -229,12 +226,11 @@ class TurnBuilder:
             return cast(S, step)
         return cast(S, self._aside.read(step))
 
-    def _hold(self, steps: dict[str, S | Spot], step: S, letters: int = 0) -> None:
-        """Hold a message or call, to which so many letters were added; or, with all others that are
-        held, set it aside."""
+    def _hold(self, steps: dict[str, S | Spot], step: S) -> None:
+        """Hold a message or call as it is now; or, with all others that are held, set it aside."""
         steps[step.id] = step
         self._new.append((steps, step.id))
-        self._letters += letters + STEP_LETTERS
+        self._letters += step.letters + STEP_LETTERS
         if self._letters > HELD_LETTERS:
             self._set_aside()
 

@@ -28,7 +28,7 @@ from agents_ledger.importers.outlines import (
     strictly,
 )
 from agents_ledger.importers.packed import Named
-from agents_ledger.importers.pieces import Pieces
+from agents_ledger.importers.pieces import Pieces, brief_of
 from agents_ledger.importers.reader import Home, Look, Material, Project
 from agents_ledger.model.sources import Derivation, SourceKind
 from agents_ledger.model.turns import CallStatus, Turn
@@ -55,7 +55,8 @@ KEPT = (
     "search_result_groups",
 )
 MAPPING = re.compile(
-    rb'"mapping"\s*:\s*\{\s*"[^"]*"\s*:\s*\{\s*"(?:id|message|parent|children)"\s*:'
+    rb'"mapping"\s*:\s*\{\s*"[^"]*"\s*:\s*\{\s*(?:"id"\s*:\s*"[^"]*"\s*,\s*)?'
+    rb'"(?:message"\s*:\s*(?:null|\{)|parent"\s*:\s*(?:null|")|children"\s*:\s*\[)'
 )
 FAILED = ("failed", "error")
 EVERYONE = ("all", "", None)
@@ -190,7 +191,7 @@ class _Tree:
     def _kind(message: Raw, counts: Counts) -> Kind | None:
         """What a node is; None: it only holds the tree together."""
         try:
-            brief = strictly(_brief, bytes(message))
+            brief = brief_of(_brief, bytes(message))
         except BROKEN:
             counts["(malformed)", "malformed"] += 1
             return None

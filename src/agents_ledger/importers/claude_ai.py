@@ -26,7 +26,7 @@ from agents_ledger.importers.outlines import (
     strictly,
     without_data,
 )
-from agents_ledger.importers.pieces import Pieces
+from agents_ledger.importers.pieces import Pieces, brief_of
 from agents_ledger.importers.reader import Home, Look, Material, Project
 from agents_ledger.model.sources import Derivation, SourceKind
 from agents_ledger.model.turns import Turn
@@ -114,7 +114,7 @@ class _Tree:
         for number, raw in enumerate(said.chat_messages):
             data = bytes(raw)
             try:
-                brief = _brief(data)
+                brief = brief_of(_brief, data)
             except BROKEN:
                 counts["(malformed)", "malformed"] += 1
                 continue

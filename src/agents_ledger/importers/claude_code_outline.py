@@ -44,7 +44,7 @@ from agents_ledger.importers.outlines import (
     parsed,
     project_name,
 )
-from agents_ledger.importers.reader import RECORD_MAX, Line, Material
+from agents_ledger.importers.reader import RECORD_MAX, Line, Material, is_long
 from agents_ledger.model.sources import (
     Derivation,
     DerivedSession,
@@ -137,12 +137,11 @@ class Outline:
     def _read_document(self, file: SourceFile) -> None:
         """The latest generation of a file stands."""
         name = records.ABOUT_NAME.search(file.path)
-        if file.kept_bytes > RECORD_MAX:
+        if file.kept_bytes > RECORD_MAX or is_long(data := self.material.document(file)):
             what = f"{file.kept_bytes:,} bytes are kept, but too many to read"
             self.material.faults.append(Fault(file.path, what))
             self.material.count("(overlong)", "malformed")
             return
-        data = self.material.document(file)
         if name is None:
             self.spills[records.spill_key(file.path)] = Spill(file, b"%d;" % zlib.crc32(data))
             return

@@ -42,7 +42,7 @@ from agents_ledger.importers.outlines import (
     project_name,
     record_of,
 )
-from agents_ledger.importers.pieces import raw_list, text_pieces
+from agents_ledger.importers.pieces import LONG, brief_of, raw_list, text_pieces
 from agents_ledger.importers.reader import (
     RECORD_MAX,
     Held,
@@ -51,6 +51,7 @@ from agents_ledger.importers.reader import (
     Material,
     Project,
     fingerprint,
+    has_long_text,
 )
 from agents_ledger.model.numbering import Numbering
 from agents_ledger.model.sources import (
@@ -283,9 +284,12 @@ class _Outline:
                 return (_Message(each, pieces.held(each)) for each in map(bytes, raws))
             except BROKEN as error:
                 what = f"not a list of messages: {error}"
+        self._broken(file, what)
+        return None
+
+    def _broken(self, file: SourceFile, what: str) -> None:
         self.material.faults.append(Fault(file.path, what))
         self.material.count("(malformed)", "malformed")
-        return None
 
     # -- the timeline -------------------------------------------------------------------------
 
@@ -298,10 +302,9 @@ class _Outline:
         task.live, task.times = Live(), _Times()
         for number, message in enumerate(messages):
             try:
-                entry = _entry(message.data)
-            except BROKEN:
-                self.material.count("(malformed)", "malformed")
-                self.material.faults.append(Fault(file.path, f"entry {number} is not an object"))
+                entry = brief_of(_entry, message.data)
+            except BROKEN as error:
+                self._broken(file, f"entry {number} cannot be read: {error}")
                 continue
             self._add_entry(task, file, message, entry)
         self.states.add(file, map(self.nodes.name, task.live))
@@ -354,6 +357,9 @@ class _Outline:
         for index, message in enumerate(messages):
             task.history.append(message.held)
             sums.append(zlib.crc32(message.data))
+            if has_long_text(message.data):
+                self._broken(file, f"message {index} cannot be read: {LONG}")
+                continue
             said = as_dict(parsed(message.data))
             role = as_text(said.get("role"))
             mapped = role in ("user", "assistant")

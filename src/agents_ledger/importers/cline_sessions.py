@@ -41,9 +41,8 @@ from agents_ledger.importers.outlines import (
     parsed,
     project_name,
     record_of,
-    strictly,
 )
-from agents_ledger.importers.pieces import Pieces, raw_dict, raw_list, text_pieces
+from agents_ledger.importers.pieces import Pieces, brief_of, raw_dict, raw_list, text_pieces
 from agents_ledger.importers.reader import (
     BOM,
     RECORD_MAX,
@@ -285,11 +284,9 @@ class Sessions:
         """The number of its node, or NONE."""
         session, file = document.session, document.file
         try:
-            brief = strictly(_brief, data)
-        except BROKEN:
-            what = f"message {len(document.listed)} is not an object"
-            self.material.faults.append(Fault(file.path, what))
-            self.material.count("(malformed)", "malformed")
+            brief = brief_of(_brief, data)
+        except BROKEN as error:
+            self._broken(file, f"message {len(document.listed)} cannot be read: {error}")
             return NONE
         kind = kind_of(brief.role, brief.content, brief.metadata)
         self.material.count(f"message: {brief.role}", "derived" if kind else "unmapped")

@@ -54,7 +54,7 @@ from agents_ledger.importers.outlines import (
     strictly,
     without_data,
 )
-from agents_ledger.importers.pieces import Pieces, raw_dict, raw_list, text_pieces
+from agents_ledger.importers.pieces import Pieces, brief_of, raw_dict, raw_list, text_pieces
 from agents_ledger.importers.reader import (
     RECORD_MAX,
     Held,
@@ -329,10 +329,9 @@ class _Outline:
     ) -> int:
         """The number of its node, or NONE."""
         try:
-            brief = strictly(_brief, data)
-        except BROKEN:
-            self.material.count("(malformed)", "malformed")
-            self.material.faults.append(Fault(file.path, f"message {number} is not an object"))
+            brief = brief_of(_brief, data)
+        except BROKEN as error:
+            self._broken(file, f"message {number} cannot be read: {error}")
             return NONE
         type_ = str(brief.type or brief.role)
         kind = KINDS.get(type_, "notice")

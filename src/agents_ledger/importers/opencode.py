@@ -48,6 +48,7 @@ from agents_ledger.importers.outlines import (
     parents_first,
     project_name,
 )
+from agents_ledger.importers.pieces import LONG
 from agents_ledger.importers.reader import (
     Home,
     Look,
@@ -57,6 +58,7 @@ from agents_ledger.importers.reader import (
     Select,
     Sieve,
     Table,
+    has_long_text,
 )
 from agents_ledger.model.records import digest
 from agents_ledger.model.sessions import TaskStatus
@@ -281,6 +283,10 @@ class _Outline:
 
     def _document(self, file: SourceFile, newest: bool) -> None:
         data = self.material.document(file)
+        if has_long_text(data):
+            self.material.faults.append(Fault(file.path, LONG))
+            self.material.count("(overlong)", "malformed")
+            return
         info = decoded(data, _INFO)
         if info is None:
             kind = PurePath(file.path).parent.name

@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw
 
-from agents_ledger.importers.outlines import BROKEN, NO_LETTER, taken
+from agents_ledger.importers.outlines import BROKEN, NO_LETTER, strictly, taken
 from agents_ledger.importers.reader import (
     BOM,
     LENGTH_BITS,
@@ -27,6 +27,7 @@ from agents_ledger.model.sources import Fault, SourceFile
 # take a hundred bytes of memory for every escaped letter.
 TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[{}\[\]]', re.DOTALL)
 BETWEEN_MAX = 1 << 20  # bytes between two objects, of which elements are told
+LONG = "a text in it is kept, but too long to read"
 T = TypeVar("T")
 
 raw_list = msgspec.json.Decoder(list[Raw]).decode
@@ -82,12 +83,11 @@ def objects_of(material: Material, file: SourceFile) -> Iterator[tuple[Line, byt
     elements = _Elements(material, file)
     for start, end in objects(material.blocks(file)):
         where = elements.next_object(start, end)
-        data = material.bytes_of(where) if where.length <= RECORD_MAX else None
-        if data is None or has_long_text(data):
+        if where.length > RECORD_MAX:
             material.fault(where, f"an object of {where.length:,} bytes is kept, but not read")
             material.count("(overlong)", "malformed")
         else:
-            yield where, data
+            yield where, material.bytes_of(where)
     elements.end()
 
 
@@ -154,8 +154,6 @@ class Pieces:
 
     def read(self, decode: Callable[[bytes], T]) -> T:
         """What a strict decoder makes of the document; pieces are of that."""
-        if has_long_text(self._data):
-            raise msgspec.DecodeError("a text in it is too long to read")
         found, data, added = taken(decode, self._data)
         self._holds |= added is None
         self._data, self._added = data, added or ()
@@ -174,6 +172,13 @@ class Pieces:
             return piece
         start, end = (each - bisect_left(self._added, each) for each in (at, self._at))
         return Place(self._file_id, self._offset + start << LENGTH_BITS | end - start)
+
+
+def brief_of(decode: Callable[[bytes], T], data: bytes) -> T:
+    """What a strict decoder makes of a message of a document."""
+    if has_long_text(data):
+        raise msgspec.DecodeError(LONG)
+    return strictly(decode, data)
 
 
 def text_pieces(material: Material, file: SourceFile) -> Pieces:

@@ -37,11 +37,14 @@ from agents_ledger.model.sources import (
 SHOWN = 80  # letters of a value in a fault
 RECORD_MAX = 64 << 20  # a longer record is kept and reported, but not parsed
 TEXT_MAX = 28 << 20  # so is one with a text that takes more than this in memory
-TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-WIDTHS = (  # of all letters of a text that has one of these
-    (4, re.compile(rb"[\xf0-\xf4]|\\u[dD][89abAB]")),
-    (2, re.compile(rb"[\xc4-\xef]|\\u(?!00)")),
+TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+', re.DOTALL)  # to its end, or to the end of all
+WIDEST = 4
+WIDTHS = (  # bytes in memory of all letters of a text that has one of these
+    (WIDEST, re.compile(rb"[\xf0-\xf4]|(?<!\\)(?:\\\\)*+\\u[dD][89abAB]")),
+    (2, re.compile(rb"[\xc4-\xef]|(?<!\\)(?:\\\\)*+\\u(?!00)")),
 )
+CONTINUING = bytes(range(0x80, 0xC0))  # bytes that go on with a letter
+ESCAPED = len(rb"\u0000") - 1  # bytes that are no letter either
 NO_TEXT = "not UTF-8: bytes that are no text are shown as \ufffd"
 HOLD_MAX = 24 << 20  # a larger family is read again for its content, to spare memory
 ROW_VALUES = 6  # times the bytes of a row: its values in memory
@@ -186,16 +189,23 @@ def is_text(data: bytes, errors: str = "surrogatepass") -> bool:
 
 def has_long_text(data: bytes) -> bool:
     """Whether a text in some JSON would take too much memory: it is held two or three times."""
-    if len(data) <= TEXT_MAX // WIDTHS[0][0]:
+    least = TEXT_MAX // WIDEST
+    if len(data) <= least:
         return False
-    spans = (text.span() for text in TEXT.finditer(data))
-    return any((end - start) * _width(data, start, end) > TEXT_MAX for start, end in spans)
+    for text in TEXT.finditer(data):
+        start, end = text.span()
+        if end - start > least and is_long(data[start:end]):
+            return True
+    return False
 
 
-def _width(data: bytes, start: int, end: int) -> int:
-    if (end - start) * WIDTHS[0][0] <= TEXT_MAX:
-        return 1
-    return next((width for width, sign in WIDTHS if sign.search(data, start, end)), 1)
+def is_long(text: bytes) -> bool:
+    """Whether a text, as it is or as JSON has it, would take so much."""
+    if len(text) * WIDEST <= TEXT_MAX:
+        return False
+    letters = len(text.translate(None, CONTINUING)) - ESCAPED * text.count(b"\\u")
+    width = next((width for width, sign in WIDTHS if sign.search(text)), 1)
+    return letters * width > TEXT_MAX
 
 
 class Bytes(Protocol):

@@ -9,15 +9,16 @@ import msgspec
 
 from agents_ledger.model.search import PARTS, Part
 from agents_ledger.model.touching import touched
-from agents_ledger.model.turns import Turn, TurnStatus, TurnType
+from agents_ledger.model.turns import Message, Turn, TurnStatus, TurnType
 from agents_ledger.store.database import Transaction
 
 # Of a value longer than this, the beginning and the end are indexed; of a turn with very many calls
-# less of each, so that memory holds the whole.
+# less of each, and of no turn more than memory should hold.
 VALUE_MAX = 20_000
 VALUE_MIN = 500
 VALUES_MAX = 8_000_000
 MESSAGE_MAX = 2_000_000
+TURN_MAX = 12_000_000
 # A value this long without a space is no text: a picture, a key, a hash.
 OPAQUE_MIN = 400
 
@@ -49,29 +50,39 @@ class Document(msgspec.Struct):
     status: TurnStatus
     model: str | None
     workspace_path: str | None
-    call_count: int  # as the turn says
+    call_count: int
     pieces: list[Piece] = msgspec.field(default_factory=list)
     files: list[TouchedFile] = msgspec.field(default_factory=list)
     tools: list[str] = msgspec.field(default_factory=list)
+    letters: int = 0  # of its texts
+    touched: set[tuple[str, bool]] = msgspec.field(default_factory=set)  # its files, and how
+
+    def say(self, part: Part, text: str, tool_name: str | None = None) -> None:
+        """Add what was said, as far as there is room."""
+        text = text[: TURN_MAX - self.letters]
+        self.letters += len(text)
+        self.pieces.append(Piece(part, text, tool_name))
 
     def add_message(self, role: str, content: str | None, thinking: str | None) -> None:
         """Add what a message says."""
         if thinking:
-            self.pieces.append(Piece("thinking", _ends(thinking, MESSAGE_MAX)))
+            self.say("thinking", _ends(thinking, MESSAGE_MAX))
         if content:
             part: Any = "tool_result" if role == "tool" else role
-            self.pieces.append(Piece(part, _ends(content, MESSAGE_MAX)))
+            self.say(part, _ends(content, MESSAGE_MAX))
+
+    def touch(self, path: str, kind: str, tool_name: str | None = None) -> None:
+        """Add a file that was read or written: by a tool, or else if nobody said so yet."""
+        written = kind == "written"
+        if tool_name is not None or (path, written) not in self.touched:
+            self.touched.add((path, written))
+            self.files.append(TouchedFile(path, written, tool_name))
 
     @property
     def value_max(self) -> int:
         """How much of a value is indexed."""
         share = VALUES_MAX // max(1, self.call_count)
         return max(VALUE_MIN, min(VALUE_MAX, share))
-
-    @property
-    def letters(self) -> int:
-        """How long its texts are."""
-        return sum(len(piece.text) for piece in self.pieces)
 
     def part(self, part: str) -> str:
         """The text of one part."""
@@ -108,19 +119,24 @@ def of_turn(turn: Turn) -> Document:
         turn.tool_call_count or len(turn.tool_calls),
     )
     if turn.error:
-        document.pieces.append(Piece("system", turn.error))
+        document.say("system", turn.error)
     for message in turn.messages:
         document.add_message(message.role, message.content, message.thinking)
     for call in turn.tool_calls:
         _add_call(document, call.tool_name, call.params_json, call.result_json, call.error)
     for message in turn.messages:
-        for file in message.files:
-            if file.kind in ("read", "written"):
-                _add_file(document, file.file_path, file.kind)
-        document.pieces += [Piece("assistant", block.content) for block in message.codeblocks]
+        _add_details(document, message)
     if turn.compaction is not None:
-        document.pieces.append(Piece("assistant", turn.compaction.summary))
+        document.say("assistant", turn.compaction.summary)
     return document
+
+
+def _add_details(document: Document, message: Message) -> None:
+    for file in message.files:
+        if file.kind in ("read", "written"):
+            document.touch(file.file_path, file.kind)
+    for block in message.codeblocks:
+        document.say("assistant", block.content)
 
 
 def documents(tx: Transaction, ids: str) -> dict[str, Document]:
@@ -133,8 +149,8 @@ def documents(tx: Transaction, ids: str) -> dict[str, Document]:
             turn_id, started_at, turn_type, status, model, path, count
         )
         if error:
-            document.pieces.append(Piece("system", error))
-        calls += count if status in ("completed", "failed") else 1  # not counted yet
+            document.say("system", error)
+        calls += count
     if found:
         _add_steps(tx, ids, found, has_calls=calls > 0)
         _add_rare(tx, ids, found)
@@ -155,9 +171,9 @@ def _add_steps(tx: Transaction, ids: str, found: dict[str, Document], *, has_cal
         tx.read_as("document_calls", add_call, ids=ids)
     if detailed:
         for turn_id, kind, path in tx.run("document_files", ids=ids):
-            _add_file(found[turn_id], path, kind)
+            found[turn_id].touch(path, kind)
         for turn_id, content in tx.run("document_codeblocks", ids=ids):
-            found[turn_id].pieces.append(Piece("assistant", content))
+            found[turn_id].say("assistant", content)
 
 
 def _add_rare(tx: Transaction, ids: str, found: dict[str, Document]) -> None:
@@ -170,7 +186,7 @@ def _add_rare(tx: Transaction, ids: str, found: dict[str, Document]) -> None:
         statements.append("document_partials")
     for statement in statements:
         for turn_id, content in tx.run(statement, ids=ids):
-            found[turn_id].pieces.append(Piece("assistant", content))
+            found[turn_id].say("assistant", content)
 
 
 def _add_call(
@@ -183,19 +199,13 @@ def _add_call(
     most = document.value_max
     document.tools.append(tool_name)
     said = readable(_value(params_json), most)
-    document.pieces.append(Piece("tool_call", f"{tool_name}\n{said}", tool_name))
+    document.say("tool_call", f"{tool_name}\n{said}", tool_name)
     if result_json is not None:
-        document.pieces.append(Piece("tool_result", readable(_value(result_json), most), tool_name))
+        document.say("tool_result", readable(_value(result_json), most), tool_name)
     if error:
-        document.pieces.append(Piece("tool_result", error, tool_name))
+        document.say("tool_result", _ends(error, most), tool_name)
     for kind, path in touched(tool_name, params_json):
-        document.files.append(TouchedFile(path, kind == "written", tool_name))
-
-
-def _add_file(document: Document, path: str, kind: str) -> None:
-    written = kind == "written"
-    if not any(file.path == path and file.written == written for file in document.files):
-        document.files.append(TouchedFile(path, written, None))
+        document.touch(path, kind, tool_name)
 
 
 # -- values -----------------------------------------------------------------------------------

@@ -143,6 +143,8 @@ def _record(message_id: str, turn_id: str) -> str:
 
 def _renamed(turn: Turn, held: Container[str]) -> Turn:
     names = {m.id: as_id(m.id + _mark(turn.id)) for m in turn.messages if m.id in held}
+    if not names:
+        return turn
     asked = msgspec.json.decode(turn.query_message_ids or "[]")
     return structs.replace(
         turn,
@@ -272,18 +274,11 @@ def _at_once(of_turns: Iterable[Sequence[S]]) -> Iterator[list[S]]:
         letters = 0
         for step in steps:
             held.append(step)
-            letters += ROW_BYTES + letters_of(step)
+            letters += ROW_BYTES + step.letters
             if letters > LETTERS_AT_ONCE:
                 yield held
                 held, letters = [], 0
     yield held
-
-
-def letters_of(step: Message | ToolCall) -> int:
-    """How long its texts are."""
-    if isinstance(step, Message):
-        return len(step.content or "") + len(step.thinking or "")
-    return len(step.params_json) + len(step.result_json or "")
 
 
 def _linked(tx: Transaction, call: ToolCall, change: Change, children: set[str]) -> ToolCall:

@@ -24,7 +24,6 @@ from agents_ledger.ledger.projected_turns import (
     TurnSource,
     is_due,
     known_now,
-    letters_of,
     retire,
     write_batch,
 )
@@ -335,7 +334,7 @@ def _batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
         batch.append(change)
         is_whole = is_whole and change.lost_answer is None
         for steps in (change.turn.messages, change.turn.tool_calls):
-            size += ROW_BYTES * len(steps) + sum(map(letters_of, steps))
+            size += sum(ROW_BYTES + step.letters for step in steps)
         if is_whole and (size > BATCH_BYTES or len(batch) >= BATCH_TURNS):
             yield batch
             batch, size = [], 0

@@ -123,6 +123,14 @@ class Message(Struct, frozen=True, gc=False):
     codeblocks: tuple[MessageCodeblock, ...] = ()
 
     @property
+    def letters(self) -> int:
+        """How long its texts are."""
+        said = len(self.content or "") + len(self.thinking or "") + len(self.metadata_json or "")
+        if self.context_json or self.codeblocks:
+            said += len(self.context_json or "") + sum(len(b.content) for b in self.codeblocks)
+        return said
+
+    @property
     def has_details(self) -> int:
         """1 if it has files, lints or codeblocks, else 0."""
         return int(bool(self.files or self.lints or self.codeblocks))
@@ -145,6 +153,11 @@ class ToolCall(Struct, frozen=True, gc=False):
     started_at: int = 0
     completed_at: int | None = None
     sequence: int = -1
+
+    @property
+    def letters(self) -> int:
+        """How long its texts are."""
+        return len(self.params_json) + len(self.result_json or "") + len(self.error or "")
 
     @classmethod
     def of(

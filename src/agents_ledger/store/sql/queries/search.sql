@@ -58,7 +58,10 @@ WHERE doc_id IN (SELECT d.id FROM search_docs d WHERE d.turn_id IN <ids>);
 -- document_turns --
 SELECT
     t.id, t.started_at, t.turn_type, t.status, t.model, t.workspace_path, t.error,
-    t.tool_call_count
+    CASE
+        WHEN t.status IN ('completed', 'failed') THEN t.tool_call_count
+        ELSE (SELECT count(*) FROM tool_calls c WHERE c.turn_id = t.id)
+    END
 FROM turns t WHERE t.id IN <ids>;
 
 -- document_messages --
