@@ -120,6 +120,54 @@ def test_a_command_for_the_program_itself_is_no_part_of_what_was_asked_of_the_ag
     assert ledger.headlines([first.id])[0].text == "Begin."
 
 
+def test_what_a_command_printed_may_stand_in_a_record_of_the_program(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "<command-name>/clear</command-name>")
+    printed = "<local-command-stdout></local-command-stdout>"
+    log.add("system", "a2", subtype="local_command", content=printed)
+    log.user("a3", "Begin.")
+    log.assistant("a4", text("Begun."))
+
+    import_paths(ledger, log.save())
+
+    (turn,) = ledger.thread(f"claude-code:{SESSION}").turns
+    assert [message.source for message in turn.messages] == ["event", "event", "human", None]
+
+
+def refused(log: Log, name: str, tried: int) -> None:
+    said = {"message": "outer", "error": {"error": {"message": "Rate limit reached"}}}
+    error = {"status": 429, **said}
+    more = {"retryAttempt": tried, "maxRetries": 2, "error": error}
+    log.add("system", name, subtype="api_error", level="error", **more)
+
+
+def test_what_the_provider_refused_is_told_and_fails_a_turn_that_it_never_answered(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    refused(log, "a2", 1)
+    import_paths(ledger, log.save())
+    assert ledger.get_turn(uid("a1")).status == "pending"
+    refused(log, "a3", 2)
+    import_paths(ledger, log.save())
+
+    turn = ledger.get_turn(uid("a1"))
+    assert [m.content for m in turn.messages[1:]] == [
+        "429 Rate limit reached (attempt 1 of 2)",
+        "429 Rate limit reached (attempt 2 of 2)",
+    ]
+    assert (turn.status, turn.error) == ("failed", "429 Rate limit reached (attempt 2 of 2)")
+
+    log.assistant("a4", text("Begun."))
+    import_paths(ledger, log.save())
+
+    turn = ledger.get_turn(uid("a1"))
+    assert (turn.status, turn.error) == ("completed", None)
+
+
 def test_a_command_given_last_waits_for_its_answer(ledger: Ledger, tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.user("a1", "Begin.")

@@ -101,6 +101,34 @@ def test_a_prompt_and_all_that_follows_it_is_a_turn(ledger: Ledger, tmp_path: Pa
     assert not ledger.audit()
 
 
+def test_calls_of_one_id_are_calls_of_their_own_each_with_its_result(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Transcript(tmp_path)
+    log.user("Look.")
+    for at in range(3):
+        log.say("", call("functions.bash:1", "bash", command=f"ls {at}"))
+        log.result("functions.bash:1", f"{at}.py")
+    log.say("", call("functions.bash:2", "bash", command="a"), call("functions.bash:2", "bash"))
+    log.result("functions.bash:2", "first")
+    log.result("functions.bash:2", "second")
+    log.say("Done.")
+
+    import_paths(ledger, log.save())
+
+    (turn,) = (ledger.get_turn(t) for (t,) in ledger.query("SELECT id FROM turns")[1])
+    found = [(c.id, c.params_json, json.loads(c.result_json or "")) for c in turn.tool_calls]
+    assert [(name, params) for name, params, _ in found] == [
+        ("functions.bash:1", '{"command":"ls 0"}'),
+        ("functions.bash:1:2", '{"command":"ls 1"}'),
+        ("functions.bash:1:3", '{"command":"ls 2"}'),
+        ("functions.bash:2", '{"command":"a"}'),
+        ("functions.bash:2:2", "{}"),
+    ]
+    said = ["0.py", "1.py", "2.py", "first", "second"]
+    assert [word in str(told) for word, (*_, told) in zip(said, found, strict=True)] == [True] * 5
+
+
 def test_a_fork_copies_entries_and_shares_turns(ledger: Ledger, tmp_path: Path) -> None:
     log = Transcript(tmp_path)
     log.user("One.")

@@ -296,7 +296,7 @@ class Outline:
         if record.type == "assistant":
             return ASSISTANT
         if record.type == "system":
-            return BOUNDARY if record.subtype == "compact_boundary" else NOTICE
+            return _notice_kind(record)
         if record.type == "attachment":
             if not records.is_queued(record):
                 return OTHER
@@ -550,6 +550,15 @@ def _side(record: Record) -> int:
     if not record.is_sidechain:
         return MAIN
     return OWN_FILE if record.agent_id else INLINE
+
+
+def _notice_kind(record: Record) -> int:
+    """What the program says itself: of commands of its own also what they printed."""
+    if record.subtype == "compact_boundary":
+        return BOUNDARY
+    said = record.content
+    printed = isinstance(said, str) and said.startswith(records.PRINTED)
+    return PRINTED if printed else NOTICE
 
 
 def _digest(text: str) -> bytes:

@@ -120,6 +120,7 @@ class Whole(TypedDict, total=False):
     level: Any
     error: Any
     retryAttempt: Any
+    maxRetries: Any
     durationMs: Any
     compactMetadata: Any
     toolUseResult: Raw

@@ -12,7 +12,14 @@ from agents_ledger.importers.outlines import as_dict, as_number, as_text
 from agents_ledger.importers.reader import Material
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.sources import SourceFile
-from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, MessageSource, Turn
+from agents_ledger.model.turns import (
+    CallStatus,
+    FileKind,
+    MessageFile,
+    MessageSource,
+    Turn,
+    TurnStatus,
+)
 
 FILE_TOOLS: dict[str, FileKind] = {
     "Edit": "written",
@@ -97,9 +104,15 @@ class _Turn:
             elif kind != "other":
                 self._input(uuid, kind, record)
             self.builder.workspace_path = self.builder.workspace_path or as_text(record.get("cwd"))
-        # Of a compaction whose past is not there only the summary is known.
-        alone = self.summarises and not (self.builder.answered or self.builder.compaction)
-        return self.builder.build(status="completed" if alone else None)
+        return self.builder.build(status=self._end())
+
+    def _end(self) -> TurnStatus | None:
+        """How a turn ended that nobody answered; None: as any other."""
+        if self.builder.answered or self.builder.compaction:
+            return None
+        if self.summarises:  # of a compaction whose past is not there only the summary is known
+            return "completed"
+        return "failed" if self.builder.failed else None
 
     def _look_ahead(self) -> None:
         """Which records are of one API response, and which make calls."""
@@ -150,20 +163,18 @@ class _Turn:
         self.builder.message(uuid, "user", text, at=at, source=source, metadata=metadata)
 
     def _notice(self, uuid: str, record: dict[str, Any], at: int) -> None:
-        words = record.get("content")
+        words = as_text(record.get("content"))
+        if record.get("subtype") == "api_error":
+            words = words or _refusal(record)
+            tried, most = (as_number(record.get(name)) for name in ("retryAttempt", "maxRetries"))
+            if tried and most and tried >= most and not self.builder.answered:
+                self.builder.failed, self.builder.error = True, words
         detail = {
             name: record[name]
             for name in ("subtype", "level", "error", "retryAttempt", "durationMs")
             if record.get(name)
         }
-        self.builder.message(
-            uuid,
-            "system",
-            words if isinstance(words, str) else None,
-            at=at,
-            source="event",
-            metadata=detail,
-        )
+        self.builder.message(uuid, "system", words, at=at, source="event", metadata=detail)
 
     # -- what the agent did -------------------------------------------------------------------
 
@@ -319,6 +330,21 @@ class _Turn:
             trigger=TRIGGERS.get(str(said.get("trigger"))) or (known.trigger if known else None),
             turn_id=self.builder.id,
         )
+
+
+def _refusal(record: dict[str, Any]) -> str:
+    """What the provider said instead of an answer, and how often it was asked."""
+    error = as_dict(record.get("error"))
+    words = [str(status)] if (status := as_number(error.get("status"))) else []
+    while error:
+        said = as_text(error.get("message"))
+        error = as_dict(error.get("error"))
+        if said and not error:
+            words.append(said)
+    tried, most = as_number(record.get("retryAttempt")), as_number(record.get("maxRetries"))
+    if tried:
+        words.append(f"(attempt {tried} of {most})" if most else f"(attempt {tried})")
+    return " ".join(words) or "API error"
 
 
 def _tokens(record: dict[str, Any]) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -115,6 +116,8 @@ class _Turn:
         self.framing = framing
         self.asked_by = setting.asked_by
         self.spawned = setting.spawned
+        self.calls: dict[str, list[str]] = {}  # by the id that they were given: some models count
+        self.told: Counter[str] = Counter()  # of these, how many have a result
 
     def built(self, entries: Iterable[tuple[str, str, bytes]]) -> Turn:
         for key, kind, data in entries:
@@ -254,10 +257,18 @@ class _Turn:
             return
         given = block.get("arguments")
         params = given if isinstance(given, dict) else {"input": given} if given else {}
-        self.builder.call(call_id, name, params, at=node.at, message_id=node.key)
+        same = self.calls.setdefault(call_id, [])
+        same.append(f"{call_id}:{len(same) + 1}" if same else call_id)
+        self.builder.call(same[-1], name, params, at=node.at, message_id=node.key)
         self.builder.add_files(node.key, list(_files(name, params)))
-        if call_id in self.spawned:
+        if call_id in self.spawned and len(same) == 1:
             self.builder.spawned(call_id, self.spawned[call_id])
+
+    def _answered(self, call_id: str) -> str:
+        """The call of an id that a result belongs to: the first that has none."""
+        same = self.calls.get(call_id, [call_id])
+        self.told[call_id] += 1
+        return same[min(self.told[call_id], len(same)) - 1]
 
     def _result(self, node: Node, message: dict[str, Any]) -> None:
         content, details = without_data(message.get("content")), message.get("details")
@@ -270,7 +281,7 @@ class _Turn:
         told = as_text(as_dict(details).get("error"))
         call_id = _whole(message.get("toolCallId"))
         known = self.builder.result(
-            call_id or "",
+            self._answered(call_id or ""),
             shown,
             at=node.at,
             status="failed" if failed else "completed",
