@@ -19,8 +19,8 @@ from agents_ledger.importers.reader import TEXT, has_long_text
 from agents_ledger.ledger import documents, projected_turns, projection, sources
 from agents_ledger.model.turns import MessageCodeblock, MessageFile, Turn
 from tests.engines import on_sqlite
-from tests.importers import test_memory
-from tests.importers.claude_log import Log, text, tool, uid
+from tests.importers import test_memory, test_opencode
+from tests.importers.claude_log import SESSION, Log, text, tool, uid
 from tests.importers.codex_log import Rollout
 from tests.importers.helping import import_paths, packed_result, result
 
@@ -370,3 +370,36 @@ def test_a_record_with_a_text_that_is_too_long_is_kept_and_reported(
     assert report.counts.imported == 1
     assert report.records["claude-code", "(overlong)", "malformed"] == 1
     assert [m.content for m in ledger.get_turn(uid("a1")).messages] == ["Begin.", "An answer."]
+
+
+def test_an_output_beside_its_session_that_is_too_long_is_shown_as_its_record_does(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "TEXT_MAX", 10_000)
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", tool("t1", "Bash", command="ls"))
+    beside = tmp_path / SESSION / "tool-results" / "b1.txt"
+    beside.parent.mkdir(parents=True)
+    beside.write_text("😀" + "long " * 1000)
+    log.result("a3", "t1", f"<persisted-output>\nsaved to: {beside}\nPreview: long")
+
+    report = import_paths(ledger, log.save(), beside)
+
+    assert [fault.path for fault in report.faults] == [str(beside)]
+    (call,) = ledger.get_turn(uid("a1")).tool_calls
+    assert "Preview: long" in (call.result_json or "")
+
+
+def test_a_file_of_opencode_with_a_text_that_is_too_long_is_reported(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "TEXT_MAX", 10_000)
+    root = test_opencode.storage(tmp_path / "opencode", test_opencode.SAMPLE)
+    (long,) = root.rglob("prt_8.json")
+    long.write_bytes(long.read_bytes().replace(b'"text": "', b'"text": "' + b"long " * 3000, 1))
+
+    report = import_paths(ledger, root)
+
+    assert [fault.path for fault in report.faults] == [str(long)]
+    assert report.counts.imported == 1
