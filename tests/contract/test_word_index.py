@@ -243,3 +243,14 @@ def test_holders_are_the_same_in_whichever_way_they_are_found(
     ledger.archive("again")
     ledger.fork(third, label="late")
     assert held()[third] == ("main", None, 1)  # seen at once
+
+
+def test_words_are_found_together_however_often_each_was_said_before(ledger: Ledger) -> None:
+    said = " ".join(f"git status {number}" for number in range(1000))
+    ledger.record("main", f"{said} git fetch head {said}", "fine")
+    ledger._core.index(least=1)
+
+    assert len(ledger.search('"git fetch head"').hits) == 1
+    for number in range(1, 999):  # also where one piece of the index ends and the next begins
+        assert len(ledger.search(f'"{number} git status {number + 1} git"').hits) == 1
+    assert ledger.audit() == ()

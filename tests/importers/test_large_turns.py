@@ -185,6 +185,22 @@ def test_where_no_file_can_be_made_the_others_go_on_and_the_next_import_too(
     assert len(ledger.get_turn(uid("a1")).tool_calls) == 7
 
 
+def test_a_large_turn_that_grows_is_written_anew_some_at_a_time(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(projected_turns, "CLEARED", 2)
+    lines = of_claude_code(tmp_path, 7).read_bytes().splitlines(keepends=True)
+    path = tmp_path / f"{SESSION}.jsonl"
+    path.write_bytes(b"".join(lines[:-5]))
+    import_paths(ledger, path)
+    path.write_bytes(b"".join(lines))
+    import_paths(ledger, path)
+
+    with Ledger.open(str(tmp_path / "other.db")) as other:
+        import_paths(other, path)
+        assert result(other) == result(ledger)
+
+
 # -- what of it is found ----------------------------------------------------------------------
 
 

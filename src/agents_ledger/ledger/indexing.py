@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 
@@ -16,7 +17,9 @@ from agents_ledger.store.text import ids_of, in_batches
 
 NUMBERS = 4  # for turns that start within the same millisecond; more take those that follow
 SECOND = 4096  # numbers a second takes: a round one packs better than 4,000
-PIECE_WORDS = 16_000  # a tsvector knows no place beyond 16,383
+PIECE_WORDS = 16_000  # a tsvector knows no place beyond 16,383,
+PIECE_SAME = 255  # and no more than so many of one word
+PIECE_SHARED = 8  # words with the piece before
 READ_AT_ONCE = 25
 LETTERS_AT_ONCE = 2_000_000  # of one commit: others wait to write meanwhile
 PIECE_LETTERS = 100_000  # and holds no more than a megabyte
@@ -150,14 +153,19 @@ def _pieces(columns: dict[str, str]) -> str:
 
 
 def _split(said: list[str]) -> Iterator[list[str]]:
-    """Words in runs that fit a tsvector."""
+    """Words in runs that fit a tsvector. Each begins with the last words of the one before: what is
+    looked for may stand there."""
     run: list[str] = []
-    letters = 0
+    times: Counter[str] = Counter()
+    letters = new = 0
     for word in said:
         run.append(word)
+        times[word] += 1
         letters += len(word)
-        if len(run) == PIECE_WORDS or letters >= PIECE_LETTERS:
+        new += 1
+        if len(run) == PIECE_WORDS or letters >= PIECE_LETTERS or times[word] == PIECE_SAME:
             yield run
-            run, letters = [], 0
-    if run:
+            run, letters, new = run[-PIECE_SHARED:], 0, 0
+            times = Counter(run)
+    if new:
         yield run

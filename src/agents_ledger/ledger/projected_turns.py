@@ -21,6 +21,7 @@ from agents_ledger.store.text import in_batches
 
 S = TypeVar("S", Message, ToolCall)
 LETTERS_AT_ONCE = 1 << 20  # of a large turn
+CLEARED = 100  # messages or calls, at once
 ROW_BYTES = 500  # that a message or a call takes besides its content
 PLACES = 1000  # remembered at once: a tree may be of any size
 RETIRED = "its records belong to another turn now"
@@ -227,15 +228,12 @@ _ROW_FIELDS = frozenset(Turn.__struct_fields__) - {
 
 
 def _clear_turn(tx: Transaction, turn_id: str) -> None:
-    for statement in (
-        "delete_turn_files",
-        "delete_turn_lints",
-        "delete_turn_codeblocks",
-        "delete_turn_calls",
-        "delete_turn_messages",
-        "delete_turn_compaction",
-    ):
+    for statement in ("delete_turn_files", "delete_turn_lints", "delete_turn_codeblocks"):
         tx.run(statement, turn_id=turn_id)
+    for statement in ("delete_turn_calls", "delete_turn_messages"):
+        while tx.change(statement, turn_id=turn_id, limit=CLEARED) == CLEARED:
+            pass
+    tx.run("delete_turn_compaction", turn_id=turn_id)
 
 
 def _write_steps(tx: Transaction, changes: Sequence[Change]) -> bool:

@@ -272,10 +272,14 @@ DELETE FROM message_codeblocks
 WHERE message_id IN (SELECT m.id FROM messages m WHERE m.turn_id = :turn_id);
 
 -- delete_turn_calls --
-DELETE FROM tool_calls WHERE turn_id = :turn_id;
+-- Some at once: what it takes to undo a statement is held in memory.
+DELETE FROM tool_calls
+WHERE turn_id = :turn_id
+AND id IN (SELECT c.id FROM tool_calls c WHERE c.turn_id = :turn_id LIMIT :limit);
 
 -- delete_turn_messages --
-DELETE FROM messages WHERE turn_id = :turn_id;
+DELETE FROM messages
+WHERE id IN (SELECT m.id FROM messages m WHERE m.turn_id = :turn_id LIMIT :limit);
 
 -- delete_turn_compaction --
 DELETE FROM compactions WHERE turn_id = :turn_id;
