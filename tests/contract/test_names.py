@@ -259,6 +259,9 @@ def test_a_session_is_found_by_the_id_of_its_source_and_by_how_it_or_its_label_b
         assert ledger.lookup(typed) == "agent:622ab40d-27a3"
     assert ledger.lookup("622ab40d-27a3", beginnings=False) == "agent:622ab40d-27a3"
     assert ledger.lookup("main") == "main"
+    ledger.record("other", "q", "r", id="622ab40d-27a3:@0")
+    assert ledger.lookup("622ab40d-27a3") == "agent:622ab40d-27a3"
+    assert ledger.lookup("622ab40d-27a3:") == "622ab40d-27a3:@0"
     assert ledger.lookup(turn.id[:20]) == turn.id
     for typed in ("", "622", "age", "22ab", "Main", "agent:622ab40d-27a3-"):
         with pytest.raises(NotFound, match="there is no session or turn"):

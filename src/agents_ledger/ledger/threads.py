@@ -164,9 +164,13 @@ def some(names: Iterable[str]) -> str:
 
 def lookup(tx: Transaction, typed: str, *, beginnings: bool = True) -> str:
     """What a person means: a key or turn as resolve() takes it, or else the label of the session
-    that its source calls so, or whose id there or label begins so."""
-    if tx.run("session", key=typed):
+    that its source calls so, or whose id there or label begins so. What is called so comes before
+    what begins so."""
+    if tx.run("session", key=typed) or tx.run("turn_stand", turn_id=typed):
         return typed
+    label = _session_like(tx, typed, beginnings=False)
+    if label is not None:
+        return label
     try:
         return resolve_turn(tx, typed)
     except (NotFound, Ambiguous):
