@@ -364,6 +364,27 @@ def test_a_label_hint_overwrites_nothing(ledger: Ledger) -> None:
     assert ledger.audit() == ()
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_label_hint_never_names_a_session_that_another_was_imported_as(
+    at_once: bool, ledger: Ledger
+) -> None:
+    ledger.record("shop", "q", "r")
+    first = item(session={"labelHint": "shop"})
+    second = item("two", session={"labelHint": "shop"})
+    child = item("child", session={"parentSourceSessionId": first["sourceSessionId"]})
+    if at_once:
+        import_sessions(ledger, request(child, first, second))
+    else:
+        import_sessions(ledger, request(child, first, key="k1"))
+        import_sessions(ledger, request(second, key="k2"))
+
+    found = dict(
+        ledger.query("SELECT source_session_id, session_label FROM session_imports")[1],
+    )
+    assert found[first["sourceSessionId"]] == "shop"
+    assert found["two"] == label("two")
+
+
 @pytest.mark.parametrize("hint", ["nobody", "theirs", "gone"])
 def test_a_label_hint_that_fits_nothing_is_ignored(ledger: Ledger, hint: str) -> None:
     ledger.create_session(Session("theirs", persona_id="other"))

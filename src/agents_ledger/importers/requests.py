@@ -275,9 +275,10 @@ class _Run:
     def _label(self, key: Key, item: Item) -> str:
         hint = item.session.label_hint if item.session else None
         own = key.label()
-        if hint and import_requests.adoptable(self.core, hint, self.asked.persona_id, own):
-            return hint
-        return own
+        if hint is None or any(each.label == hint for each in self.accepted):
+            return own
+        is_free = import_requests.adoptable(self.core, hint, self.asked.persona_id, own)
+        return hint if is_free else own
 
     def _store(self, key: Key, kept: Kept, outcome: str) -> str:
         """Keep the item; the outcome it had when it was first kept."""

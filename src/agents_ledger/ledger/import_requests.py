@@ -91,10 +91,11 @@ def imported(core: Core, source: str, provider: str, session_id: str) -> Importe
 
 
 def adoptable(core: Core, hint: str, persona_id: str, label: str) -> bool:
-    """Whether a session named by a hint may take what would else stand under `label`."""
+    """Whether a session named by a hint may take what would else stand under `label`. One that
+    another session of a source stands under may not: it would be overwritten."""
 
     def work(tx: Transaction) -> bool:
-        if tx.run("session", key=label):
+        if tx.run("session", key=label) or tx.run("imported_under", label=hint):
             return False
         found = tx.run("session_exactly", key=hint)
         hinted = to_session(found[0]) if found else None

@@ -389,6 +389,10 @@ RETURNING parent_id, fork_depth;
 SELECT source_session_fingerprint, session_label, head_turn_id FROM session_imports
 WHERE source = :source AND source_provider = :provider AND source_session_id = :session_id;
 
+-- imported_under --
+-- Whether a session of a source stands under this label.
+SELECT 1 FROM session_imports WHERE session_label = :label LIMIT 1;
+
 -- upsert_session_import --
 INSERT INTO session_imports (
     source, source_provider, source_session_id, source_session_fingerprint, session_label,
