@@ -314,3 +314,16 @@ def test_an_archive_among_the_outputs_of_a_session_is_kept_as_it_is(
 )
 def test_outputs_are_known_by_folder_and_name(data: bytes, named: set[str]) -> None:
     assert spills_named(data) == named
+
+
+def test_a_session_whose_last_turn_grows_was_active_then(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Beginning."))
+    import_paths(ledger, log.save())
+    log.assistant("a3", text("Begun."))
+    import_paths(ledger, log.save())
+
+    session = ledger.session(f"claude-code:{SESSION}")
+    assert session.updated_at == ledger.get_turn(uid("a1")).completed_at
+    assert session.created_at == ledger.get_turn(uid("a1")).started_at

@@ -555,6 +555,7 @@ def _describe(tx: Transaction, session: DerivedSession, origin: str) -> None:
         origin_session_id=session.session_id,
         source_title=session.title,
         metadata_json=to_json(dict(session.metadata)) if session.metadata else None,
+        created_at=session.created_at,
     )
 
 
@@ -563,6 +564,7 @@ def follow(tx: Transaction, session: DerivedSession, put_by_us: str | None) -> N
     it follows the source."""
     pointer = sessions.existing(tx, session.label, exact=True)
     if pointer.thread_id == session.head:
+        tx.run("session_grew", label=session.label, at=session.updated_at)
         return
     at = session.updated_at or None
     if pointer.thread_id == put_by_us:

@@ -412,8 +412,13 @@ UPDATE sessions SET
     is_subagent = CASE WHEN spawn_tool_call_id IS NULL THEN :is_subagent ELSE 1 END,
     task_description = :task_description, task_status = :task_status,
     routing_key = :routing_key, origin = :origin, origin_session_id = :origin_session_id,
-    source_title = :source_title, metadata_json = :metadata_json
+    source_title = :source_title, metadata_json = :metadata_json,
+    created_at = CASE WHEN :created_at > 0 THEN :created_at ELSE created_at END
 WHERE label = :label;
+
+-- session_grew --
+-- Its head is where it was, and holds more.
+UPDATE sessions SET updated_at = :at WHERE label = :label AND updated_at < :at;
 
 -- mark_source_has_more --
 UPDATE sessions SET source_has_more = 1 WHERE label = :label;
