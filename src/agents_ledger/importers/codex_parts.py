@@ -13,7 +13,7 @@ from agents_ledger.importers.packed import Packed
 from agents_ledger.importers.places import Places
 from agents_ledger.importers.reader import Line, Material, fingerprint
 
-VERSION = 10
+VERSION = 11
 KINDS = ("item", "asked", "said", "detail", "context")
 KIND = 3  # bits before a number of its kind
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
@@ -48,7 +48,7 @@ class Part(Struct, array_like=True):
     events: int = 0
     said: int = 0  # texts of the agent that only events may hold
     has_words: bool = False
-    prompts: set[int] = field(default_factory=set)  # hashes of their texts
+    prompts: set[int] = field(default_factory=set)  # their keys
     answered: bool = False
     summarises: bool = False  # what came before it stands in no file
     tokens: dict[str, int] = field(default_factory=dict)

@@ -13,14 +13,13 @@ from msgspec import UNSET, Raw, Struct
 
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.codex_parts import Part, Parts
+from agents_ledger.importers.codex_prompts import Prompt, asked_prompt, read_prompt
 from agents_ledger.importers.codex_turns import (
     AGENT_ITEMS,
     CARRIED_EVENTS,
     INJECTED,
     NAME,
     NEWLY_SPAWNED,
-    content_text,
-    item_text,
 )
 from agents_ledger.importers.outlines import (
     NONE,
@@ -388,12 +387,12 @@ class Rollout:
             part.answered = part.has_words = True
             return turn
         if payload.role == "user":
-            text = content_text(parsed(payload.content) or parsed(payload.message))
-            if not text.startswith(INJECTED):
+            prompt = read_prompt(parsed(payload.content) or parsed(payload.message))
+            if not prompt.sent.startswith(INJECTED):
                 turn = self._prompted(inner)
-                self._parts[turn].prompts.add(hash(text))
+                self._parts[turn].prompts.add(prompt.key)
                 return turn
-            found = CWD.search(text)
+            found = CWD.search(prompt.sent)
             self.cwd = self.cwd or (found[1].strip() if found else None)
         if self._task is None and self._at == NONE:
             return NONE
@@ -413,7 +412,7 @@ class Rollout:
             if payload.thread_id in (None, self.thread):
                 self.title = as_text(payload.thread_name) or self.title
         elif kind == "user_message":
-            self._asked(line, content_text(parsed(payload.message)), at)
+            self._asked(line, asked_prompt(parsed(payload.message), None), at)
         else:
             return self._later_event(line, kind, payload, at)
         return True
@@ -426,20 +425,20 @@ class Rollout:
             return True
         item = as_dict(parsed(payload.item)) if kind == "item_completed" else {}
         if item.get("type") == "UserMessage":
-            self._asked(line, item_text(item), at)
+            self._asked(line, asked_prompt(None, item), at)
         elif item.get("type") == "CommandExecution":
             self._detail(line, as_text(item.get("id")), at)
         else:
             return False
         return True
 
-    def _asked(self, line: Line, text: str, at: int) -> None:
+    def _asked(self, line: Line, prompt: Prompt, at: int) -> None:
         """That a human typed this. It says so before or after the item, or without one."""
         part, turn = self._part, self._at
-        known = part is not None and hash(text) in part.prompts and not part.answered
+        known = part is not None and prompt.key in part.prompts and not part.answered
         if part is None or part.is_compaction or not known:
-            turn = self._prompted(text.encode(errors="surrogatepass"))
-            self._parts[turn].prompts.add(hash(text))
+            turn = self._prompted(prompt.sent.encode(errors="surrogatepass"))
+            self._parts[turn].prompts.add(prompt.key)
         self._add(turn, "asked", line, at)
 
     def _agent_said(self, line: Line, at: int) -> None:

@@ -8,6 +8,13 @@ from typing import Any
 
 from agents_ledger.importers.building import TurnBuilder, milliseconds
 from agents_ledger.importers.codex_parts import Part, Parts, Piece
+from agents_ledger.importers.codex_prompts import (
+    Prompt,
+    asked_images,
+    asked_prompt,
+    content_text,
+    read_prompt,
+)
 from agents_ledger.importers.outlines import (
     as_dict,
     as_list,
@@ -70,19 +77,6 @@ DETAILS = ("exit_code", "new_thread_id", "status", "success")
 DENIED = ("declined", "denied", "rejected")
 
 
-def content_text(content: Any) -> str:
-    """The words of a content: a text, or the texts of a list."""
-    if isinstance(content, str):
-        return content
-    words = [as_dict(block).get("text") for block in as_list(content)]
-    return "\n\n".join(word for word in words if isinstance(word, str))
-
-
-def item_text(item: dict[str, Any]) -> str:
-    """The words of an item as the client showed it."""
-    return content_text(item.get("content"))
-
-
 def build_turn(parts: Parts, number: int, parent_id: str | None, sealed: bool) -> Turn:
     """The turn that these records make. A sealed one has successors: it is no longer open."""
     part = parts.read(number)
@@ -94,10 +88,11 @@ class _Turn:
     def __init__(self, part: Part, builder: TurnBuilder) -> None:
         self.part = part
         self.builder = builder
-        self.typed: set[str] = set()  # texts that the client says a human typed
-        self.attached: dict[str, list[MessageFile]] = {}
+        self.typed: set[int] = set()  # keys of prompts that the client says a human typed
+        self.attached: dict[int, list[list[MessageFile]]] = {}  # to each of them, in order
         self.details: dict[str, dict[str, Any]] = {}  # what the client says of a call
-        self.shown: set[str] = set()  # texts that stand in an item
+        self.shown: set[int] = set()  # keys of prompts that stand in an item
+        self.told = 0  # texts of the agent that stand in no item
         self.names: dict[str, str] = {}  # of the calls
         self.thoughts: list[str] = []
         self.thought_id: str | None = None
@@ -128,17 +123,17 @@ class _Turn:
     def _look_ahead(self, piece: Piece, payload: dict[str, Any]) -> None:
         """What later records say of earlier ones."""
         if piece.kind == "asked":
-            text = content_text(payload.get("message")) or item_text(as_dict(payload.get("item")))
-            self.typed.add(text)
-            images = as_list(payload.get("local_images"))
-            self.attached[text] = [MessageFile("attached", i) for i in images if as_text(i)]
+            key = asked_prompt(payload.get("message"), payload.get("item")).key
+            self.typed.add(key)
+            if files := [MessageFile("attached", path) for path in asked_images(payload)]:
+                self.attached.setdefault(key, []).append(files)
         elif piece.kind == "detail":
             told = as_dict(payload.get("item")) or payload
             call_id = as_text(told.get("call_id")) or as_text(told.get("id"))
             if call_id:
                 self.details[call_id] = self.details.get(call_id, {}) | _detail(told)
         elif payload.get("role") == "user":
-            self.shown.add(content_text(payload.get("content") or payload.get("message")))
+            self.shown.add(read_prompt(payload.get("content") or payload.get("message")).key)
 
     def _at(self, record: dict[str, Any]) -> int:
         """When it happened. A replay has the time of the fork; the turn's id knows better."""
@@ -156,8 +151,9 @@ class _Turn:
         elif piece.kind == "said":
             if not self.part.has_words:
                 text = content_text(payload.get("message"))
-                self._say(f"{self.part.id}:said:{len(self.shown)}", text, at, {"event": True})
-                self.shown.add(f"said {len(self.shown)}")
+                number = len(self.shown) + self.told
+                self._say(f"{self.part.id}:said:{number}", text, at, {"event": True})
+                self.told += 1
         elif piece.kind == "detail":
             self._ending(payload, at)
         elif record.get("type") == "compacted":
@@ -181,26 +177,28 @@ class _Turn:
 
     def _asked(self, message_id: str, payload: dict[str, Any], at: int) -> None:
         """A prompt that stands in no item, as those of a review do."""
-        text = content_text(payload.get("message")) or item_text(as_dict(payload.get("item")))
-        if text in self.shown:
+        prompt = asked_prompt(payload.get("message"), payload.get("item"))
+        if prompt.key in self.shown:
             return
-        self.shown.add(text)
-        self._hear(message_id, text, at, {"event": True}, human=True)
+        self.shown.add(prompt.key)
+        self._hear(message_id, prompt, at, {"event": True}, human=True)
 
     def _hear(
-        self, message_id: str, text: str, at: int, metadata: dict[str, Any], *, human: bool
+        self, message_id: str, prompt: Prompt, at: int, metadata: dict[str, Any], *, human: bool
     ) -> None:
         source: MessageSource = "event"
         if human:
-            source = "agent" if self.part.by_agent else "human"
+            source = "agent" if self.part.by_agent and not prompt.by_person else "human"
+        attached = self.attached.get(prompt.key)
         self.builder.message(
             message_id,
             "user",
-            text,
+            prompt.text,
             at=at,
             source=source,
             metadata=metadata,
-            files=self.attached.get(text, ()),
+            context={"sent": prompt.sent} if prompt.sent != prompt.text else None,
+            files=attached.pop(0) if attached else (),
         )
 
     def _item(self, message_id: str, payload: dict[str, Any], at: int) -> None:
@@ -221,7 +219,6 @@ class _Turn:
 
     def _message(self, message_id: str, payload: dict[str, Any], at: int) -> None:
         content = payload.get("content") or payload.get("message")
-        text = content_text(content)
         metadata: dict[str, Any] = {}
         others = [b for b in as_list(content) if "text" not in as_dict(b)]
         if others:
@@ -229,11 +226,13 @@ class _Turn:
         if payload.get("phase"):
             metadata["phase"] = payload["phase"]
         if payload.get("role") == "assistant":
-            self._say(message_id, text, at, metadata)
+            self._say(message_id, content_text(content), at, metadata)
         elif payload.get("role") == "user":
-            human = text in self.typed or not text.startswith(INJECTED)
-            self._hear(message_id, text, at, metadata, human=human)
+            prompt = read_prompt(content)
+            human = prompt.key in self.typed or not prompt.sent.startswith(INJECTED)
+            self._hear(message_id, prompt, at, metadata, human=human)
         else:
+            text = content_text(content)
             metadata["role"] = payload.get("role")
             self.builder.message(
                 message_id, "system", text, at=at, source="event", metadata=metadata
