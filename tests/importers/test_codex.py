@@ -396,7 +396,7 @@ def test_a_task_that_ended_without_a_word_failed(ledger: Ledger, tmp_path: Path)
 
     turn = ledger.get_turn(turn_id(2))
     assert (turn.status, turn.error) == ("failed", "no answer recorded")
-    assert ledger.head(f"codex:{THREAD}") == turn_id(1)
+    assert ledger.head(f"codex:{THREAD}") == turn_id(2)
 
 
 @pytest.mark.parametrize(

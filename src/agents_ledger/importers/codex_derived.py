@@ -27,12 +27,12 @@ class Turns:
             copies.add(self._ids.add(part.id), number, part.file_id)
         copies.hang(self._parent)
         self._prints = bytearray()
-        self._answered = bytearray()
+        self._heads = bytearray()  # whether each can be one: a prompt that waits cannot
         for turn, number in enumerate(copies.best):
             part = parts.read(number)
             self._prints += parts.fingerprint(number, part, sealed=copies.is_followed(turn))
             lost = part.is_compaction and copies.above[turn] == NONE
-            self._answered.append(not lost and (part.answered or part.is_summary))
+            self._heads.append(not lost and (part.answered or part.ended or part.is_summary))
 
     def _parent(self, number: int) -> int:
         above = self._parts.read(number).parent
@@ -71,5 +71,5 @@ class Turns:
         return self._parts.read(self._copies.best[self._ids.get(turn_id)])
 
     def head(self, turn_id: str) -> str | None:
-        """The nearest answered turn at or above one."""
-        return self._name(self._copies.head(self._ids.get(turn_id), self._answered.__getitem__))
+        """The nearest turn at or above one that was answered, or ended without an answer."""
+        return self._name(self._copies.head(self._ids.get(turn_id), self._heads.__getitem__))

@@ -53,6 +53,7 @@ class Part(Struct, array_like=True):
     summarises: bool = False  # what came before it stands in no file
     tokens: dict[str, int] = field(default_factory=dict)
     first_at: int = 0
+    ended: bool = False  # since its last prompt, with or without an answer
 
     @property
     def is_summary(self) -> bool:

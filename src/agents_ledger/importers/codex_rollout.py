@@ -17,6 +17,7 @@ from agents_ledger.importers.codex_prompts import Prompt, asked_prompt, read_pro
 from agents_ledger.importers.codex_turns import (
     AGENT_ITEMS,
     CARRIED_EVENTS,
+    ENDINGS,
     INJECTED,
     NAME,
     NEWLY_SPAWNED,
@@ -312,14 +313,18 @@ class Rollout:
         self._early.clear()
         return number
 
-    def _prompted(self, inner: bytes) -> int:
+    def _prompted(self, inner: bytes, prompt: Prompt) -> int:
         """The turn of a prompt. Without turn ids, one that comes after an answer opens a turn."""
         if self._closed:
             self._task = None
         part = self._part
         if self._task is None and part is not None and part.answered:
             self._go_on(NONE)
-        return self._turn(inner)
+        turn = self._turn(inner)
+        part = self._parts[turn]
+        part.prompts.add(prompt.key)
+        part.ended = False
+        return turn
 
     def _add(self, turn: int, kind: str, line: Line, at: int) -> None:
         part = self._part if turn == self._at and self._part else self._parts[turn]
@@ -389,9 +394,7 @@ class Rollout:
         if payload.role == "user":
             prompt = read_prompt(parsed(payload.content) or parsed(payload.message))
             if not prompt.sent.startswith(INJECTED):
-                turn = self._prompted(inner)
-                self._parts[turn].prompts.add(prompt.key)
-                return turn
+                return self._prompted(inner, prompt)
             found = CWD.search(prompt.sent)
             self.cwd = self.cwd or (found[1].strip() if found else None)
         if self._task is None and self._at == NONE:
@@ -419,9 +422,10 @@ class Rollout:
 
     def _later_event(self, line: Line, kind: str, payload: Payload, at: int) -> bool:
         """What tells of something that was said before."""
+        if kind in ENDINGS:
+            return self._ended(line, kind, at)
         if kind in CARRIED_EVENTS:
             self._detail(line, as_text(payload.call_id), at)
-            self._closed = self._closed or kind in ("task_complete", "turn_aborted")
             return True
         item = as_dict(parsed(payload.item)) if kind == "item_completed" else {}
         if item.get("type") == "UserMessage":
@@ -437,8 +441,7 @@ class Rollout:
         part, turn = self._part, self._at
         known = part is not None and prompt.key in part.prompts and not part.answered
         if part is None or part.is_compaction or not known:
-            turn = self._prompted(prompt.sent.encode(errors="surrogatepass"))
-            self._parts[turn].prompts.add(prompt.key)
+            turn = self._prompted(prompt.sent.encode(errors="surrogatepass"), prompt)
         self._add(turn, "asked", line, at)
 
     def _agent_said(self, line: Line, at: int) -> None:
@@ -447,6 +450,16 @@ class Rollout:
         part.said += 1
         part.answered = True
         self._add(turn, "said", line, at)
+
+    def _ended(self, line: Line, kind: str, at: int) -> bool:
+        """Whether there is a turn that this is the end of."""
+        self._closed = self._closed or kind != "error"
+        part = self._part
+        if part is None:
+            return False
+        part.ended = True
+        self._add(self._at, "detail", line, at)
+        return True
 
     def _detail(self, line: Line, call_id: str | None, at: int) -> None:
         turn = self._of_call(call_id)

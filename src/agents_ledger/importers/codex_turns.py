@@ -38,13 +38,11 @@ NAME = "codex"
 AGENT_ITEMS = {"reasoning", "agent_message"}
 CARRIED_EVENTS = {
     "collab_agent_spawn_end",
-    "error",
     "exec_command_end",
     "mcp_tool_call_end",
     "patch_apply_end",
-    "task_complete",
-    "turn_aborted",
 }
+ENDINGS = {"error", "task_complete", "turn_aborted"}
 INJECTED = (  # how what the client says in the user's name begins
     "# AGENTS.md instructions",
     "<codex_internal_context",
@@ -109,16 +107,24 @@ class _Turn:
         self.builder.provider = self.part.provider
         self.builder.workspace_path = self.builder.workspace_path or self.part.cwd
         self.builder.add_tokens(**self.part.tokens)
-        status: TurnStatus | None = None
-        if not (self.builder.answered or self.builder.compaction):
-            status = self.end or ("failed" if sealed else None)
-            if status == "completed" and self.part.prompts:  # it met an error, which is not kept
-                status = "failed"
-            if self.part.is_summary:
-                status = "completed"
-            if status == "failed":
-                self.builder.error = self.builder.error or "no answer recorded"
+        if self.builder.answered or self.builder.compaction:
+            return self.builder.build()
+        status = self._unanswered(sealed)
+        if status != "failed":
+            self.builder.error = None  # it was of a prompt before the one that waits
+        else:
+            self.builder.error = self.builder.error or "no answer recorded"
         return self.builder.build(status=status)
+
+    def _unanswered(self, sealed: bool) -> TurnStatus | None:
+        """What became of a turn without an answer; None if it still waits for one."""
+        if self.part.is_summary:
+            return "completed"
+        if not self.part.ended:
+            return "failed" if sealed else None
+        if self.end == "completed" and not self.part.prompts:
+            return "completed"
+        return "failed"  # a task that completed without a word met an error, which is not kept
 
     def _look_ahead(self, piece: Piece, payload: dict[str, Any]) -> None:
         """What later records say of earlier ones."""
