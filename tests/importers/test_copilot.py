@@ -13,58 +13,8 @@ from agents_ledger.exporters.source import export_source
 from agents_ledger.importers.copilot import Copilot
 from agents_ledger.importers.importing import rederive
 from agents_ledger.importers.reader import Home
+from tests.importers.copilot_log import LABEL, SESSION, Events, helped, metrics, request
 from tests.importers.helping import import_paths, packed_result, result
-
-SESSION = "cccccccc-0000-4000-8000-000000000001"
-LABEL = f"copilot:{SESSION}"
-
-
-class Events:
-    """Writes events as Copilot CLI does."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / SESSION / "events.jsonl"
-        self.lines: list[str] = []
-        self.gone = 0  # events that were cut off
-        context = {"cwd": "/home/dev/shop", "branch": "main", "repository": "dev/shop"}
-        self.add("session.start", sessionId=SESSION, copilotVersion="1.0.64", context=context)
-
-    def add(self, kind: str, agent: str | None = None, **data: Any) -> str:
-        number = len(self.lines) + self.gone
-        event = {
-            "type": kind,
-            "data": data,
-            "id": f"dddddddd-0000-4000-8000-{number:012}",
-            "timestamp": f"2026-03-01T10:{number // 60:02}:{number % 60:02}.000Z",
-            "parentId": None,
-        } | ({"agentId": agent} if agent else {})
-        self.lines.append(json.dumps(event))
-        return str(event["id"])
-
-    def say(self, text: str, *calls: dict[str, Any], **data: Any) -> str:
-        requests = list(calls)
-        said = {"model": "gpt-5", "outputTokens": 10, **data}
-        return self.add("assistant.message", content=text, toolRequests=requests, **said)
-
-    def cut(self, left: int) -> None:
-        """Take away all but the first events."""
-        self.gone += len(self.lines) - left
-        del self.lines[left:]
-
-    def save(self) -> Path:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text("".join(line + "\n" for line in self.lines))
-        return self.path
-
-
-def request(call_id: str, name: str, **arguments: Any) -> dict[str, Any]:
-    return {"toolCallId": call_id, "name": name, "arguments": arguments, "type": "function"}
-
-
-def metrics(input_tokens: int, output_tokens: int) -> dict[str, Any]:
-    usage = {"inputTokens": input_tokens, "outputTokens": output_tokens, "cacheReadTokens": 5}
-    return {"gpt-5": {"usage": usage}}
-
 
 NOW = "<current_datetime>2025-12-02T08:26:25.627Z</current_datetime>"
 
@@ -153,29 +103,6 @@ def test_totals_come_with_the_end_of_a_run_and_are_of_that_run(
     assert (second.input_tokens, second.output_tokens, second.total_tokens) == (1600, 45, 1645)
 
 
-def test_results_tell_how_a_call_ended(ledger: Ledger, tmp_path: Path) -> None:
-    log = Events(tmp_path)
-    log.add("user.message", content="Try.")
-    log.say("", *(request(name, "bash", command=name) for name in ("bad", "no", "open")))
-    log.add("permission.completed", toolCallId="no", result={"kind": "denied-by-user"})
-    error = {"message": "Path does not exist", "code": "failure"}
-    log.add("tool.execution_complete", toolCallId="bad", success=False, error=error)
-    log.add("tool.execution_complete", toolCallId="no", success=False, error={"message": "no"})
-    log.add("abort", reason="user_initiated")
-
-    import_paths(ledger, log.save())
-
-    (turn,) = ledger.thread(LABEL).turns
-    calls = {call.id: call for call in turn.tool_calls}
-    assert {n: c.status for n, c in calls.items()} == {
-        "bad": "failed",
-        "no": "rejected",
-        "open": "cancelled",
-    }
-    assert (calls["bad"].error, calls["bad"].source_status) == ("Path does not exist", "failure")
-    assert turn.messages[-1].content == "Aborted: user_initiated"
-
-
 def test_a_subagent_s_events_are_a_session_of_its_own(ledger: Ledger, tmp_path: Path) -> None:
     log = Events(tmp_path)
     log.add("user.message", content="Let somebody look.")
@@ -204,26 +131,6 @@ def test_a_subagent_s_events_are_a_session_of_its_own(ledger: Ledger, tmp_path: 
     assert session.created_at == session.updated_at == turn.completed_at
     assert [m.content for m in ledger.thread(LABEL).turns[0].messages][-1] == "Seen."
     assert not ledger.audit()
-
-
-def helped(folder: Path) -> Events:
-    """A log in which a subagent is named, as newer versions do it, by its events alone."""
-    log = Events(folder)
-    log.add("user.message", content="Let somebody look.")
-    log.say("Asking.", request("s1", "task", prompt="Look."))
-    arguments = {"prompt": "Look."}
-    log.add("tool.execution_start", toolCallId="s1", toolName="task", arguments=arguments)
-    log.add("subagent.started", "one", toolCallId="s1", agentName="explore", model="small")
-    log.add("user.message", "one", content="Look.", source="agent")
-    log.add("session.model_change", "one", newModel="small")
-    log.say("Looking.", agent="one", model="small", outputTokens=7)
-    log.add("tool.execution_start", "one", toolCallId="t1", toolName="task", arguments=arguments)
-    log.add("subagent.started", "two", toolCallId="t1", agentName="explore")
-    log.say("Looking, too.", agent="two", outputTokens=2)
-    log.add("tool.execution_complete", "one", toolCallId="t1", success=True)
-    log.add("subagent.completed", "one", toolCallId="s1", agentName="explore")
-    log.add("tool.execution_complete", toolCallId="s1", success=True, result={"content": "Seen."})
-    return log
 
 
 def test_a_subagent_that_only_its_events_name_is_a_session_of_its_own(
@@ -330,21 +237,6 @@ def test_a_compaction_is_a_turn_and_work_goes_on_after_it(ledger: Ledger, tmp_pa
     assert (record.summarized_through_turn_id, record.tokens_before) == (prompt, 900)
 
 
-def test_a_prompt_without_an_answer_is_never_a_head(ledger: Ledger, tmp_path: Path) -> None:
-    log = Events(tmp_path)
-    log.add("user.message", content="One.")
-    path = log.save()
-    import_paths(ledger, path)
-    assert ledger.head(LABEL) is None
-
-    log.add("session.error", errorType="query", message="No quota.")
-    log.say("Now.")
-    import_paths(ledger, log.save())
-
-    (turn,) = ledger.thread(LABEL).turns
-    assert (turn.status, turn.error) == ("completed", None)
-
-
 @pytest.mark.parametrize(
     ("written", "title"),
     [
@@ -439,7 +331,7 @@ def save_document(home: Path, said: dict[str, Any]) -> Path:
 def test_a_document_of_2025_tells_the_same_as_events(ledger: Ledger, tmp_path: Path) -> None:
     report = import_paths(ledger, save_document(tmp_path, a_document()))
 
-    (turn,) = ledger.thread(LABEL).turns
+    turn, left = ledger.thread(LABEL).turns
     asked, said, answered = (m for m in turn.messages if m.role != "system")
     words = [asked.content, said.content, answered.content]
     assert words == ["What is in it?", "I look.", "A cart."]
@@ -451,8 +343,7 @@ def test_a_document_of_2025_tells_the_same_as_events(ledger: Ledger, tmp_path: P
     assert [json.loads(str(call.params_json)) for call in turn.tool_calls] == list(GIVEN.values())
     assert json.loads(str(turn.tool_calls[0].result_json)) == "x = 1"
     assert ledger.query("SELECT kind, file_path FROM message_files")[1] == [("read", "cart.py")]
-    left = ledger.query(f"SELECT status, error FROM turns WHERE id <> '{turn.id}'")[1]
-    assert left == [("failed", "Aborted: Operation cancelled by user")]
+    assert (left.status, left.error) == ("failed", "Aborted: Operation cancelled by user")
     told = {(kind, fate): number for (_, kind, fate), number in report.records.items()}
     assert told["chatMessage", "unmapped"] == 1
     assert told["hologram", "unmapped"] == 1

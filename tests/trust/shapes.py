@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.importers import (
+    copilot_log,
     test_aix,
     test_chatgpt,
     test_claude_ai,
@@ -35,13 +36,13 @@ def write_all(folder: Path) -> None:
     for write in (_claude_code, _codex, _cursor, _pi, _gemini, _documents, _opencode):
         write(folder / write.__name__.strip("_"))
     test_aix.sample(_made(folder / "aix") / "aix.db")
-    events = test_copilot.Events(folder / "copilot")
+    events = copilot_log.Events(folder / "copilot")
     events.add("user.message", content="What?", transformedContent="<now/> What?")
-    events.say("Reading.", test_copilot.request("t1", "view", path="cart.py"))
+    events.say("Reading.", copilot_log.request("t1", "view", path="cart.py"))
     events.add("tool.execution_complete", toolCallId="t1", success=True, result={"content": "x"})
     events.add("session.compaction_complete", summaryContent="So far.", preCompactionTokens=10)
     events.say("Done.", parentToolCallId="t1")
-    events.add("session.shutdown", modelMetrics=test_copilot.metrics(10, 20))
+    events.add("session.shutdown", modelMetrics=copilot_log.metrics(10, 20))
     events.save()
     test_copilot.save_document(folder / "copilot", test_copilot.a_document())
     test_cursor_agent.spoken(folder / "spoken" / "s.txt", test_cursor_agent.SPOKEN)

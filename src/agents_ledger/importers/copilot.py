@@ -104,6 +104,7 @@ class _Data(Struct, rename="camel"):
     output_tokens: Any = None
     model_metrics: Any = None
     success: Any = None
+    error_type: Any = None
 
 
 _decode = msgspec.json.Decoder(_Event).decode
@@ -347,7 +348,7 @@ class _Log:
         if kind in RUNS:
             self._totals, self._uncounted = {}, 0
         elif kind == "user.message":
-            if self.last == NONE or self._parts[self.last].answered:
+            if self.last == NONE or self._parts[self.last].ended:
                 self._open(key)
             self._add(self.last, kind, key, line, at)
         elif kind == "session.compaction_complete":
@@ -387,7 +388,6 @@ class _Log:
     def _add(self, turn: int, kind: str, key: int, line: Line, at: int) -> int:
         """The number of one more event of a turn."""
         part = self._parts[turn]
-        part.answered = part.answered or kind in ANSWERS
         if part.subagent is not None:
             part.first_at = part.first_at or at
             part.last_at = max(part.last_at, at)
@@ -421,6 +421,7 @@ class _Log:
         said = as_text(data.model) if kind != "subagent.started" else None  # that one's own
         part.model = self._parts.names.add(said) if said else part.model
         part.model = part.model if part.model != NONE else model
+        part.heed(kind, data.error_type)
         event = self._add(turn, kind, key, line, at)
         call_id = as_text(data.tool_call_id)
         tokens = as_number(data.output_tokens)
@@ -441,7 +442,7 @@ class _Log:
         is_asked = kind == "user.message"
         if turn == NONE:
             turn = self._started(call_id)
-        elif is_asked and self._parts[turn].answered:
+        elif is_asked and self._parts[turn].ended:
             turn = self._asked_again(turn, key)
         self.subagents[call_id] = turn
         if is_asked or kind in CARRIED:

@@ -57,10 +57,10 @@ class Turns:
         return self._parts.read(self._copies.best[self._named[part.name]])
 
     def head(self, part: Part | None) -> str | None:
-        """The nearest answered turn at or above one."""
+        """The nearest turn at or above one that has ended."""
         turn = self._named[part.name] if part is not None else NONE
-        return self._name(self._copies.head(turn, self._is_answered))
+        return self._name(self._copies.head(turn, self._has_ended))
 
-    def _is_answered(self, turn: int) -> bool:
+    def _has_ended(self, turn: int) -> bool:
         part = self._parts.read(self._copies.best[turn])
-        return part.answered and not (part.is_compaction and self._copies.above[turn] == NONE)
+        return part.ended and not (part.is_compaction and self._copies.above[turn] == NONE)

@@ -18,7 +18,7 @@ from agents_ledger.model.numbering import Numbering
 from agents_ledger.model.turns import Usage
 
 NAME = "copilot"
-VERSION = 6
+VERSION = 7
 ANSWERS = {"assistant.message", "assistant.reasoning", "tool.execution_start"}
 CARRIED = ANSWERS | {
     "abort",
@@ -32,7 +32,13 @@ CARRIED = ANSWERS | {
 }
 KINDS = ("user.message", "compaction", *sorted(CARRIED))
 TOKENS = Usage.__struct_fields__
+BESIDE = "mcp"  # errors of servers that a prompt may or may not need
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
+
+
+def may_fail(kind: str, error_type: object) -> bool:
+    """Whether an event ends a turn that waits for an answer."""
+    return kind == "abort" or (kind == "session.error" and error_type != BESIDE)
 
 
 class Piece(NamedTuple):
@@ -53,6 +59,7 @@ class Part(Struct, array_like=True):
     cwd: int
     is_compaction: bool = False
     answered: bool = False
+    failed: bool = False  # before any answer
     spent: dict[int, int] = field(default_factory=dict)  # tokens, by the number of their kind
     spawned: dict[str, str] = field(default_factory=dict)
     subagent: str | None = None  # the call that started it, if it is one's
@@ -65,6 +72,16 @@ class Part(Struct, array_like=True):
         for name, number in tokens.items():
             kind = TOKENS.index(name)
             self.spent[kind] = self.spent.get(kind, 0) + number
+
+    def heed(self, kind: str, error_type: object) -> None:
+        """What an event says of how it went."""
+        self.answered = self.answered or kind in ANSWERS
+        self.failed = self.failed or may_fail(kind, error_type)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was answered, or failed before it was."""
+        return self.answered or self.failed
 
     @property
     def tokens(self) -> dict[str, int]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from agents_ledger.importers.building import TurnBuilder, milliseconds
-from agents_ledger.importers.copilot_parts import Parts
+from agents_ledger.importers.copilot_parts import Parts, may_fail
 from agents_ledger.importers.outlines import (
     as_dict,
     as_list,
@@ -35,6 +35,15 @@ def build_turn(parts: Parts, number: int, parent_id: str | None, sealed: bool) -
     return _Turn(parts, number, parent_id).built(sealed)
 
 
+class _Refusal(NamedTuple):
+    """That a call was not permitted."""
+
+    word: str
+    said: str
+    at: int
+    has_result: bool = False
+
+
 class _Turn:
     def __init__(self, parts: Parts, number: int, parent_id: str | None) -> None:
         self.parts = parts
@@ -45,13 +54,15 @@ class _Turn:
         self.prompt = ""  # as the call has it that started this subagent
         self.speaker: str | None = None
         self.thoughts: list[str] = []
-        self.denied: dict[str, str] = {}
+        self.denied: dict[str, _Refusal] = {}
+        self.waits = True  # for the agent's last word
 
     def built(self, sealed: bool) -> Turn:
         for kind, key, record in self.parts.pieces(self.number):
             event = as_dict(parsed(record))
             data, at = as_dict(event.get("data")), milliseconds(event.get("timestamp"))
             self._step(kind, key, data, at)
+        self._refuse()
         self.builder.model = self.parts.text(self.part.model)
         self.builder.workspace_path = self.parts.text(self.part.cwd)
         self.builder.add_tokens(**self.part.tokens)
@@ -75,13 +86,14 @@ class _Turn:
         elif kind == "compaction":
             self._compacted(key, data, at)
         elif kind == "permission.completed":
-            self._decided(data)
+            self._decided(data, at)
         else:
             self._notice(kind, key, data, at)
 
     # -- what was asked -----------------------------------------------------------------------
 
     def _hear(self, key: str, data: dict[str, Any], at: int) -> None:
+        self.builder.failed, self.builder.error = False, None
         content = as_text(data.get("content")) or ""
         text = (ADDED.sub("", content).strip() if ADDED.search(content) else "") or content
         if text.strip() and text.strip() == self.prompt.strip():
@@ -109,7 +121,8 @@ class _Turn:
         text = as_text(data.get("content")) or as_text(data.get("message"))
         metadata = {"event": kind} | {n: v for n, v in data.items() if n in ("kind", "errorType")}
         if kind == "session.error":
-            self.builder.failed, self.builder.error = True, text or "error"
+            if self.waits and may_fail(kind, data.get("errorType")):
+                self.builder.failed, self.builder.error = True, text or "error"
         elif kind == "abort":
             text = f"Aborted: {as_text(data.get('reason')) or 'unknown'}"
             self.builder.error = self.builder.error or text
@@ -146,7 +159,7 @@ class _Turn:
             metadata=metadata,
         )
         self.thoughts = []
-        self.speaker = key
+        self.speaker, self.waits = key, False
         for each in as_list(data.get("toolRequests")):
             request = as_dict(each)
             self._call(as_text(request.get("name")), request, at)
@@ -165,6 +178,7 @@ class _Turn:
         call_id = as_text(request.get("toolCallId"))
         if call_id is None:
             return
+        self.waits = True
         params = _arguments(request)
         self.builder.call(call_id, name or "unknown", params, at=at, message_id=self.speaker)
         if call_id in self.part.spawned:
@@ -176,6 +190,7 @@ class _Turn:
 
     def _result(self, key: str, data: dict[str, Any], at: int) -> None:
         call_id = as_text(data.get("toolCallId")) or ""
+        refusal = self.denied.get(call_id)
         result = data.get("result")
         shown = without_data(as_dict(result).get("content", result))
         error = as_dict(data.get("error"))
@@ -183,7 +198,7 @@ class _Turn:
         word = as_text(error.get("code"))
         status: CallStatus = "completed"
         if data.get("success") is False:
-            refused = call_id in self.denied or (word or "").startswith(DENIED)
+            refused = refusal is not None or (word or "").startswith(DENIED)
             status = "rejected" if refused else "failed"
         known = self.builder.result(
             call_id,
@@ -191,18 +206,30 @@ class _Turn:
             at=at,
             status=status,
             error=None if status == "completed" else words or "failed",
-            source_status=word or self.denied.get(call_id),
+            source_status=word or (refusal.word if refusal else None),
         )
+        if refusal is not None:
+            self.denied[call_id] = refusal._replace(has_result=True)
         if not known:
             self.builder.message(
                 key, "tool", as_text(shown), at=at, source="event", tool_call_id=call_id or None
             )
 
-    def _decided(self, data: dict[str, Any]) -> None:
-        word = as_text(as_dict(data.get("result")).get("kind")) or ""
-        call_id = as_text(data.get("toolCallId"))
+    def _decided(self, data: dict[str, Any], at: int) -> None:
+        decision = as_dict(data.get("result"))
+        word = as_text(decision.get("kind")) or ""
+        call_id = as_text(data.get("toolCallId")) or ""
         if call_id and word.startswith(DENIED):
-            self.denied[call_id] = word
+            said = as_text(decision.get("feedback")) or word
+            self.denied[call_id] = _Refusal(word, said, at)
+
+    def _refuse(self) -> None:
+        """A refused call need not have a result."""
+        for call_id, (word, said, at, has_result) in self.denied.items():
+            if not has_result:
+                self.builder.result(
+                    call_id, None, at=at, status="rejected", error=said, source_status=word
+                )
 
     def _compacted(self, key: str, data: dict[str, Any], at: int) -> None:
         summary = as_text(data.get("summaryContent")) or ""
