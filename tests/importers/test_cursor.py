@@ -116,19 +116,6 @@ def test_chats_inside_a_workspace_and_global_ones_are_merged(
     assert ledger.audit() == ()
 
 
-def test_old_bubbles_get_times_between_the_chat_s(ledger: Ledger, tmp_path: Path) -> None:
-    conversation = [{"type": 2 - n % 2, "bubbleId": f"b{n}", "text": "w"} for n in range(1, 5)]
-    data = {"composerId": "c", "createdAt": 1000_000_000_000, "lastUpdatedAt": 1000_000_004_000}
-    import_paths(
-        ledger,
-        state_db(tmp_path / GLOBAL, {"composerData:c": {**data, "conversation": conversation}}),
-    )
-
-    times = column(ledger, "SELECT created_at FROM messages ORDER BY id")
-
-    assert times == [1000_000_000_000 + 1000 * n for n in range(4)]
-
-
 # -- trees ------------------------------------------------------------------------------------
 
 

@@ -125,9 +125,3 @@ def exchanges(items: Iterable[T], asks: Callable[[T], bool]) -> Iterator[list[T]
         answered = answered or not asks(item)
     if found:
         yield found
-
-
-def spread(number: int, first: int, last: int) -> Iterator[int]:
-    """So many moments from the first towards the last."""
-    step = max(0, last - first) / max(1, number)
-    return (int(first + at * step) for at in range(number))

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from agents_ledger.importers.building import milliseconds
-from agents_ledger.importers.cells import exchanges, path_of, pruned, spread
+from agents_ledger.importers.cells import exchanges, path_of, pruned
 from agents_ledger.importers.cursor_agent import AgentSession, transcript, turns_of
 from agents_ledger.importers.cursor_outline import Composer, Outline
 from agents_ledger.importers.cursor_projects import chosen_folder, sent_folder
 from agents_ledger.importers.cursor_scope import TASK, Scope, scope_of
+from agents_ledger.importers.cursor_times import filled
 from agents_ledger.importers.cursor_turns import (
     NAME,
     Bubble,
@@ -34,7 +35,7 @@ from agents_ledger.model.records import digest
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Part, SourceFile
 from agents_ledger.model.turns import MessageSource
 
-VERSION = 12
+VERSION = 13
 TEXT = ".txt"  # a transcript of the oldest form tells least
 LABEL_MAX = 400
 SAID = (
@@ -315,14 +316,12 @@ class _Chats:
         return Numbering()
 
     @staticmethod
-    def _times(composer: Composer, path: Sequence[int]) -> Iterator[int]:
-        """Old bubbles have no times: they are spread over the chat's."""
+    def _times(composer: Composer, path: Sequence[int]) -> array[int]:
+        """Old bubbles have no times: they lie between those of others, or the chat's."""
         first = milliseconds(composer.get("created_at"))
         last = milliseconds(composer.get("last_updated_at"))
-        at = 0
-        for guess, number in zip(spread(len(path), first or last, last), path, strict=True):
-            at = composer.bubbles.values.read(number).at or max(guess, at)
-            yield at
+        bubbles = map(composer.bubbles.values.read, path)
+        return filled(((each.at, each.role == "user") for each in bubbles), first, last)
 
     # -- turns --------------------------------------------------------------------------------
 

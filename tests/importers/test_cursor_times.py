@@ -1,0 +1,90 @@
+"""Cursor's bubbles that do not say when they were made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents_ledger import Ledger
+from agents_ledger.importers.importing import rederive
+from tests.importers.cursor_made import chat, state_db
+from tests.importers.helping import import_paths, result
+
+START = 1_700_000_000_000
+HOUR = 3_600_000
+GLOBAL = Path("Cursor/User/globalStorage/state.vscdb")
+
+
+def said(number: int, role: str, at: int | None) -> Any:
+    """A bubble; with a time only if one is given."""
+    sent = {"clientRpcSendTime": START + (at or 0), "clientStartTime": 4711.5}
+    kind = 1 if role == "u" else 2
+    return {"_v": 2, "type": kind, "bubbleId": f"b{number:02}", "text": "words"} | (
+        {"timingInfo": sent} if at is not None else {}
+    )
+
+
+def times(ledger: Ledger, folder: Path, *bubbles: tuple[str, int | None], **about: Any) -> Any:
+    """When the messages of a chat of these bubbles were, since the chat began."""
+    made = [said(number, *each) for number, each in enumerate(bubbles)]
+    about = {"createdAt": START, "lastUpdatedAt": START + HOUR, **about}
+    import_paths(ledger, state_db(folder / GLOBAL, chat("c", *made, **about)))
+    assert not ledger.audit()
+    return [at - START for (at,) in ledger.query("SELECT created_at FROM messages ORDER BY id")[1]]
+
+
+def test_where_nothing_is_known_bubbles_are_spread_over_the_chat_s_time(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    bubbles = [("u", None), ("a", None)] * 2
+    found = times(ledger, tmp_path, *bubbles, lastUpdatedAt=START + 4000)
+    assert found == [0, 1000, 2000, 3000]
+
+
+def test_a_prompt_without_a_time_was_asked_when_its_answer_was_begun(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    minutes = [60_000 * each for each in range(1, 24)]
+    bubbles = [each for at in minutes for each in (("u", None), ("a", at))]
+
+    found = times(ledger, tmp_path, *bubbles, lastUpdatedAt=START + 5 * HOUR)
+
+    assert found == [at for at in minutes for _ in range(2)]
+    assert ledger.query("SELECT count(*) FROM turns WHERE completed_at < started_at")[1] == [(0,)]
+    before = result(ledger)
+    rederive(ledger)
+    assert result(ledger) == before
+
+
+def test_bubbles_without_a_time_lie_between_those_with_one(ledger: Ledger, tmp_path: Path) -> None:
+    bubbles: list[tuple[str, int | None]] = [
+        ("u", None),
+        ("u", None),
+        ("a", None),
+        ("a", 300),  # of the answer that b01 asked for
+        ("a", None),
+        ("u", None),
+        ("a", None),
+        ("u", 700),
+        ("a", None),
+        ("u", None),
+    ]
+    found = times(ledger, tmp_path, *bubbles, lastUpdatedAt=START + 1000)
+    assert found == [150, 300, 300, 300, 400, 500, 600, 700, 800, 900]
+
+
+@pytest.mark.parametrize("created", [None, START + HOUR])
+def test_a_chat_s_own_times_that_contradict_are_not_heeded(
+    ledger: Ledger, tmp_path: Path, created: int | None
+) -> None:
+    bubbles: list[tuple[str, int | None]] = [
+        ("a", None),
+        ("a", 300),
+        ("u", None),
+        ("u", 200),  # before what it follows
+        ("a", None),
+    ]
+    found = times(ledger, tmp_path, *bubbles, createdAt=created, lastUpdatedAt=START + 100)
+    assert found == [300, 300, 200, 200, 200]
