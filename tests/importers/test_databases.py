@@ -137,6 +137,73 @@ def test_a_database_under_another_name_is_not_kept_whole(
     assert b"hush-hush" not in kept
 
 
+OLDER_OPENCODE = """CREATE TABLE sessions (id TEXT PRIMARY KEY, parent_session_id TEXT, title TEXT);
+    CREATE TABLE messages (id TEXT PRIMARY KEY, session_id TEXT, role TEXT, parts TEXT);
+    CREATE TABLE files (id TEXT PRIMARY KEY, session_id TEXT, path TEXT, content TEXT);
+    INSERT INTO sessions VALUES ('s', NULL, 'Fix');
+    INSERT INTO messages VALUES ('m', 's', 'user', '[]');"""
+WITHOUT_SESSIONS = """CREATE TABLE cache_entries (scope TEXT, key TEXT, value_json TEXT);
+    CREATE TABLE auth_profile_store (store_key TEXT, store_json TEXT);
+    INSERT INTO auth_profile_store VALUES ('k', 'hush-hush');"""
+FIRST_OPENCODE = """CREATE TABLE session (id TEXT PRIMARY KEY);
+    CREATE TABLE message (id TEXT PRIMARY KEY); CREATE TABLE part (id TEXT PRIMARY KEY);"""
+SECOND_OPENCODE = """CREATE TABLE session_v2 (id TEXT PRIMARY KEY);
+    CREATE TABLE session_message (id TEXT PRIMARY KEY);"""
+OPENCLAW = "CREATE TABLE transcript_events (session_id TEXT, seq INTEGER, event_json TEXT);"
+
+
+def with_tables(path: Path, script: str, mode: str = "DELETE") -> sqlite3.Connection:
+    """A database with these tables, still open."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = sqlite3.connect(path)
+    made.execute("CREATE TABLE other (words TEXT)")
+    made.execute(f"PRAGMA journal_mode = {mode}")
+    made.executescript(script)
+    return made
+
+
+@pytest.mark.parametrize("mode", ["DELETE", "WAL"])
+@pytest.mark.parametrize(
+    ("name", "script"),
+    [
+        (".opencode/opencode.db", OLDER_OPENCODE),
+        ("openclaw-agent.sqlite", WITHOUT_SESSIONS),
+        ("aix.db", WITHOUT_SESSIONS),
+        ("state.vscdb", OLDER_OPENCODE),
+    ],
+)
+def test_a_database_with_the_name_of_a_source_s_and_none_of_its_tables_has_no_reader(
+    ledger: Ledger, tmp_path: Path, name: str, script: str, mode: str
+) -> None:
+    path = tmp_path / "own" / name
+    with closing(with_tables(path, script, mode)):
+        reports = [import_paths(ledger, each) for each in (path, tmp_path / "own")]
+
+    assert [report.without_reader for report in reports] == [[str(path)]] * 2
+    assert not any(report.faults or report.counts.failed for report in reports)
+    assert not list(Sources(ledger._core).all_files())
+
+
+@pytest.mark.parametrize("mode", ["DELETE", "WAL"])
+@pytest.mark.parametrize(
+    ("name", "script"),
+    [
+        ("opencode.db", FIRST_OPENCODE),
+        ("opencode-dev.db", SECOND_OPENCODE),
+        ("openclaw-agent.sqlite", OPENCLAW),
+    ],
+)
+def test_a_source_s_database_that_is_empty_has_its_reader(
+    ledger: Ledger, tmp_path: Path, name: str, script: str, mode: str
+) -> None:
+    path = tmp_path / name
+    with closing(with_tables(path, script, mode)):  # with a log, the tables stand in that alone
+        report = import_paths(ledger, path)
+
+    assert (report.without_reader, report.faults, report.counts.failed) == ([], [], 0)
+    assert [file.path for file in Sources(ledger._core).all_files()] == [str(path)]
+
+
 def overflowing(path: Path, broken: Collection[int], sizes: Mapping[int, int]) -> Path:
     """A table of rows by rowid; the long values of some lead nowhere."""
     with closing(sqlite3.connect(path)) as made:

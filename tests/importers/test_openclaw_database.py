@@ -481,12 +481,14 @@ def test_what_is_no_event_harms_no_other(ledger: Ledger, tmp_path: Path) -> None
     assert ledger.audit() == ()
 
 
-def test_a_database_from_before_it_held_sessions_is_quiet(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_database_from_before_it_held_sessions_is_no_fault(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     made = Database(tmp_path / ".openclaw", "CREATE TABLE auth_profile_store (store_json TEXT);")
 
     report = import_paths(ledger, made.path)
 
-    assert not report.faults
+    assert (report.faults, report.without_reader) == ([], [str(made.path)])
     assert not ledger.query("SELECT label FROM sessions")[1]
 
 

@@ -20,7 +20,7 @@ from agents_ledger.importers import files
 from agents_ledger.importers.reader import Select, Sieve, Table
 from agents_ledger.ledger.sources import Looks, Sources
 from agents_ledger.model import amounts
-from agents_ledger.model.errors import Refused
+from agents_ledger.model.errors import LedgerError, Refused
 from agents_ledger.model.records import BAD_TEXT, RowRecord, digest, frame, records
 from agents_ledger.model.sources import SourceFile
 
@@ -185,6 +185,23 @@ def schema(path: Path) -> bytes:
         query = "SELECT sql FROM sqlite_master WHERE type = 'table' AND sql IS NOT NULL"
         return "\n".join(str(sql) for (sql,) in connection.execute(query)).encode(errors="replace")
     return b""
+
+
+def has_any(path: Path, tables: Sequence[Table]) -> bool:
+    """Whether a database has one of these tables, perhaps only in its log; also if it cannot be
+    read, which is told when it is to be."""
+
+    def has(connection: sqlite3.Connection) -> bool:
+        return any(_is_table(connection, table.name) for table in tables)
+
+    try:
+        with closing(_opened(path, "mode=ro&immutable=1")) as connection:
+            if has(connection):
+                return True
+        with snapshot(path) as connection:
+            return has(connection)
+    except (LedgerError, OSError, sqlite3.Error):
+        return True
 
 
 def _is_put_away(path: Path) -> bool:

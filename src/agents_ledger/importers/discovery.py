@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from agents_ledger.importers import databases, files
 from agents_ledger.importers.exclusion import HEADS, Excluded, Left, Verdict
-from agents_ledger.importers.reader import Home, Reader, kind_of
+from agents_ledger.importers.reader import Home, Reader, kind_of, tables_of
 from agents_ledger.importers.readers import READERS
 from agents_ledger.model import amounts
 from agents_ledger.model.errors import LedgerError
@@ -158,7 +158,7 @@ def found_at(path: Path, unknown: Unknown) -> list[Found]:
 
 def _told(path: Path) -> tuple[Reader | None, bytes]:
     """The reader of a file, and its first bytes: more than some where the first line has more. A
-    database may also be told by its tables."""
+    database may also be told by its tables; one that is known by its name must have some."""
     for size in HEADS:
         first = files.head(path, size)
         reader = told_by(path, first, tuple(READERS.values()))
@@ -168,7 +168,17 @@ def _told(path: Path) -> tuple[Reader | None, bytes]:
     if reader is None and first.startswith(databases.MAGIC) and not files.is_packed(path):
         schema = databases.MAGIC + databases.schema(path)  # it may stand anywhere
         reader = told_by(path, schema, tuple(READERS.values()))
+    if reader is not None and _is_only_named(path, first, reader):
+        reader = None
     return reader, first
+
+
+def _is_only_named(path: Path, first: bytes, reader: Reader) -> bool:
+    """Whether a database has the name of a source's, and none of its tables."""
+    tables = tables_of(reader)
+    if not tables or not first.startswith(databases.MAGIC) or files.is_packed(path):
+        return False
+    return not databases.has_any(path, tables)
 
 
 def told_by(path: Path, first: bytes, readers: Sequence[Reader]) -> Reader | None:
