@@ -344,6 +344,27 @@ def test_notices_and_errors(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.audit() == ()
 
 
+def test_a_prompt_that_was_cancelled_is_a_failed_turn_until_another_follows(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    cancelled = said("i1", "info", "Request cancelled.")
+
+    def import_all(*messages: dict[str, Any]) -> tuple[str, str | None, int | None]:
+        import_paths(ledger, document(tmp_path, ASK, TELL, ASK2, *messages))
+        assert ledger.audit() == ()
+        turn = ledger.get_turn(f"{SESSION}:u2")
+        return turn.status, turn.error, turn.completed_at
+
+    status, error, ended = import_all(cancelled)
+    assert (status, error) == ("failed", cancelled["content"])
+    assert ended
+    asked = said("u3", "user", "And in the attic?")
+    assert import_all(cancelled, asked)[:2] == ("pending", None)
+    told = said("g3", "gemini", "Dust.")
+    stopped = said("i2", "info", "Request cancelled.")
+    assert import_all(cancelled, asked, told, stopped)[:2] == ("completed", None)
+
+
 def test_prompts_without_an_answer_between_them_are_one_query(
     ledger: Ledger, tmp_path: Path
 ) -> None:

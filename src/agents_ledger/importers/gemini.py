@@ -80,6 +80,7 @@ NAME = "gemini-cli"
 BOM = b"\xef\xbb\xbf"
 KINDS: dict[str, Kind] = {"user": "prompt", "gemini": "reply", "model": "reply"}
 NOTICES = ("info", "error", "warning")
+CANCELLED = "Request cancelled."
 STATUSES: dict[str, CallStatus] = {
     "success": "completed",
     "error": "failed",
@@ -136,7 +137,7 @@ class GeminiCli:
     """Reader of Gemini CLI's chats."""
 
     name = NAME
-    version = 5
+    version = 6
     kind: SourceKind = "document"
 
     def kind_of(self, path: Path, head: bytes) -> SourceKind:
@@ -476,13 +477,14 @@ def _input(
     if shown and shown != text:
         metadata["display"] = shown
     if asked_by is not None:
+        builder.failed, builder.error = False, None
         source: MessageSource = "event" if text.startswith(BY_CLIENT) else asked_by
         builder.message(message_id, "user", text, at=at, source=source, metadata=metadata)
         return
     type_ = str(said.get("type"))
     metadata["type"] = type_
     builder.message(message_id, "system", text, at=at, source="event", metadata=metadata)
-    if type_ == "error":
+    if type_ == "error" or (text.strip() == CANCELLED and not builder.answered):
         builder.failed, builder.error = True, text or "error"
 
 
