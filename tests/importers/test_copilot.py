@@ -432,3 +432,28 @@ def test_turns_that_are_packed_and_met_again_say_the_same(ledger: Ledger, tmp_pa
     assert packed_result(tmp_path, path) == before
     assert len(before["turns"]) == 14
     assert len(before["sessions"]) == 7
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_copy_that_lost_its_beginning_is_the_rest_of_the_same_turns(
+    order: tuple[int, int], ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Events(tmp_path / "whole")
+    asked = log.add("user.message", content="Begin.")
+    log.say("Reading.", request("t1", "view", path="cart.py"))
+    log.add("tool.execution_complete", toolCallId="t1", success=True, result={"content": "x"})
+    log.say("Begun.")
+    again = log.add("user.message", content="And?")
+    log.say("Done.")
+    whole = log.save()
+    rest = tmp_path / "rest" / "other" / "events.jsonl"
+    rest.parent.mkdir(parents=True)
+    rest.write_text("".join(line + "\n" for line in log.lines[4:]))
+
+    for number in order:
+        import_paths(ledger, (whole, rest)[number])
+
+    turns = ledger.thread(LABEL).turns
+    assert [turn.id for turn in turns] == [asked, again]
+    assert [m.content for m in turns[0].messages] == ["Begin.", "Reading.", "Begun."]
+    assert ledger.query("SELECT count(*) FROM turns")[1] == [(2,)]

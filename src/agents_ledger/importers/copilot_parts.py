@@ -125,6 +125,15 @@ class Parts(Packed[Part]):
         self._events = Groups(self._owners, len(self))
         del self._owners
 
+    def holders(self) -> array[int]:
+        """By the name of each event that opens no turn in some file, the name of that turn."""
+        found = array("i", [NONE]) * len(self.names)
+        for number, part in enumerate(self):
+            for event in self._events[number] if part.subagent is None else ():
+                if self._keys[event] != part.name:
+                    found[self._keys[event]] = part.name
+        return found
+
     def text(self, name: int) -> str | None:
         """What a number means; None if it is NONE."""
         return self.names.name(name) if name != NONE else None
