@@ -104,9 +104,37 @@ def test_what_was_not_understood_is_told_by_file_and_line(run: Run, projects: Pa
     assert answer.code == 0
     assert answer.out == "imported 1 upserted 0 skipped 0 failed 0\n"
     said = " ".join(answer.err.split())
-    assert "kept, not shown: claude-code: hologram 1" in said
+    assert f"kept, not shown: claude-code: hologram 1 ({SESSION}.jsonl:3)" in said
     assert f"{SESSION}.jsonl:4 not a record" in said
     assert f"{SESSION}.jsonl:5 the record it follows is not there" in said
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_of_each_type_of_records_that_make_no_rows_one_is_named(
+    beside: bool, run: Run, projects: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ahead, "WORTH_BYTES", 0 if beside else 1 << 30)
+    log = a_log(projects)
+    for _ in range(9):
+        log.add("hologram", beam="blue")
+    path = log.save()
+
+    answer = run("import", "--json")
+
+    told = {"source": "claude-code", "type": "hologram", "fate": "unmapped", "count": 9}
+    assert told | {"first": f"{path}:3"} in answer.json["records"]
+
+
+def test_where_nothing_is_found_it_is_said_where_was_looked(
+    run: Run, projects: Path, tmp_path: Path
+) -> None:
+    assert str(projects.parent) in run("import", "claude-code").err
+    assert "nothing found where agents keep their history" in " ".join(run("import").err.split())
+    (tmp_path / "empty").mkdir()
+    said = "".join(run("import", str(tmp_path / "empty")).err.split())
+    assert f"{tmp_path / 'empty'};nameafile" in said
+    a_log(projects)
+    assert "nothing" not in run("import").err
 
 
 def test_paths_are_imported_and_answered_in_json(run: Run, tmp_path: Path) -> None:
@@ -144,6 +172,9 @@ def test_a_source_or_path_that_is_not_there_is_named(run: Run, file: str) -> Non
     assert answer.code == 3
     assert "there is no source or path 'no-such-source'" in answer.err
     assert "claude-code, codex" in answer.err
+    assert "request" not in answer.err
+    assert "Did you mean claude-code or claude-ai?" in run("import", "claude").err
+    assert "Did you mean gemini-cli?" in run("import", "gemini-cil").err
     assert not Path(file).exists()
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agents_ledger.ledger.ledger import Ledger
 
 SHOWN = 10
+RARE = 3  # records of a type that may be new: who looks for them wants to know where
 GARBAGE = 50_000  # objects between two looks for circles: an import makes many, hardly any in one
 EXCLUDE = click.option(
     "--exclude", multiple=True, metavar="PATTERN", help="Leave out paths, or a project's folder."
@@ -73,7 +74,23 @@ def import_(
             importer.run(found, tick)
         ledger.summarise()
     _tell(run, report, asked)
+    if not (found or report.faults or report.without_reader or report.left.files):
+        _tell_nothing(what)
     return 1 if report.counts.failed else 0
+
+
+def _tell_nothing(what: Sequence[str]) -> None:
+    """Where was looked in vain."""
+    from agents_ledger.importers.discovery import this_home
+    from agents_ledger.importers.readers import READERS
+
+    looked = [
+        str(root)
+        for name in what
+        for root in (READERS[name].roots(this_home()) if name in READERS else (name,))
+    ]
+    where = f"in {', '.join(looked)}" if looked else "where agents keep their history"
+    note(("nothing found ", "dim"), f"{where}; name a file or a folder")
 
 
 @contextmanager
@@ -139,10 +156,7 @@ def _chosen(what: Sequence[str], wanted: Wanted, report: Report) -> list[Found]:
     paths = [Path(name) for name in what if name not in READERS]
     for path in paths:
         if not path.exists() and not path.is_symlink():
-            raise NotFound(
-                f"there is no source or path {str(path)!r}",
-                f"Sources are {', '.join(READERS)}.",
-            )
+            raise NotFound(f"there is no source or path {str(path)!r}", _like(str(path)))
     found = find(this_home(), names, report.faults) if names or not paths else []
     unknown = Unknown(report.faults, report.without_reader)
     told = len(report.faults)  # of what was met where sources keep their files: nobody named it
@@ -150,6 +164,19 @@ def _chosen(what: Sequence[str], wanted: Wanted, report: Report) -> list[Found]:
         found += found_at(path, unknown)
     report.counts.failed += len(report.faults) - told
     return wanted.of(found, report.faults, report.left)
+
+
+def _like(name: str) -> str:
+    """The sources that somebody may have meant, or else all."""
+    from difflib import get_close_matches
+
+    from agents_ledger.importers.readers import READERS
+    from agents_ledger.importers.requests import READER
+
+    names = [each for each in READERS if each != READER.name]
+    close = [each for each in names if name and each.startswith(name)]
+    close = close or get_close_matches(name, names, 2)
+    return f"Did you mean {' or '.join(close)}?" if close else f"Sources are {', '.join(names)}."
 
 
 def _dry_run(run: Invocation, found: Sequence[Found], report: Report, asked: Sequence[str]) -> int:
@@ -242,6 +269,7 @@ def _tell(run: Invocation, report: Report, asked: Sequence[str] = ()) -> None:
             faults=_faults(report),
             records=[
                 {"source": source, "type": kind, "fate": fate, "count": number}
+                | ({"first": report.firsts.get((source, kind))} if fate == "unmapped" else {})
                 for (source, kind, fate), number in sorted(report.records.items())
             ],
             without_reader=report.without_reader,
@@ -291,11 +319,13 @@ def _tell_unread(report: Report) -> None:
 
 
 def _tell_unmapped(report: Report) -> None:
-    """Records that make no rows: kept, by their type."""
+    """Records that make no rows: kept, by their type; of rare ones also where the first stands."""
     by_source: dict[str, list[str]] = {}
     for (source, kind, fate), number in sorted(report.records.items()):
         if fate == "unmapped":
-            by_source.setdefault(source, []).append(f"{kind} {number:,}")
+            where = report.firsts.get((source, kind)) if number <= RARE else None
+            told = f"{kind} {number:,}" + (f" ({os.path.basename(where)})" if where else "")
+            by_source.setdefault(source, []).append(told)
     for source, kinds in by_source.items():
         note(("kept, not shown: ", "dim"), f"{source}: {', '.join(kinds)}")
 

@@ -26,7 +26,14 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from msgspec import structs
 
 from agents_ledger.importers.discovery import Found
-from agents_ledger.importers.families import Apart, check_shared, files_of, in_order, material
+from agents_ledger.importers.families import (
+    Apart,
+    check_shared,
+    derived,
+    files_of,
+    in_order,
+    material,
+)
 from agents_ledger.importers.reader import Reader
 from agents_ledger.importers.readers import READERS
 from agents_ledger.ledger.ledger import Ledger
@@ -249,7 +256,7 @@ def _derived(sources: Sources, reader: Reader, families: Sequence[str]) -> Deriv
     files = in_order(file for files in each for file in files)
     if any(file.derived_bytes >= 0 for file in files):  # hardly any turn would be new
         return None
-    derivation = reader.derive(material(sources, files, reader.version))
+    derivation = derived(reader, material(sources, files, reader.version))
     check_shared(families, derivation.turns, {file.id: file for file in files})
     turns = [
         structs.replace(

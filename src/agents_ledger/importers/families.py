@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from msgspec import structs
+
 from agents_ledger.importers.reader import Material, Reader
 from agents_ledger.ledger.projection import Names
 from agents_ledger.ledger.sources import Sources
 from agents_ledger.model.numbering import Numbering
-from agents_ledger.model.sources import SUPERSEDED, DerivedTurn, SourceFile
+from agents_ledger.model.sources import SUPERSEDED, Derivation, DerivedTurn, SourceFile
 
 
 def files_of(sources: Sources, reader: Reader, family: str, *, again: bool) -> list[SourceFile]:
@@ -31,6 +33,11 @@ def in_order(files: Iterable[SourceFile]) -> list[SourceFile]:
 def material(sources: Sources, files: Sequence[SourceFile], version: int) -> Material:
     """Files for a reader to derive from, with what others call their sessions."""
     return Material(sources, files, version, sources.titles_of)
+
+
+def derived(reader: Reader, material: Material) -> Derivation:
+    """What files mean, and where records stand that mean nothing."""
+    return structs.replace(reader.derive(material), firsts=material.firsts)
 
 
 def groups(families: Iterable[str], copies: Mapping[str, str]) -> dict[str, list[str]]:

@@ -19,6 +19,7 @@ from agents_ledger.importers.families import (
     Apart,
     Tangles,
     check_shared,
+    derived,
     files_of,
     groups,
     in_order,
@@ -55,6 +56,7 @@ class Report(Struct):
     counts: ImportCounts = field(default_factory=ImportCounts)
     faults: list[Fault] = field(default_factory=list)
     records: Counter[tuple[str, str, Fate]] = field(default_factory=Counter)
+    firsts: dict[tuple[str, str], str] = field(default_factory=dict)  # by source and type
     read_bytes: int = 0
     derived_records: int = 0
     written_turns: int = 0
@@ -319,7 +321,7 @@ class Importer:
             raise found
         if found is not None and found.files == files:
             return found.derivation
-        return reader.derive(material(self.sources, files, version))
+        return derived(reader, material(self.sources, files, version))
 
     def _skip(self, paths: Sequence[str]) -> None:
         """Count the sessions of files as skipped, but for those of which more is told."""
@@ -349,6 +351,8 @@ class Importer:
                 self.report.faults.remove(fault)
         self._told |= dict.fromkeys(families, told)
         self.report.records += Counter(dict(told.records))
+        for kind, where in derivation.firsts.items():
+            self.report.firsts.setdefault((reader.name, kind), where)
         self.report.faults += told.faults
 
 

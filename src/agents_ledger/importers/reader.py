@@ -239,6 +239,8 @@ class Material:
         self.files = tuple(files)
         self.faults: list[Fault] = []
         self.counts: Counter[tuple[str, Fate]] = Counter()
+        self.firsts: dict[str, str] = {}  # of each type that makes no rows, the first record
+        self._line: Line | None = None  # that is looked at
         self._peeked: dict[int, list[Peeked]] = {}
         self._timeless: set[int] = set()  # files with something else for a time
         self.holds = sum(map(_held, files)) <= HOLD_MAX
@@ -256,7 +258,7 @@ class Material:
                 if length > RECORD_MAX or has_long_text(data):
                     self._overlong(file, start, number, length)
                 elif data and not data.isspace():
-                    line = Line(file, start, length, number, data)
+                    self._line = line = Line(file, start, length, number, data)
                     if not (data.isascii() or is_text(data)):
                         self.fault(line, NO_TEXT)
                     yield line
@@ -266,6 +268,7 @@ class Material:
                 begun = []
             elif rest:
                 begun.append(rest)
+        self._line = None
 
     def _overlong(self, file: SourceFile, offset: int, number: int, length: int) -> None:
         what = f"a record of {length:,} bytes is kept, but too long to read"
@@ -401,6 +404,8 @@ class Material:
     def count(self, kind: str, fate: Fate, number: int = 1) -> None:
         """Account for records."""
         self.counts[kind, fate] += number
+        if fate == "unmapped" and self._line is not None and kind not in self.firsts:
+            self.firsts[kind] = f"{self._line.file.path}:{self._line.number}"
 
 
 class Trace(NamedTuple):

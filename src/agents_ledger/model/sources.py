@@ -147,6 +147,7 @@ class Derivation(Struct, frozen=True, kw_only=True):
     with_kin: bool = False  # parents and children of its sessions are derived with them
     faults: tuple[Fault, ...] = ()
     counts: Mapping[tuple[str, Fate], int] = Counter()
+    firsts: Mapping[str, str] = {}  # by a type of records that make no rows, where one stands
     superseded: frozenset[int] = frozenset()  # files that later states of them say all of
     part: Part | None = None  # None: these are all turns of the files
     titles: tuple[SourceTitle, ...] = ()  # of sessions of other files
