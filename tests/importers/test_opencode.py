@@ -246,6 +246,18 @@ def test_ids_that_were_made_unreadable_are_told_by_their_places(
     assert not ledger.audit()
 
 
+def test_a_tree_is_told_whatever_its_folder_is_called(ledger: Ledger, tmp_path: Path) -> None:
+    root = storage(tmp_path / "opencode", SAMPLE)
+    (root / "storage").rename(root / "my-backup")
+
+    report = import_paths(ledger, root)
+
+    assert report.counts.imported == 1
+    (turn,) = ledger.thread("opencode:ses_1").turns
+    assert [m.content for m in turn.messages if m.role == "user"] == ["Read it"]
+    assert len(turn.tool_calls) == 1
+
+
 def test_a_tree_beside_its_database_is_merged_by_id(ledger: Ledger, tmp_path: Path) -> None:
     storage(tmp_path, SAMPLE)
     later = (user("msg_4", 5), agent("msg_5", 6, "msg_4"))

@@ -170,6 +170,8 @@ class OpenCode:
             at = parts.index("storage")
             at = at - 2 if at > 1 and parts[at - 2] == "project" else at
             return f"{self.name}:{PurePath(*parts[:at]) if at else ''}"
+        if path.suffix == ".json" and path.parent.parent.name in FOLDERS:  # it was renamed
+            return f"{self.name}:{path.parent.parent.parent}"
         return f"{self.name}:{path.parent}"
 
     def projects(self, path: Path, look: Look) -> Collection[Project] | None:
