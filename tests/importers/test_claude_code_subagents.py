@@ -21,6 +21,22 @@ def at_once(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
         return result(whole)
 
 
+def test_a_subagent_that_names_no_session_is_of_the_one_its_folder_is_called_after(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    agent = Log(tmp_path / SESSION / "subagents", "agent-abc")
+    agent.user("e1", "Look.", sessionId=None)
+    agent.assistant("e2", text("Seen."), sessionId=None)
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+
+    import_paths(ledger, agent.save(), log.save())
+
+    found = ledger.session("claude-code:agent-abc")
+    assert found.parent_session_label == f"claude-code:{SESSION}"
+
+
 def test_a_subagent_inside_a_session_may_have_several_turns_and_lost_records(
     ledger: Ledger, tmp_path: Path
 ) -> None:

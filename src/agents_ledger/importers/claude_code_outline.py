@@ -194,8 +194,10 @@ class Outline:
         return other.path == known.path or next(ends) > next(ends)
 
     def _read(self, file: SourceFile) -> _Session:
-        name = PurePosixPath(file.path.replace("\\", "/")).stem
-        session = _Session(name, {file.id}, file.path, self.nodes.files.of([file.id]))
+        path = PurePosixPath(file.path.replace("\\", "/"))
+        session = _Session(path.stem, {file.id}, file.path, self.nodes.files.of([file.id]))
+        if path.parent.name == "subagents":  # of the session that its folder is called after
+            session.parent_session = path.parent.parent.name or None
         for line in self.material.lines(file):
             try:
                 record = records.read(line.data or b"")
