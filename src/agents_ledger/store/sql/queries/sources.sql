@@ -402,8 +402,12 @@ INSERT INTO session_imports (
 )
 ON CONFLICT (source, source_provider, source_session_id) DO UPDATE SET
     source_session_fingerprint = excluded.source_session_fingerprint,
-    head_turn_id = excluded.head_turn_id, updated_at = excluded.updated_at,
-    last_run_id = excluded.last_run_id;
+    head_turn_id = excluded.head_turn_id,
+    updated_at = CASE
+        WHEN session_imports.source_session_fingerprint = excluded.source_session_fingerprint
+        THEN session_imports.updated_at
+        ELSE excluded.updated_at
+    END;
 
 -- import_session --
 -- What a source says of its session; people's own words stand in annotations.
