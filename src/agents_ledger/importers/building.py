@@ -288,12 +288,13 @@ class TurnBuilder:
             first_kept_turn_id=as_id(kept) if kept is not None else None,
         )
 
-    def _all(self, steps: dict[str, S | Spot], whole: Callable[[S | Spot], S]) -> Sequence[S]:
+    def _all(self, steps: dict[str, S | Spot], whole: Callable[[S | Spot], S]) -> tuple[S, ...]:
         """The steps as they are in the end; of a large turn each is read when somebody asks."""
         if self._aside is None:
             return tuple(map(whole, steps.values()))
         self._set_aside()
-        return ReadAgain(tuple(steps.values()), whole)
+        # Whoever writes turns only goes through them.
+        return cast(tuple[S, ...], ReadAgain(tuple(steps.values()), whole))
 
     def _closed(self, status: TurnStatus, held: ToolCall | Spot) -> ToolCall:
         call = self._step(held)

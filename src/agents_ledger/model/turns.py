@@ -205,8 +205,8 @@ class Turn(Struct, frozen=True, gc=False):
     error: str | None = None
     projected: bool = False
     depth: int = 0
-    messages: Sequence[Message] = ()
-    tool_calls: Sequence[ToolCall] = ()
+    messages: tuple[Message, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
     compaction: Compaction | None = None
 
     @property
