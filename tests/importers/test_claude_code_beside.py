@@ -168,6 +168,39 @@ def test_what_the_provider_refused_is_told_and_fails_a_turn_that_it_never_answer
     assert (turn.status, turn.error) == ("completed", None)
 
 
+def test_a_prompt_after_a_refusal_waits_for_its_own_answer(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    refused(log, "a2", 2)
+    log.user("a3", "Again.")
+
+    import_paths(ledger, log.save())
+
+    turn = ledger.get_turn(uid("a1"))
+    assert (turn.status, turn.error) == ("pending", None)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("Connection error.", "Connection error. (attempt 1 of 2)"),
+        ({"message": "Overloaded", "error": {"type": "x"}}, "Overloaded (attempt 1 of 2)"),
+        ({"error": []}, "(attempt 1 of 2)"),
+    ],
+)
+def test_a_refusal_is_told_in_whatever_words_there_are(
+    error: object, words: str, ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    more = {"retryAttempt": 1, "maxRetries": 2, "error": error}
+    log.add("system", "a2", subtype="api_error", **more)
+
+    import_paths(ledger, log.save())
+
+    assert ledger.get_turn(uid("a1")).messages[1].content == words
+
+
 def test_a_command_given_last_waits_for_its_answer(ledger: Ledger, tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.user("a1", "Begin.")

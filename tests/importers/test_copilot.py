@@ -457,3 +457,45 @@ def test_a_copy_that_lost_its_beginning_is_the_rest_of_the_same_turns(
     assert [turn.id for turn in turns] == [asked, again]
     assert [m.content for m in turns[0].messages] == ["Begin.", "Reading.", "Begun."]
     assert ledger.query("SELECT count(*) FROM turns")[1] == [(2,)]
+
+
+def test_a_rest_that_goes_on_and_a_compaction_it_begins_with_stay_turns_of_their_own(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Events(tmp_path)
+    log.add("user.message", content="Begin.")
+    log.say("One.")
+    log.save()
+    import_paths(ledger, log.path)
+    rest = log.say("Two.")
+    log.add("session.compaction_complete", summaryContent="So far.", preCompactionTokens=10)
+    log.add("user.message", content="And?")
+    log.say("Done.")
+    del log.lines[1]
+    import_paths(ledger, log.save())
+
+    said = {row[0] for row in ledger.query("SELECT content FROM messages")[1]}
+    assert {"Begin.", "One.", "Two.", "So far.", "And?", "Done."} <= said
+    (spent,) = ledger.query("SELECT sum(output_tokens) FROM turns WHERE status = 'completed'")[1][0]
+    assert spent >= 30
+    assert rest
+
+
+def test_a_copy_that_begins_at_a_compaction_takes_no_turn_away(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Events(tmp_path / "whole")
+    log.add("user.message", content="Begin.")
+    log.say("One.")
+    log.add("session.compaction_complete", summaryContent="So far.", preCompactionTokens=10)
+    log.add("user.message", content="And?")
+    log.say("Done.")
+    import_paths(ledger, log.save())
+    before = [turn.id for turn in ledger.thread(LABEL).turns]
+    rest = tmp_path / "rest" / "other" / "events.jsonl"
+    rest.parent.mkdir(parents=True)
+    rest.write_text("".join(line + "\n" for line in (log.lines[0], *log.lines[3:])))
+    import_paths(ledger, rest)
+
+    assert [turn.id for turn in ledger.thread(LABEL).turns] == before
+    assert len(before) == 3

@@ -34,6 +34,24 @@ def test_results_tell_how_a_call_ended(ledger: Ledger, tmp_path: Path) -> None:
     assert turn.messages[-1].content == "Aborted: user_initiated"
 
 
+def test_what_a_call_gave_stays_whatever_is_decided_later(ledger: Ledger, tmp_path: Path) -> None:
+    log = Events(tmp_path)
+    log.add("user.message", content="Try.")
+    log.say("", *(request(name, "bash", command=name) for name in ("done", "allowed")))
+    log.add("tool.execution_complete", toolCallId="done", success=True, result={"content": "fine"})
+    log.add("permission.completed", toolCallId="done", result={"kind": "denied-by-rules"})
+    log.add("permission.completed", toolCallId="allowed", result={"kind": "denied-by-rules"})
+    log.add("permission.completed", toolCallId="allowed", result={"kind": "approved"})
+
+    import_paths(ledger, log.save())
+
+    (turn,) = ledger.thread(LABEL).turns
+    assert [(call.status, call.result_json) for call in turn.tool_calls] == [
+        ("completed", '"fine"'),
+        ("cancelled", None),
+    ]
+
+
 @pytest.mark.parametrize("feedback", [None, "Not so."])
 def test_a_call_that_was_refused_needs_no_result_to_be_rejected(
     ledger: Ledger, tmp_path: Path, feedback: str | None

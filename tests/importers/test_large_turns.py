@@ -315,6 +315,7 @@ PLAIN = b"a" * 1000
         (PLAIN + rb"C:\\users", False),  # no escaped letter
         (PLAIN + rb"C:\\\u4e2d", True),
         (rb"\u4e2d" * 500, False),
+        (rb"\\u" * 600, True),
         (PLAIN[:300] + "😀".encode(), True),
         (PLAIN[:300] + rb"\ud83d\ude00", True),
         (PLAIN[:200] + "😀".encode(), False),

@@ -258,6 +258,17 @@ def test_a_tree_is_told_whatever_its_folder_is_called(ledger: Ledger, tmp_path: 
     assert len(turn.tool_calls) == 1
 
 
+def test_all_files_of_a_renamed_tree_are_one_family() -> None:
+    root = Path("/data/my-backup")
+    told = ("session/p/ses_1", "message/ses_1/msg_1", "part/msg_1/prt_1", "todo/ses_1")
+    older = ("session/info/s", "session/message/s/m", "session/part/s/m/p")
+
+    for names in (told, older):
+        assert {OpenCode().family(root / f"{name}.json") for name in names} == {
+            "opencode:/data/my-backup"
+        }
+
+
 def test_a_tree_beside_its_database_is_merged_by_id(ledger: Ledger, tmp_path: Path) -> None:
     storage(tmp_path, SAMPLE)
     later = (user("msg_4", 5), agent("msg_5", 6, "msg_4"))

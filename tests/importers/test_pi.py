@@ -129,6 +129,27 @@ def test_calls_of_one_id_are_calls_of_their_own_each_with_its_result(
     assert [word in str(told) for word, (*_, told) in zip(said, found, strict=True)] == [True] * 5
 
 
+def test_a_result_belongs_to_the_last_call_of_its_id(ledger: Ledger, tmp_path: Path) -> None:
+    log = Transcript(tmp_path)
+    log.user("Look.")
+    log.result("x", "of nothing")
+    log.say("", call("x", "bash", command="1"))
+    log.say("", call("x", "bash", command="2"))
+    log.result("x", "two")
+    log.say("", call("x:2", "bash", command="3"))
+    log.result("x:2", "three")
+    log.say("Done.")
+
+    import_paths(ledger, log.save())
+
+    (turn,) = (ledger.get_turn(t) for (t,) in ledger.query("SELECT id FROM turns")[1])
+    found = [(json.loads(c.params_json)["command"], c.status) for c in turn.tool_calls]
+    assert found == [("1", "cancelled"), ("2", "completed"), ("3", "completed")]
+    assert "two" in str(turn.tool_calls[1].result_json)
+    assert "three" in str(turn.tool_calls[2].result_json)
+    assert len({c.id for c in turn.tool_calls}) == 3
+
+
 def test_a_fork_copies_entries_and_shares_turns(ledger: Ledger, tmp_path: Path) -> None:
     log = Transcript(tmp_path)
     log.user("One.")

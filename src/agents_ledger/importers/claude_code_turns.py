@@ -142,6 +142,8 @@ class _Turn:
             and not record.get("isMeta")
         )
         source: MessageSource = "human" if typed else "event"
+        if kind in ASKED:  # what was refused before was another's
+            self.builder.failed, self.builder.error = False, None
         if kind == "queued":
             attached = as_dict(record.get("attachment"))
             content = attached.get("prompt") if attached else record.get("content")
@@ -334,13 +336,13 @@ class _Turn:
 
 def _refusal(record: dict[str, Any]) -> str:
     """What the provider said instead of an answer, and how often it was asked."""
-    error = as_dict(record.get("error"))
-    words = [str(status)] if (status := as_number(error.get("status"))) else []
-    while error:
-        said = as_text(error.get("message"))
-        error = as_dict(error.get("error"))
-        if said and not error:
-            words.append(said)
+    error: Any = record.get("error")
+    words = [str(status)] if (status := as_number(as_dict(error).get("status"))) else []
+    said = as_text(error)
+    while isinstance(error, dict):
+        said = as_text(error.get("message")) or said
+        error = error.get("error")
+    words += [said] if said else []
     tried, most = as_number(record.get("retryAttempt")), as_number(record.get("maxRetries"))
     if tried:
         words.append(f"(attempt {tried} of {most})" if most else f"(attempt {tried})")

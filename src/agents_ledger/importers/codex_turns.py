@@ -194,6 +194,7 @@ class _Turn:
     ) -> None:
         source: MessageSource = "event"
         if human:
+            self.builder.failed, self.builder.error = False, None  # it was of a prompt before
             source = "agent" if self.part.by_agent and not prompt.by_person else "human"
         attached = self.attached.get(prompt.key)
         self.builder.message(

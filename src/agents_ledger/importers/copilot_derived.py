@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 from functools import partial
 
 from agents_ledger.importers.copied_turns import Copies
-from agents_ledger.importers.copilot_parts import Part, Parts, Rank
+from agents_ledger.importers.copilot_parts import Part, Parts
 from agents_ledger.importers.copilot_turns import build_turn
 from agents_ledger.importers.outlines import NONE, made
 from agents_ledger.model.sources import DerivedTurn
@@ -21,29 +20,16 @@ class Turns:
         self._parts = parts
         self._named = array("i", [NONE]) * len(parts.names)  # by name, the turn
         self._names = array("I")
-        self._copies = Copies(self._rank)
-        holders = parts.holders()
+        self._copies = Copies(parts.rank)
+        rests = parts.rests()
         for number, part in enumerate(parts):
-            name = self._whole(part.name, holders) if part.subagent is None else part.name
+            name = rests.get(part.name, part.name)
             if self._named[name] == NONE:
                 self._named[name] = len(self._names)
                 self._names.append(name)
             self._named[part.name] = self._named[name]
             self._copies.add(self._named[name], number, part.file_id)
         self._copies.hang(self._parent)
-
-    def _whole(self, name: int, holders: Sequence[int]) -> int:
-        """The turn that one is the rest of, in a file that lost its beginning; or itself."""
-        met: dict[int, None] = {}
-        while holders[name] != NONE and name not in met:
-            met[name] = None
-            name = holders[name]
-        return min(met, key=self._parts.names.name) if name in met else name
-
-    def _rank(self, number: int) -> tuple[bool, Rank]:
-        """How much a copy tells; least, if its beginning is lost."""
-        name = self._parts.read(number).name
-        return self._names[self._named[name]] == name, self._parts.rank(number)
 
     def _parent(self, number: int) -> int:
         above = self._parts.read(number).above

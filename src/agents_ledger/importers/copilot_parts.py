@@ -34,6 +34,7 @@ KINDS = ("user.message", "compaction", *sorted(CARRIED))
 TOKENS = Usage.__struct_fields__
 BESIDE = "mcp"  # errors of servers that a prompt may or may not need
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
+PROMPT = _NUMBERS["user.message"]
 
 
 def may_fail(kind: str, error_type: object) -> bool:
@@ -89,7 +90,7 @@ class Part(Struct, array_like=True):
         return {TOKENS[kind]: number for kind, number in self.spent.items()}
 
 
-Rank = tuple[int, int, int, list[bytes]]
+Rank = tuple[int, bool, int, int, list[bytes]]
 
 
 class Parts(Packed[Part]):
@@ -125,14 +126,26 @@ class Parts(Packed[Part]):
         self._events = Groups(self._owners, len(self))
         del self._owners
 
-    def holders(self) -> array[int]:
-        """By the name of each event that opens no turn in some file, the name of that turn."""
-        found = array("i", [NONE]) * len(self.names)
+    def rests(self) -> dict[int, int]:
+        """Of files that lost their beginning, turns of which another file has all in one: the names
+        of those, by theirs."""
+        holders = array("i", [NONE]) * len(self.names)
         for number, part in enumerate(self):
-            for event in self._events[number] if part.subagent is None else ():
-                if self._keys[event] != part.name:
-                    found[self._keys[event]] = part.name
-        return found
+            for event in self._events[number] if self._is_asked(number, part) else ():
+                holders[self._keys[event]] = part.name
+        found: dict[int, int] = {}
+        for number, part in enumerate(self):
+            if part.subagent is None and not self._is_asked(number, part):
+                within = {holders[self._keys[event]] for event in self._events[number]}
+                is_rest = part.above == NONE and not part.is_compaction and len(within) == 1
+                holder = within.pop() if is_rest else NONE
+                found[part.name] = holder if found.get(part.name, holder) == holder else NONE
+        return {name: holder for name, holder in found.items() if holder != NONE}
+
+    def _is_asked(self, number: int, part: Part) -> bool:
+        """Whether it begins with a prompt."""
+        events = self._events[number]
+        return bool(events) and self._kinds[events[0]] == PROMPT and part.subagent is None
 
     def text(self, name: int) -> str | None:
         """What a number means; None if it is NONE."""
@@ -166,9 +179,11 @@ class Parts(Packed[Part]):
         return fingerprint(VERSION, (*self._prints(number), told))
 
     def rank(self, number: int) -> Rank:
-        """The copy with the latest event says how it is now; else the longest tells most."""
-        prints, counted = self._prints(number), self.read(number).tokens.get("total_tokens", 0)
-        return (self._ended_at(number), len(prints), counted, prints)
+        """The copy with the latest event says how it is now; else one that knows what came before
+        it, and of those the longest, tells most."""
+        part, prints = self.read(number), self._prints(number)
+        counted = part.tokens.get("total_tokens", 0)
+        return (self._ended_at(number), part.above != NONE, len(prints), counted, prints)
 
     def _ended_at(self, number: int) -> int:
         """When the last event was that says so."""

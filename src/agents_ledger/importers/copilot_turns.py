@@ -41,7 +41,6 @@ class _Refusal(NamedTuple):
     word: str
     said: str
     at: int
-    has_result: bool = False
 
 
 class _Turn:
@@ -55,6 +54,7 @@ class _Turn:
         self.speaker: str | None = None
         self.thoughts: list[str] = []
         self.denied: dict[str, _Refusal] = {}
+        self.told: set[str] = set()  # calls that have a result
         self.waits = True  # for the agent's last word
 
     def built(self, sealed: bool) -> Turn:
@@ -208,8 +208,7 @@ class _Turn:
             error=None if status == "completed" else words or "failed",
             source_status=word or (refusal.word if refusal else None),
         )
-        if refusal is not None:
-            self.denied[call_id] = refusal._replace(has_result=True)
+        self.told.add(call_id)
         if not known:
             self.builder.message(
                 key, "tool", as_text(shown), at=at, source="event", tool_call_id=call_id or None
@@ -222,11 +221,13 @@ class _Turn:
         if call_id and word.startswith(DENIED):
             said = as_text(decision.get("feedback")) or word
             self.denied[call_id] = _Refusal(word, said, at)
+        elif word:
+            self.denied.pop(call_id, None)
 
     def _refuse(self) -> None:
         """A refused call need not have a result."""
-        for call_id, (word, said, at, has_result) in self.denied.items():
-            if not has_result:
+        for call_id, (word, said, at) in self.denied.items():
+            if call_id not in self.told:
                 self.builder.result(
                     call_id, None, at=at, status="rejected", error=said, source_status=word
                 )

@@ -90,6 +90,8 @@ TABLES = (
 SESSIONS = ("session", "session_v2")
 DERIVED = (*SESSIONS, "message", "part", "session_message")
 FOLDERS = {"info", "message", "part", "project", "session", "session_diff", "todo"}
+KINDS = FOLDERS - {"info", "project"}  # below a folder of files, the first one is one of these
+DEEPEST = 4  # folders between that and a file
 STATUSES: dict[str, TaskStatus] = {
     "completed": "completed",
     "error": "failed",
@@ -170,8 +172,10 @@ class OpenCode:
             at = parts.index("storage")
             at = at - 2 if at > 1 and parts[at - 2] == "project" else at
             return f"{self.name}:{PurePath(*parts[:at]) if at else ''}"
-        if path.suffix == ".json" and path.parent.parent.name in FOLDERS:  # it was renamed
-            return f"{self.name}:{path.parent.parent.parent}"
+        above = max(0, len(parts) - DEEPEST - 1)
+        known = [at for at in range(above, len(parts) - 1) if parts[at] in KINDS]
+        if path.suffix == ".json" and known:  # it was renamed
+            return f"{self.name}:{PurePath(*parts[: known[0]])}"
         return f"{self.name}:{path.parent}"
 
     def projects(self, path: Path, look: Look) -> Collection[Project] | None:

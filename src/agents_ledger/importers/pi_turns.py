@@ -116,8 +116,10 @@ class _Turn:
         self.framing = framing
         self.asked_by = setting.asked_by
         self.spawned = setting.spawned
-        self.calls: dict[str, list[str]] = {}  # by the id that they were given: some models count
-        self.told: Counter[str] = Counter()  # of these, how many have a result
+        # Some models count their calls, and give several one id.
+        self.times: Counter[str] = Counter()
+        self.names: set[str] = set()
+        self.waiting: dict[str, tuple[str, list[str]]] = {}  # by id: those of the last message
 
     def built(self, entries: Iterable[tuple[str, str, bytes]]) -> Turn:
         for key, kind, data in entries:
@@ -257,18 +259,30 @@ class _Turn:
             return
         given = block.get("arguments")
         params = given if isinstance(given, dict) else {"input": given} if given else {}
-        same = self.calls.setdefault(call_id, [])
-        same.append(f"{call_id}:{len(same) + 1}" if same else call_id)
-        self.builder.call(same[-1], name, params, at=node.at, message_id=node.key)
+        own = self._own_name(node, call_id)
+        self.builder.call(own, name, params, at=node.at, message_id=node.key)
         self.builder.add_files(node.key, list(_files(name, params)))
-        if call_id in self.spawned and len(same) == 1:
-            self.builder.spawned(call_id, self.spawned[call_id])
+        if own in self.spawned:
+            self.builder.spawned(own, self.spawned[own])
+
+    def _own_name(self, node: Node, call_id: str) -> str:
+        """What a call goes by that no other of the turn does."""
+        name = call_id
+        while name in self.names:
+            self.times[call_id] += 1
+            name = f"{call_id}:{self.times[call_id] + 1}"
+        self.names.add(name)
+        message, calls = self.waiting.get(call_id, ("", []))
+        if message != node.key:
+            calls = []
+        self.waiting[call_id] = (node.key, [*calls, name])
+        return name
 
     def _answered(self, call_id: str) -> str:
-        """The call of an id that a result belongs to: the first that has none."""
-        same = self.calls.get(call_id, [call_id])
-        self.told[call_id] += 1
-        return same[min(self.told[call_id], len(same)) - 1]
+        """The call of an id that a result belongs to: of the last message that made any, the first
+        that has none."""
+        _, calls = self.waiting.get(call_id, ("", [call_id]))
+        return calls.pop(0) if len(calls) > 1 else calls[0]
 
     def _result(self, node: Node, message: dict[str, Any]) -> None:
         content, details = without_data(message.get("content")), message.get("details")

@@ -203,7 +203,8 @@ def is_long(text: bytes) -> bool:
     """Whether a text, as it is or as JSON has it, would take so much."""
     if len(text) * WIDEST <= TEXT_MAX:
         return False
-    letters = len(text.translate(None, CONTINUING)) - ESCAPED * text.count(b"\\u")
+    escaped = text.count(rb"\u") - text.count(rb"\\u")  # not where a backslash stands before it
+    letters = len(text.translate(None, CONTINUING)) - ESCAPED * escaped
     width = next((width for width, sign in WIDTHS if sign.search(text)), 1)
     return letters * width > TEXT_MAX
 

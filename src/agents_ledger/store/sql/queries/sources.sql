@@ -417,7 +417,10 @@ UPDATE sessions SET
     task_description = :task_description, task_status = :task_status,
     routing_key = :routing_key, origin = :origin, origin_session_id = :origin_session_id,
     source_title = :source_title, metadata_json = :metadata_json,
-    created_at = CASE WHEN :created_at > 0 THEN :created_at ELSE created_at END
+    created_at = CASE
+        WHEN :created_at > 0 AND (created_at = 0 OR :created_at < created_at) THEN :created_at
+        ELSE created_at
+    END
 WHERE label = :label;
 
 -- session_grew --
