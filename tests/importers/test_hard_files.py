@@ -149,13 +149,19 @@ def test_a_reader_that_fails_to_tell_a_file_harms_no_other(
     assert told == ["its reader could not be told: TypeError: unhashable"]
 
 
-def test_of_a_key_that_stands_twice_the_last_counts(ledger: Ledger, tmp_path: Path) -> None:
+def test_of_a_key_that_stands_twice_the_last_counts_and_that_is_told(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     path = a_log(tmp_path, SESSION, "a").save()
     path.write_bytes(path.read_bytes().replace(b'{"type"', b'{"type": "mode", "type"'))
 
     report = imported(ledger, *good_and(tmp_path, path))
 
-    assert report.faults == []
+    told = "'type' stands twice in one object: the last one counts"
+    assert [(f.path, f.what, f.line) for f in report.faults] == [
+        (str(path), told, 1),
+        (str(path), told, 2),
+    ]
     assert ledger.get_turn(uid("a1")).status == "completed"
 
 

@@ -145,6 +145,7 @@ class Outline:
         if name is None:
             self.spills[records.spill_key(file.path)] = Spill(file, b"%d;" % zlib.crc32(data))
             return
+        self.material.check(file, data)
         said = parsed(data)
         if isinstance(said, dict):
             self.about[name[1]] = (file, said)

@@ -203,7 +203,7 @@ class Outline:
     # -- reading ------------------------------------------------------------------------------
 
     def _read_document(self, file: SourceFile) -> None:
-        said = as_dict(loose(self.material.document(file)))
+        said = as_dict(loose(self.material.text_document(file)))
         path = PurePath(file.path)
         is_meta = path.name.endswith(META)
         names = ("cwd",) if is_meta else ("folder", "workspace")

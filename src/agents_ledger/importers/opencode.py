@@ -288,7 +288,7 @@ class _Outline:
         self.material.count(row.table, "derived")
 
     def _document(self, file: SourceFile, newest: bool) -> None:
-        data = self.material.document(file)
+        data = self.material.text_document(file)
         if has_long_text(data):
             self.material.faults.append(Fault(file.path, LONG))
             self.material.count("(overlong)", "malformed")

@@ -98,7 +98,7 @@ class Store:
 
     def read(self, file: SourceFile) -> None:
         """One state of the map."""
-        data = self.material.document(file)
+        data = self.material.text_document(file)
         try:
             entries = _decode(data)
         except BROKEN:

@@ -87,7 +87,10 @@ def objects_of(material: Material, file: SourceFile) -> Iterator[tuple[Line, byt
             material.fault(where, f"an object of {where.length:,} bytes is kept, but not read")
             material.count("(overlong)", "malformed")
         else:
-            yield where, material.bytes_of(where)
+            data = material.bytes_of(where)
+            material.check(where, data)
+            yield where, data
+            del data
     elements.end()
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkabl
 from msgspec import Struct, structs
 
 from agents_ledger.importers.building import milliseconds
+from agents_ledger.importers.repeated import is_sound, repeated_name
 from agents_ledger.model.records import (
     Framed,
     Peeked,
@@ -260,8 +261,7 @@ class Material:
                     self._overlong(file, start, number, length)
                 elif data and not data.isspace():
                     self._line = line = Line(file, start, length, number, data)
-                    if not (data.isascii() or is_text(data)):
-                        self.fault(line, NO_TEXT)
+                    self.check(line, data)
                     yield line
                 start, number, length = start + length + 1, number + 1, 0
             length += len(rest)
@@ -302,9 +302,19 @@ class Material:
     def text_document(self, file: SourceFile) -> bytes:
         """The whole of a file of text; what is none is reported."""
         data = self.document(file)
-        if not is_text(data):
-            self.faults.append(Fault(file.path, NO_TEXT))
+        self.check(file, data)
         return data
+
+    def check(self, at: Line | Row | SourceFile, data: bytes) -> None:
+        """Report JSON that means less than it says: bytes that are no text, and values that another
+        of the same name stands behind."""
+        if is_sound(data):
+            return
+        if not (data.isascii() or is_text(data)):
+            self.fault(at, NO_TEXT)
+        name = repeated_name(data)
+        if name is not None:
+            self.fault(at, f"{name[:SHOWN]!r} stands twice in one object: the last one counts")
 
     def blocks(self, file: SourceFile) -> Iterator[bytes]:
         """A file's bytes, some at a time."""
@@ -340,7 +350,16 @@ class Material:
             row = each.row
             values = dict(zip(row.columns, row.values, strict=False))
             is_latest = bool(next(latest))
-            yield Row(file.id, each.offset, each.length, row.table, values, each.print, is_latest)
+            found = Row(file.id, each.offset, each.length, row.table, values, each.print, is_latest)
+            self._check_cells(found)
+            yield found
+
+    def _check_cells(self, row: Row) -> None:
+        for cell in row.values.values() if row.values else ():
+            if isinstance(cell, str) and cell[:1] in ("{", "["):
+                self.check(row, cell.encode(errors="surrogatepass"))
+            elif isinstance(cell, bytes) and cell[:1] in (b"{", b"["):
+                self.check(row, cell)
 
     def _identities(
         self, file: SourceFile, wanted: Callable[[Peeked], bool] | None, held: list[_Version]
@@ -376,13 +395,16 @@ class Material:
         found = unframe(self._sources.read(row.file_id, row.offset, row.length))
         return dict(zip(found.columns, found.values, strict=False)) if found else {}
 
-    def fault(self, at: Line | Row, what: str) -> None:
+    def fault(self, at: Line | Row | SourceFile, what: str) -> None:
         """Report what could not be understood."""
+        offset = 0 if isinstance(at, SourceFile) else at.offset
         number = at.number if isinstance(at, Line) else None
-        self.faults.append(Fault(self.file_of(at).path, what, at.offset, number))
+        self.faults.append(Fault(self.file_of(at).path, what, offset, number))
 
-    def file_of(self, at: Line | Row) -> SourceFile:
+    def file_of(self, at: Line | Row | SourceFile) -> SourceFile:
         """The file that something stands in."""
+        if isinstance(at, SourceFile):
+            return at
         if isinstance(at, Line):
             return at.file
         return next(file for file in self.files if file.id == at.file_id)
@@ -392,14 +414,10 @@ class Material:
         reported, once a file."""
         found = milliseconds(said)
         if not found and said not in (None, "", 0):
-            file = at if isinstance(at, SourceFile) else self.file_of(at)
+            file = self.file_of(at)
             if file.id not in self._timeless:
                 self._timeless.add(file.id)
-                what = f"not a time: {str(said)[:SHOWN]}"
-                if isinstance(at, SourceFile):
-                    self.faults.append(Fault(file.path, what))
-                else:
-                    self.fault(at, what)
+                self.fault(at, f"not a time: {str(said)[:SHOWN]}")
         return found
 
     def count(self, kind: str, fate: Fate, number: int = 1) -> None:
