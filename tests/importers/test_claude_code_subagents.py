@@ -190,3 +190,24 @@ def test_a_record_that_only_a_helper_has_a_copy_of_is_the_sessions(
 
     assert [message.content for message in first.messages] == ["Begin.", "Begun."]
     assert second.query[0].content == "Go on."
+
+
+@pytest.mark.parametrize("agents", [1, 2])
+def test_a_subagent_without_a_result_is_of_the_call_that_gave_its_prompt_if_no_other_did(
+    ledger: Ledger, tmp_path: Path, agents: int
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", tool("t1", "Agent", prompt="Look."))
+    log.user("a3", "[Request interrupted by user]")
+    import_paths(ledger, log.save())
+    for name in [f"ab{number}" for number in range(agents)]:
+        agent = Log(tmp_path / SESSION / "subagents", f"agent-{name}")
+        given: dict[str, Any] = {"isSidechain": True, "agentId": name, "sessionId": SESSION}
+        agent.user(f"e{name}", "Look.", **given)
+        agent.assistant(f"f{name}", text("Looking."), **given)
+        import_paths(ledger, agent.save())
+
+    (call,) = ledger.get_turn(uid("a1")).tool_calls
+    assert call.spawned_session_label == ("claude-code:agent-ab0" if agents == 1 else None)
+    assert result(ledger) == at_once(tmp_path)

@@ -32,7 +32,7 @@ from agents_ledger.importers.claude_code_nodes import (
     SUMMARY,
     Nodes,
 )
-from agents_ledger.importers.claude_code_records import CHAIN, NOTICES, Record
+from agents_ledger.importers.claude_code_records import CHAIN, NOTICES, Preserved, Record
 from agents_ledger.importers.claude_code_tree import Tree
 from agents_ledger.importers.outlines import (
     BROKEN,
@@ -77,6 +77,7 @@ class _Session(Struct):
     unsaid: tuple[str, ...] = ("cwd", "git_branch", "version", "entrypoint", "session_kind")
     metadata: dict[str, Any] = field(default_factory=dict)
     waiting: dict[str, deque[_Queued]] = field(default_factory=dict)  # what was typed, by its text
+    preserved: Preserved | None = None  # by the last compaction
 
 
 class _Queued(NamedTuple):
@@ -113,6 +114,7 @@ class Outline:
         self.answers = Answers()  # of the file that is read
         self.rewritten: list[array[int]] = []  # the records of files that tell answers again
         self.preserved: dict[int, str] = {}  # compaction -> the first record that it left
+        self.told_again: set[int] = set()  # records of which only that is here
         for file in material.files:
             if file.kind == "document":
                 self._read_document(file)
@@ -231,37 +233,51 @@ class Outline:
         session.said_id = record.session_id or session.said_id
         inline = record.is_sidechain and not record.agent_id
         chain = session.side_chain if inline else session.chain
+        comes_again = session.preserved is not None and session.preserved.take(record)
         number = self.nodes.number(uuid)
         if number < len(self.nodes.kinds):
-            self._meet_again(number, kind, _side(record), line)
+            self._meet_again(number, kind, _side(record), line, comes_again)
         else:
             self._note(kind, line, record, session, chain[-1] if chain else NONE, at=at)
+            if comes_again:
+                self.told_again.add(number)
         if kind == ASSISTANT and not inline and record.message and record.message.id:
             before = chain[-1] if chain else NONE
             self.answers.add(record.message.id, number, self.nodes.parents[number], before)
         elif kind == PROMPT:
             self.answers.end()
+        if kind == BOUNDARY:
+            self._compact(number, record, session)
+        elif kind == ASSISTANT:
+            self._give(number, record, line)
         chain.append(number)
-        if kind == BOUNDARY and (first := records.first_preserved(record)):
-            self.preserved[number] = first
-        if kind == ASSISTANT:
-            for prompt, call in records.tasks(record, line.data or b""):
-                if call not in self.callers:
-                    self.callers[call] = number
-                    self.tasks.setdefault(_digest(prompt), []).append(call)
 
-    def _meet_again(self, number: int, kind: int, side: int, line: Line) -> None:
+    def _compact(self, number: int, record: Record, session: _Session) -> None:
+        before = self.nodes.ids.name(session.chain[-1]) if session.chain else None
+        session.preserved = records.preserved(record, before)
+        if session.preserved is not None:
+            self.preserved[number] = session.preserved.first
+
+    def _give(self, number: int, record: Record, line: Line) -> None:
+        for prompt, call in records.tasks(record, line.data or b""):
+            if call not in self.callers:
+                self.callers[call] = number
+                self.tasks.setdefault(_digest(prompt), []).append(call)
+
+    def _meet_again(self, number: int, kind: int, side: int, line: Line, comes_again: bool) -> None:
         """A record that another file has too, or another line."""
-        nodes = self.nodes
+        nodes, again = self.nodes, self.told_again
         files = nodes.files[nodes.file_sets[number]]
         nodes.file_sets[number] = nodes.files.of(files | {line.file.id})
-        # Of two contents under one id the one is shown that no subagent was given a copy of, then
-        # the longer, then the one with the smaller hash.
+        # Of two contents under one id the one is shown that was not told again behind a compaction,
+        # then that no subagent was given a copy of, then the longer, then by the hash.
         length, print_ = nodes.places.length(number), nodes.places.print(number)
-        held = (nodes.sides[number] != MAIN, -length, print_)
-        if (side != MAIN, -line.length, line.fingerprint()) < held:
+        held = (number in again, nodes.sides[number] != MAIN, -length, print_)
+        if (comes_again, side != MAIN, -line.length, line.fingerprint()) < held:
             nodes.places.put(number, line)
             nodes.kinds[number], nodes.sides[number] = kind, side
+            if not comes_again:
+                again.discard(number)
 
     def _note(
         self, kind: int, line: Line, record: Record, session: _Session, previous: int, *, at: int
@@ -315,8 +331,9 @@ class Outline:
             return RESULT
         text = records.words_of(record)
         delivered = self._deliver(text, session)
-        if record.is_meta:
-            return PROMPT if delivered else NOTICE  # what was planned for a time is asked so
+        if record.is_meta:  # what was planned for a time is asked so
+            beside = OTHER if text.startswith(records.CAVEAT) else NOTICE
+            return PROMPT if delivered else beside
         if text.startswith(records.COMMANDS):
             return COMMAND
         if text.startswith(records.PRINTED):
@@ -478,7 +495,22 @@ class Outline:
                 if giver is not None:
                     label = f"{NAME}:{session.session_id}:{self.nodes.ids.name(root)}"
                     found.setdefault(self.callers[giver], {})[giver] = label
+        for call, agent in self._given_alone():
+            found.setdefault(self.callers[call], {}).setdefault(call, f"{NAME}:agent-{agent}")
         return found
+
+    def _given_alone(self) -> Iterator[tuple[str, str]]:
+        """The calls that gave a prompt no other gave, and the one subagent that was given it."""
+        asked: dict[bytes, list[str]] = {}
+        for session in self.sessions.values():
+            first = session.chain[0] if session.agent_id and session.chain else NONE
+            if first != NONE and self.tasks and self.nodes.sides[first] == OWN_FILE:
+                text = records.words_of(records.read(self.nodes.places.bytes_of(first)))
+                asked.setdefault(_digest(text), []).append(str(session.agent_id))
+        for prompt, agents in asked.items():
+            calls = self.tasks.get(prompt, [])
+            if len(calls) == len(agents) == 1:
+                yield calls[0], agents[0]
 
     def _sessions(self, tree: Tree) -> Iterator[DerivedSession]:
         nodes, half_way = self.nodes, tree.half_way()

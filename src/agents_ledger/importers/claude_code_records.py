@@ -36,6 +36,7 @@ PLAIN = {
 }
 COMMANDS = ("<command-name>", "<command-message>")
 PRINTED = ("<local-command-stdout>", "<local-command-stderr>")  # by a command of the program's own
+CAVEAT = "<local-command-caveat>"  # what a model shall make of these: it tells nobody anything
 NOTICES = (
     *PRINTED,
     "[Request interrupted by user",
@@ -44,13 +45,16 @@ NOTICES = (
     "<system-reminder>",
     "<task-notification>",
 )
-UNKNOWN = re.compile(r"Unknown (?:skill|slash command): \S+")  # a command that was mistyped
+NO_PROMPT = re.compile(  # a command that was mistyped, or that a compaction answers
+    r"Unknown (?:skill|slash command): \S+|/compact(?:\s.*)?", re.DOTALL
+)
 SPILLED = "tool-results"  # the folder of outputs that were too large for a record
 ABOUT = ".meta.json"  # what is said of a subagent, beside its file
 ABOUT_NAME = re.compile(r"(agent-[^/\\]+)\.meta\.json$")
 _SPILL = re.compile(rb"tool-results(?:/|\\+)([\w.-]+)")
 _NO_NAME = re.compile(rb'[/\\"]')  # what is in no name of a folder
 _NAME_MAX = 255
+_SEGMENT = ("headUuid", "tailUuid", "anchorUuid")
 _NULL = Raw(b"null")
 
 
@@ -89,6 +93,32 @@ class Record(Struct, rename="camel", gc=False):
     compact_metadata: Raw = _NULL
     data: Raw = _NULL
     call_id: str | None = field(default=None, name="parentToolUseID")
+
+
+class Preserved(Struct):
+    """What a compaction left in the context as it was. A fork that begins behind one writes these
+    records once more: hung on the summary, and without their usage."""
+
+    first: str
+    last: str | None
+    summary: str | None
+    uuids: frozenset[str | None]
+    before: str | None  # the record before the compaction in its file
+    came_again: bool = False
+
+    def take(self, record: Record) -> bool:
+        """Whether a record behind the compaction is one of these. It hangs where it did, and what
+        was said after the compaction hangs on the summary."""
+        if self.before is None:
+            return False
+        if record.uuid in self.uuids:
+            self.came_again |= record.uuid == self.last
+            if record.uuid == self.first:
+                record.parent_uuid = self.before
+            return True
+        if self.came_again and record.parent_uuid == self.last:
+            record.parent_uuid = self.summary
+        return False
 
 
 class _Block(Struct, gc=False):
@@ -130,6 +160,7 @@ class Whole(TypedDict, total=False):
     requestId: Any
     permissionMode: Any
     promptSource: Any
+    toolDenialKind: Any
     origin: Any
     planContent: Any
 
@@ -143,8 +174,8 @@ _FIELDS = dict(zip(Record.__struct_encode_fields__, Record.__struct_fields__, st
 
 
 def is_notice(text: str) -> bool:
-    """Whether the program wrote it."""
-    return text.startswith(NOTICES) or UNKNOWN.fullmatch(text) is not None
+    """Whether the program wrote it, or alone answers it."""
+    return text.startswith(NOTICES) or NO_PROMPT.fullmatch(text) is not None
 
 
 def read(data: bytes) -> Record:
@@ -263,10 +294,16 @@ def queued_text(record: Record) -> str:
     return text_of(as_dict(parsed(bytes(record.attachment))).get("prompt"))
 
 
-def first_preserved(record: Record) -> str | None:
-    """The first record that a compaction left in the context as it was."""
+def preserved(record: Record, before: str | None) -> Preserved | None:
+    """What a compaction left in the context as it was. `before`: the record before it."""
     said = as_dict(parsed(record.compact_metadata))
-    return as_text(as_dict(said.get("preservedSegment")).get("headUuid"))
+    names = (as_text(as_dict(said.get("preservedSegment")).get(each)) for each in _SEGMENT)
+    first, last, summary = names
+    if first is None:
+        return None
+    uuids = as_list(as_dict(said.get("preservedMessages")).get("uuids"))
+    among = {first, last, *(each for each in uuids if isinstance(each, str))}
+    return Preserved(first, last, summary, frozenset(among), before)
 
 
 def tasks(record: Record, data: bytes) -> Iterator[tuple[str, str]]:

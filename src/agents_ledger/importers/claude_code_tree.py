@@ -4,7 +4,7 @@ after its parent."""
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import chain
 
 from agents_ledger.importers.claude_code_nodes import (
@@ -125,9 +125,10 @@ class Tree:
         for other in folded.values():
             if other >= 0:
                 above[other] = NONE
-        for top in found.turns:
-            is_local = said[top] & 1 << PRINTED and not said[top] & ~_LOCAL
-            if is_local and above[top] >= 0 and heirs[top] == NONE:
+        local = [t for t in found.turns if said[t] & 1 << PRINTED and not said[t] & ~_LOCAL]
+        _fold_before(found, {top for top in local if heirs[top] == MANY}, folded)
+        for top in local:
+            if above[top] >= 0 and heirs[top] == NONE:
                 folded[top] = above[top]
         return folded
 
@@ -261,6 +262,21 @@ def _heirs(found: InTurns) -> array[int]:
         if above >= 0:
             heirs[above] = top if heirs[above] == NONE else MANY
     return heirs
+
+
+def _fold_before(found: InTurns, local: Set[int], folded: dict[int, int]) -> None:
+    """Fold commands that only the program answered into the turn above, where what was asked after
+    them was taken back and asked again: all of that stands where they stood."""
+    for heir in found.turns if local else ():
+        path: dict[int, None] = {}
+        at = found.above[heir]
+        while heir not in local and at in local and at not in path:
+            path[at] = None
+            at = found.above[at]
+        if path and at >= 0 and at not in path:
+            for each in (heir, *path):
+                found.above[each] = at
+            folded |= dict.fromkeys(path, at)
 
 
 def _is_told(said: int, heir: int) -> bool:

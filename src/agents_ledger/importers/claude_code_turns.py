@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from agents_ledger.importers import claude_code_records as records
 from agents_ledger.importers.building import TurnBuilder, milliseconds
 from agents_ledger.importers.claude_code_records import text_of
-from agents_ledger.importers.outlines import as_dict, as_number, as_text
+from agents_ledger.importers.outlines import as_dict, as_list, as_number, as_text
 from agents_ledger.importers.reader import Material
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.sources import SourceFile
@@ -90,7 +90,9 @@ class _Turn:
 
     def built(self) -> Turn:
         uuids, kinds, said = self.said
-        asks = next((at for at, kind in enumerate(kinds) if kind not in BESIDE), 0)
+        begins = (at for at, kind in enumerate(kinds) if kind not in BESIDE)
+        first = next(begins, 0)
+        asks = next((at for at in (first, *begins) if uuids[at] not in self.local), first)
         self.builder.started_at = milliseconds(said[asks].get("timestamp"))
         self._look_ahead()
         for at, record in _results_after_calls(self.said, self.made):
@@ -112,7 +114,13 @@ class _Turn:
             return None
         if self.summarises:  # of a compaction whose past is not there only the summary is known
             return "completed"
+        if self.local and self.local.issuperset(self._asked()):  # nobody else was asked anything
+            return "completed"
         return "failed" if self.builder.failed else None
+
+    def _asked(self) -> Iterator[str]:
+        uuids, kinds, _ = self.said
+        return (uuid for uuid, kind in zip(uuids, kinds, strict=True) if kind in ASKED)
 
     def _look_ahead(self) -> None:
         """Which records are of one API response, and which make calls."""
@@ -226,6 +234,7 @@ class _Turn:
             "message_id": last.get("id"),
             "uuids": [piece for piece, _ in pieces] if len(pieces) > 1 else None,
             "thinking_withheld": len(thoughts) < len(thought),
+            "others_usage": _usage_of_others(last),
             "blocks": [_without_images(b) for b in blocks if not _kind(b).endswith(SHOWN)],
         }
         self._count(last, told)
@@ -276,6 +285,8 @@ class _Turn:
                 continue
             said = block.get("content")
             status, error = _status(block, said)
+            if status == "failed" and record.get("toolDenialKind"):
+                status = "rejected"  # by a rule or a classifier: it never ran
             spawned = f"claude-code:agent-{agent_id}" if agent_id else None
             call_id = as_text(block.get("tool_use_id")) or ""
             spilled = self._spilled(said) if self.spills else None
@@ -356,6 +367,13 @@ def _tokens(record: dict[str, Any]) -> dict[str, int]:
     }
 
 
+def _usage_of_others(message: dict[str, Any]) -> list[Any]:
+    """What other models took that the provider asked on the way, as an advisor: it is not in the
+    usage of the answer."""
+    told = as_list(as_dict(message.get("usage")).get("iterations"))
+    return [each for each in told if as_dict(each).get("type", "message") != "message"]
+
+
 def _told_of_usage(record: dict[str, Any]) -> tuple[int, bool, bool]:
     """How much a record of an answer knows of its usage. The last mostly tells the whole; but the
     first of some providers guesses, and behind the last there may be some that say nothing."""
@@ -372,10 +390,13 @@ def _local(said: Said) -> set[str]:
     """The commands that the program itself answered: they were said to nobody else."""
     found: set[str] = set()
     last: str | None = None
-    for uuid, kind in zip(said.uuids, said.kinds, strict=True):
+    for at, (uuid, kind) in enumerate(zip(said.uuids, said.kinds, strict=True)):
         if kind == "printed" and last is not None:
             found.add(last)
-        last = uuid if kind == "command" else last if kind in BESIDE else None
+        if kind == "command":
+            last = uuid
+        elif last is not None and (kind not in BESIDE or said.records[at].get("isMeta")):
+            last = None  # what a command stands for was given to the agent
     return found
 
 

@@ -1,0 +1,190 @@
+"""Claude Code: what is written around a compaction, and commands that the program answers."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents_ledger import Ledger
+from agents_ledger.model.turns import Turn
+from tests.importers.claude_log import SESSION, Log, text, tool, uid
+from tests.importers.helping import import_paths, packed_result, result
+
+FORK = "22222222-2222-4222-8222-222222222222"
+NOTHING = {"input_tokens": 0, "output_tokens": 0}
+CAVEAT = "<local-command-caveat>Caveat: generated while running local commands."
+COMPACT = "<command-name>/compact</command-name>\n<command-message>compact</command-message>"
+COMPACTED = "<local-command-stdout>Compacted</local-command-stdout>"
+
+
+def boundary(log: Log, name: str, after: str, left: list[str], summary: str) -> None:
+    segment = {"headUuid": uid(left[0]), "anchorUuid": uid(summary), "tailUuid": uid(left[-1])}
+    left_whole = {"anchorUuid": uid(summary), "uuids": [uid(each) for each in left]}
+    metadata = {"trigger": "auto", "preservedSegment": segment, "preservedMessages": left_whole}
+    above: dict[str, Any] = {"parentUuid": None, "logicalParentUuid": uid(after)}
+    log.add("system", name, subtype="compact_boundary", compactMetadata=metadata, **above)
+    log.user(summary, "So far.", isCompactSummary=True)
+
+
+def original(folder: Path) -> Log:
+    log = Log(folder)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    log.user("b1", "Go on.")
+    log.assistant("b2", tool("t1", "Bash", command="ls"), usage={"output_tokens": 1651})
+    log.result("b3", "t1", "a file")
+    return log
+
+
+def fork(folder: Path) -> Log:
+    """It begins behind a compaction that left records of the original, and tells them again."""
+    log = Log(folder, FORK)
+    log.lines, log.last = original(folder).lines[:3], uid("b1")
+    boundary(log, "c1", "b3", ["b2", "b3"], "c2")
+    log.assistant("b2", tool("t1", "Bash", command="ls"), usage=NOTHING, sessionKind="bg")
+    log.result("b3", "t1", "a file")
+    log.assistant("d1", text("Going on."))
+    log.user("e1", "And now?")
+    log.assistant("e2", text("Now it is done."))
+    return log
+
+
+def ids(turns: tuple[Turn, ...]) -> list[str]:
+    return [turn.id for turn in turns]
+
+
+def test_records_that_a_fork_tells_again_behind_a_compaction_stand_before_it(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    import_paths(ledger, fork(tmp_path).save())
+
+    turns = ledger.thread(f"claude-code:{FORK}").turns
+    assert ids(turns) == [uid("a1"), uid("b1"), uid("c1"), uid("d1"), uid("e1")]
+    assert [turn.id for turn in turns if turn.turn_type == "compaction"] == [uid("c1")]
+    assert [call.id for call in turns[1].tool_calls] == ["t1"]
+    assert ledger.query("SELECT count(*) FROM turns")[1] == [(5,)]
+
+
+@pytest.mark.parametrize("order", [*permutations((SESSION, FORK))])
+def test_of_a_record_and_the_same_told_again_the_first_counts(
+    ledger: Ledger, tmp_path: Path, order: tuple[str, ...]
+) -> None:
+    logs = {SESSION: original(tmp_path), FORK: fork(tmp_path)}
+    for name in order:
+        import_paths(ledger, logs[name].save())
+
+    assert ids(ledger.thread(f"claude-code:{FORK}").turns)[:3] == [uid("a1"), uid("b1"), uid("c1")]
+    assert ledger.head(f"claude-code:{SESSION}") == uid("b1")
+    assert ledger.get_turn(uid("b1")).output_tokens == 1651
+    assert packed_result(tmp_path, tmp_path) == result(ledger)
+
+
+def test_compact_is_said_to_the_program_alone(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    log.user("a3", "/compact keep the plan")
+    boundary(log, "c1", "a2", ["a1", "a2"], "c2")
+    log.user("c3", CAVEAT, isMeta=True)
+    log.user("c4", COMPACT)
+    log.user("c5", COMPACTED)
+    log.clock += 600
+    log.user("d1", "Go on.")
+    log.assistant("d2", text("On."))
+
+    import_paths(ledger, log.save())
+
+    first, compaction, last = ledger.thread(f"claude-code:{SESSION}").turns
+    assert ledger.query("SELECT count(*) FROM turns WHERE status <> 'completed'")[1] == [(0,)]
+    assert (first.id, compaction.turn_type) == (uid("a1"), "compaction")
+    assert [m.content for m in first.messages if m.source == "event"] == ["/compact keep the plan"]
+    asked = next(m for m in last.messages if m.content == "Go on.")
+    assert last.started_at == asked.created_at
+    assert CAVEAT not in [m.content for m in last.messages]
+
+
+def test_a_prompt_asked_again_after_a_command_stands_where_the_command_stood(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    log.user("b1", "<command-name>/model</command-name>")
+    log.user("b2", "<local-command-stdout>Set model to opus</local-command-stdout>")
+    log.user("c1", "Go on.")
+    log.user("d1", "Go on, please.", parentUuid=uid("b2"))
+    log.assistant("d2", text("On."))
+
+    import_paths(ledger, log.save())
+
+    assert {child.id for child in ledger.children(uid("a1"))} == {uid("c1"), uid("d1")}
+    assert ids(ledger.thread(f"claude-code:{SESSION}").turns) == [uid("a1"), uid("d1")]
+    assert uid("b1") in {message.id for message in ledger.get_turn(uid("a1")).messages}
+
+
+def test_commands_before_the_first_prompt_wait_for_no_answer(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", CAVEAT, isMeta=True)
+    log.user("a2", "<command-name>/login</command-name>")
+    log.user("a3", "<local-command-stdout>Login successful</local-command-stdout>")
+    log.user("b1", "Begin.")
+    log.user("c1", "Begin, please.", parentUuid=uid("a3"))
+    log.assistant("c2", text("Begun."))
+
+    import_paths(ledger, log.save())
+
+    told, asked = ledger.thread(f"claude-code:{SESSION}").turns
+    assert (told.status, asked.id) == ("completed", uid("c1"))
+    assert ledger.headlines([told.id])[0].text == "/login"
+
+
+def test_a_command_whose_words_went_to_the_agent_was_typed_by_somebody(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "<command-message>build</command-message>\n<command-name>/build</command-name>")
+    log.user("a2", [text("# Build it, test first")], isMeta=True)
+    printed = "<local-command-stdout>Remote control is on</local-command-stdout>"
+    log.add("system", "a3", subtype="local_command", content=printed)
+    log.assistant("a4", text("Built."))
+
+    import_paths(ledger, log.save())
+
+    (turn,) = ledger.thread(f"claude-code:{SESSION}").turns
+    assert turn.messages[0].source == "human"
+
+
+@pytest.mark.parametrize("kind", ["permission-rule", "automode-blocked", "user-rejected"])
+def test_a_call_that_was_not_allowed_never_ran(ledger: Ledger, tmp_path: Path, kind: str) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", tool("t1", "Bash", command="rm -r x"))
+    log.result("a3", "t1", "Permission was denied.", is_error=True, toolDenialKind=kind)
+
+    import_paths(ledger, log.save())
+
+    (call,) = ledger.get_turn(uid("a1")).tool_calls
+    assert (call.status, call.error) == ("rejected", "Permission was denied.")
+
+
+def test_what_an_advisor_took_is_told_beside_the_usage_of_the_answer(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    advice = {"type": "advisor_message", "model": "m2", "input_tokens": 8000, "output_tokens": 600}
+    own = {"type": "message", "input_tokens": 10, "output_tokens": 5}
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    usage = {"input_tokens": 10, "output_tokens": 5, "iterations": [own, advice]}
+    log.assistant("a2", text("Begun."), usage=usage)
+
+    import_paths(ledger, log.save())
+
+    turn = ledger.get_turn(uid("a1"))
+    assert turn.output_tokens == 5
+    assert json.loads(turn.messages[1].metadata_json or "")["others_usage"] == [advice]
