@@ -6,6 +6,8 @@ from array import array
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from agents_ledger.importers import claude_code_records as records
+from agents_ledger.importers.claude_code_records import Record
 from agents_ledger.importers.outlines import NONE, openers
 from agents_ledger.importers.places import Places
 from agents_ledger.importers.reader import Line, Material
@@ -172,6 +174,12 @@ class Nodes:
         if OTHER in self.kinds:
             self._begin_below()
 
+    def let_go(self) -> None:
+        """Of all that only the tree was made of: a million turns may still have to be written."""
+        self.ids.close()
+        self.sides, self.ats = bytearray(), array("Q")
+        self.parents, self.file_sets = array("i"), array("I")
+
     def repeat(self, copies: Iterable[tuple[int, int]]) -> None:
         """Some records repeat others: they belong to those, and what hangs on them hangs there."""
         originals: dict[int, int] = {}
@@ -214,6 +222,22 @@ class Nodes:
         for number, above in enumerate(self.parents):
             if above >= 0 and before[above]:
                 self.parents[number] = NONE
+
+
+def side_of(record: Record) -> int:
+    """Whether a record is a subagent's, and in a file of its own."""
+    if not record.is_sidechain:
+        return MAIN
+    return OWN_FILE if record.agent_id else INLINE
+
+
+def notice_kind(record: Record) -> int:
+    """What the program says itself: of commands of its own also what they printed."""
+    if record.subtype == "compact_boundary":
+        return BOUNDARY
+    said = record.content
+    printed = isinstance(said, str) and said.startswith(records.PRINTED)
+    return PRINTED if printed else NOTICE
 
 
 def _original(number: int, originals: Mapping[int, int]) -> int:

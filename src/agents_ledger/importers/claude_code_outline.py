@@ -20,7 +20,6 @@ from agents_ledger.importers.claude_code_nodes import (
     ASSISTANT,
     BOUNDARY,
     COMMAND,
-    INLINE,
     MAIN,
     NOTICE,
     OTHER,
@@ -31,6 +30,8 @@ from agents_ledger.importers.claude_code_nodes import (
     RESULT,
     SUMMARY,
     Nodes,
+    notice_kind,
+    side_of,
 )
 from agents_ledger.importers.claude_code_records import CHAIN, NOTICES, Preserved, Record
 from agents_ledger.importers.claude_code_tree import Tree
@@ -236,7 +237,7 @@ class Outline:
         comes_again = session.preserved is not None and session.preserved.take(record)
         number = self.nodes.number(uuid)
         if number < len(self.nodes.kinds):
-            self._meet_again(number, kind, _side(record), line, comes_again)
+            self._meet_again(number, kind, side_of(record), line, comes_again)
         else:
             self._note(kind, line, record, session, chain[-1] if chain else NONE, at=at)
             if comes_again:
@@ -297,7 +298,7 @@ class Outline:
             at=at,
             parent=record.parent_uuid or record.logical_parent_uuid,
             previous=previous,
-            side=_side(record),
+            side=side_of(record),
             file_set=file_set,
         )
 
@@ -315,7 +316,7 @@ class Outline:
         if record.type == "assistant":
             return ASSISTANT
         if record.type == "system":
-            return _notice_kind(record)
+            return notice_kind(record)
         if record.type == "attachment":
             if not records.is_queued(record):
                 return OTHER
@@ -465,11 +466,12 @@ class Outline:
     def derivation(self) -> Derivation:
         """Turns, parents first, and sessions."""
         tree = Tree(self.nodes)
+        extras = Extras(self.spills, self._spawned(), tree.kept(self.preserved))
+        turns, sessions = Turns(tree, self.version, extras), tuple(self._sessions(tree))
+        tree.let_go()
         return Derivation(
-            turns=Turns(
-                tree, self.version, Extras(self.spills, self._spawned(), tree.kept(self.preserved))
-            ),
-            sessions=tuple(self._sessions(tree)),
+            turns=turns,
+            sessions=sessions,
             faults=tuple(self.material.faults),
             counts=self.material.counts,
             titles=self.titles,
@@ -578,22 +580,6 @@ class Outline:
             routing_key=metadata.get("cwd"),
             metadata=metadata,
         )
-
-
-def _side(record: Record) -> int:
-    """Whether a record is a subagent's, and in a file of its own."""
-    if not record.is_sidechain:
-        return MAIN
-    return OWN_FILE if record.agent_id else INLINE
-
-
-def _notice_kind(record: Record) -> int:
-    """What the program says itself: of commands of its own also what they printed."""
-    if record.subtype == "compact_boundary":
-        return BOUNDARY
-    said = record.content
-    printed = isinstance(said, str) and said.startswith(records.PRINTED)
-    return PRINTED if printed else NOTICE
 
 
 def _digest(text: str) -> bytes:

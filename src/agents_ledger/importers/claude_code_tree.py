@@ -150,6 +150,12 @@ class Tree:
             found += self._segments[each]
         return found
 
+    def let_go(self) -> None:
+        """Of all but what is asked of turns while they are written."""
+        self.turn_of, self.answered = array("i"), bytearray()
+        self._behind, self._rehung = array("i"), set()
+        self.nodes.let_go()
+
     # -- what they are to each other ----------------------------------------------------------
 
     def head(self, record: int) -> int:

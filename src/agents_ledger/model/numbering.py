@@ -64,6 +64,12 @@ class Numbering:
         letters = key.hex()
         return f"{letters[:8]}-{letters[8:12]}-{letters[12:16]}-{letters[16:20]}-{letters[20:]}"
 
+    def close(self) -> None:
+        """From now on only names are asked for, by their numbers."""
+        if self._packed:
+            self._numbers.clear()
+            self._places = array("I", bytes(4))
+
     def _key(self, number: int) -> bytes:
         """What is packed of a name: of a UUID its bytes, of another one its letters."""
         if self._others:
