@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from hashlib import blake2b
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
@@ -15,7 +15,7 @@ from msgspec import msgpack, structs
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.sources import Sources
 from agents_ledger.model.errors import NotFound, Refused
-from agents_ledger.model.records import RowRecord, records
+from agents_ledger.model.records import Parted, RowRecord, parted, records, unframe
 from agents_ledger.model.sources import SourceFile
 
 _NATIVE = "It was recorded here: choose another format, such as markdown."
@@ -124,22 +124,47 @@ def _write_rows(sources: Sources, file: SourceFile, path: Path) -> None:
         for table, names in columns.items():
             listed = ", ".join(_quoted(name) for name in names)
             made.execute(f"CREATE TABLE {_quoted(table)} ({listed})")
-        for each in records(sources.stream(file.id)):
+        for each, parts in parted(sources.stream(file.id)):
             if each.row is not None and last[each.row.identity] == each.offset:
                 _insert(made, each.row)
+                own = parts[len(parts) - sum(long.parts for long in each.row.parted) :]
+                _write_parts(made, each.row, (sources.read(file.id, *at) for at in own))
         made.execute("COMMIT")
 
 
 def _insert(made: sqlite3.Connection, row: RowRecord) -> None:
     names = ", ".join(_quoted(name) for name in row.columns)
-    # A text that is not UTF-8 can only be given as bytes.
-    places = ", ".join("CAST(? AS TEXT)" if _is_ext(value) else "?" for value in row.values)
-    values = [bytes(value.data) if _is_ext(value) else value for value in row.values]
-    made.execute(f"INSERT INTO {_quoted(row.table)} ({names}) VALUES ({places})", values)
+    places, values = zip(*map(_bound, row.values), strict=True)
+    listed = ", ".join(places)
+    made.execute(f"INSERT INTO {_quoted(row.table)} ({names}) VALUES ({listed})", values)
 
 
-def _is_ext(value: Any) -> bool:
-    return isinstance(value, msgpack.Ext)
+def _bound(value: Any) -> tuple[str, Any]:
+    """How a value is given to the database. A text that is not UTF-8 can only be given as bytes;
+    what stands in parts is written when there is room for it."""
+    long = Parted.of(value)
+    if long is not None:
+        return "zeroblob(?)", long.size
+    if isinstance(value, msgpack.Ext):
+        return "CAST(? AS TEXT)", bytes(value.data)
+    return "?", value
+
+
+def _write_parts(made: sqlite3.Connection, row: RowRecord, frames: Iterable[bytes]) -> None:
+    """Fill the room of the row that was inserted last."""
+    for column, value in zip(row.columns, row.values, strict=True):
+        long = Parted.of(value)
+        if long is None:
+            continue
+        (rowid,) = made.execute("SELECT last_insert_rowid()").fetchone()
+        with made.blobopen(row.table, column, rowid) as blob:
+            for data in islice(frames, long.parts):
+                found = unframe(data)
+                blob.write(found.values[0] if found else b"")
+        if long.is_text:
+            table, named = _quoted(row.table), _quoted(column)
+            cast = f"UPDATE {table} SET {named} = CAST({named} AS TEXT) WHERE rowid = ?"
+            made.execute(cast, (rowid,))
 
 
 def _quoted(name: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from agents_ledger.importers.building import TurnBuilder, milliseconds
-from agents_ledger.importers.cells import exchanges, loose, raw
+from agents_ledger.importers.cells import exchanges, loose
 from agents_ledger.importers.cursor_turns import NAME
 from agents_ledger.importers.outlines import (
     as_dict,
@@ -29,6 +29,7 @@ from agents_ledger.importers.outlines import (
     without_data,
 )
 from agents_ledger.importers.reader import Held, Line, Material, Row, fingerprint
+from agents_ledger.model.records import raw
 from agents_ledger.model.sources import DerivedTurn, SourceFile
 from agents_ledger.model.turns import MessageRole, MessageSource, Turn
 

@@ -17,7 +17,8 @@ import msgspec
 from msgspec import Struct, field, msgpack
 
 from agents_ledger.importers import files
-from agents_ledger.importers.reader import Select, Sieve, Table
+from agents_ledger.importers.long_cells import LONGEST, LongCell, limit, long_row
+from agents_ledger.importers.reader import TEXT_MAX, Select, Sieve, Table, is_long
 from agents_ledger.ledger.sources import Looks, Sources
 from agents_ledger.model import amounts
 from agents_ledger.model.errors import LedgerError, Refused
@@ -254,9 +255,17 @@ def _copied(path: Path, folder: Path) -> Path:
 
 def _text(raw: bytes) -> object:
     try:
-        return raw.decode()
+        return msgpack.Ext(BAD_TEXT, raw) if is_long(raw) else raw.decode()
     except UnicodeDecodeError:
         return msgpack.Ext(BAD_TEXT, raw)
+
+
+class _Met(NamedTuple):
+    """A row of a database."""
+
+    row: RowRecord
+    is_new: bool  # that is known; else it is to be compared
+    long: Sequence[LongCell]  # of its values
 
 
 class _Rows:
@@ -280,12 +289,14 @@ class _Rows:
     def new(self, connection: sqlite3.Connection) -> Iterator[bytes]:
         """The frames of new and changed rows, in the order they were written."""
         sieve = self._sieve(connection)
-        for row, goes_on in self._rows(connection):
+        for row, goes_on, long in self._rows(connection):
             passed = sieve(row) if sieve is not None else row
             if passed is None:
                 continue
             data = frame(passed)
             if goes_on or self._kept().get(passed.identity) != digest(data):
+                for cell in long:
+                    yield from cell.parts()
                 yield data
         if sieve is not None and sieve.untold:
             self.faults.append(f"{amounts.count(len(sieve.untold), 'session')} {UNTOLD}")
@@ -300,8 +311,8 @@ class _Rows:
             self.marks = {}
         return made
 
-    def _rows(self, connection: sqlite3.Connection) -> Iterator[tuple[RowRecord, bool]]:
-        """The rows, and whether it is known that they are new."""
+    def _rows(self, connection: sqlite3.Connection) -> Iterator[_Met]:
+        """The rows that there are."""
         for table in self._tables:
             try:
                 if _is_table(connection, table.name):
@@ -310,30 +321,32 @@ class _Rows:
                 self.faults.append(f"table {table.name} cannot be read to its end: {error}")
                 self.is_whole = self.is_whole and _is_damage(error)
 
-    def _of(self, connection: sqlite3.Connection, table: Table) -> Iterator[tuple[RowRecord, bool]]:
+    def _of(self, connection: sqlite3.Connection, table: Table) -> Iterator[_Met]:
         columns = _columns(connection, table.name)
         if not set(table.key) <= set(columns):
             self.faults.append(f"table {table.name} has no column {', '.join(table.key)}")
             return
         table = table if table.key else table._replace(key=columns)
-        has_rowid = _has_rowid(connection, table.name)
+        scan = _scan(connection, table, columns)
+        has_rowid = scan.has_rowid
         mark = self.marks.get(table.name, Mark())
         goes_on = table.grows and has_rowid and _stands(connection, table, mark)
         latest = Mark(mark.rowid, dict(mark.keys)) if goes_on else Mark()
-        scan = _Scan(connection, table, columns, has_rowid)
-        for rowid, *values in scan.rows(mark.rowid if goes_on else None):
-            row = RowRecord(table.name, table.key, columns, tuple(values))
+        for rowid, *found in scan.rows(mark.rowid if goes_on else None):
+            long = [each for each in found if isinstance(each, LongCell)]
+            values = (each.parted.value() if isinstance(each, LongCell) else each for each in found)
+            row = RowRecord(table.name, table.key, columns, tuple(values) if long else tuple(found))
             if has_rowid:
                 latest.rowid = max(latest.rowid, rowid)
                 latest.keys[rowid] = row.identity.hex()
                 latest.keys.pop(min(latest.keys) if len(latest.keys) > MARKS else -1, None)
             if not table.is_small:
-                yield row, goes_on
+                yield _Met(row, goes_on, long)
                 continue
             name, said = row.identity.hex(), digest(frame(row)).hex()
             latest.said[name] = said
             if mark.said.get(name) != said:
-                yield row, bool(mark.said)
+                yield _Met(row, bool(mark.said), long)
         self.marks[table.name] = latest
         if scan.damages:
             del self.marks[table.name]  # should it be mended, all is compared
@@ -358,8 +371,7 @@ def select(
     if not _is_table(connection, table.name):
         return
     if set(columns) <= set(_columns(connection, table.name)):
-        has_rowid = _has_rowid(connection, table.name)
-        for _, *values in _Scan(connection, table, columns, has_rowid).rows(None):
+        for _, *values in _scan(connection, table, columns).rows(None):
             yield tuple(values)
 
 
@@ -405,6 +417,12 @@ def _is_as_marked(connection: sqlite3.Connection, table: Table, mark: Mark) -> b
     return True
 
 
+def _scan(connection: sqlite3.Connection, table: Table, columns: Sequence[str]) -> _Scan:
+    has_rowid = _has_rowid(connection, table.name)
+    limit(connection, TEXT_MAX if has_rowid else LONGEST)
+    return _Scan(connection, table, columns, has_rowid)
+
+
 class _Scan:
     """The rows of a table in the order they were written; what is damaged is passed over."""
 
@@ -417,10 +435,11 @@ class _Scan:
     ) -> None:
         self.damages = 0
         self.damage = ""  # the first one
+        self._connection = connection
         self._execute = connection.execute
         self._table = table
         self._columns = columns
-        self._has_rowid = has_rowid
+        self.has_rowid = has_rowid
 
     def rows(self, after: int | None) -> Iterator[tuple[Any, ...]]:
         """Each with its rowid first; only those after one, if it is given."""
@@ -432,7 +451,7 @@ class _Scan:
                     at = max(at, row[0] + 1)
                 break
             except sqlite3.DatabaseError as error:
-                if not self._has_rowid:
+                if not self.has_rowid:
                     self._note(error)
                     return
                 _raise_unless_damage(error)
@@ -447,12 +466,21 @@ class _Scan:
                 at = self._nearest(at)
                 if at > LAST_ROWID:
                     break
-                yield from self._selected(at, at)
+                yield from self._row(at)
                 whole, at = whole + 1, at + 1
             except sqlite3.DatabaseError as error:
                 self._note(error)
                 whole, at = 0, self._beyond(at)
         return at
+
+    def _row(self, at: int) -> Iterator[tuple[Any, ...]]:
+        """One row; what is too long of it is not read yet."""
+        try:
+            yield from self._selected(at, at)
+        except sqlite3.DataError:
+            if _allowed(self._table)[0]:  # that it may be read must be known
+                list(_Scan(self._connection, self._table, self._table.key, True)._selected(at, at))
+            yield long_row(self._connection, self._table.name, self._columns, at)
 
     def _note(self, error: sqlite3.DatabaseError) -> None:
         _raise_unless_damage(error)
@@ -462,7 +490,7 @@ class _Scan:
     def _selected(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
         key = ", ".join(_quoted(column) for column in self._table.key)
         conditions, values = [], []
-        if self._has_rowid:
+        if self.has_rowid:
             conditions, values = ["rowid BETWEEN ? AND ?"], [first, last]
         allowed, named = _allowed(self._table)
         if allowed:
@@ -470,9 +498,9 @@ class _Scan:
         where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
         wanted = ", ".join(_quoted(column) for column in self._columns)
         yield from self._execute(
-            f"SELECT {'rowid' if self._has_rowid else '0'}, {wanted} "
+            f"SELECT {'rowid' if self.has_rowid else '0'}, {wanted} "
             f"FROM {_quoted(self._table.name)} "
-            f"{where}ORDER BY {'rowid' if self._has_rowid else key}",
+            f"{where}ORDER BY {'rowid' if self.has_rowid else key}",
             (*values, *named),
         )
 

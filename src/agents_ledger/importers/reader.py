@@ -17,11 +17,14 @@ from msgspec import Struct, structs
 
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.model.records import (
+    PARTED,
     Framed,
+    Parted,
     Peeked,
     RowRecord,
     digest,
     peek,
+    raw,
     records,
     unframe,
 )
@@ -137,10 +140,33 @@ class _Version(NamedTuple):
     length: int
     row: RowRecord | None
     print: bytes
+    long_value: int
 
 
 def _version(framed: Framed) -> _Version:
-    return _Version(framed.offset, framed.length, framed.row, digest(framed.data))
+    print_ = digest(framed.data)
+    return _Version(framed.offset, framed.length, framed.row, print_, long_value(framed))
+
+
+def long_value(framed: Framed) -> int:
+    """The bytes of a value of a row that is too long to read; 0: there is none."""
+    has_large = framed.length * WIDEST > TEXT_MAX
+    if framed.row is None or not (has_large or PARTED in framed.data):
+        return 0
+    for value in framed.row.values:
+        parted = Parted.of(value)
+        if parted is not None:
+            return parted.size
+        if not has_large or (isinstance(value, str) and _is_narrow_text(value)):
+            continue
+        data = raw(value)
+        if has_long_text(data) if data[:1] in (b"{", b"[") else is_long(data):
+            return len(data)
+    return 0
+
+
+def _is_narrow_text(text: str) -> bool:
+    return len(text) <= TEXT_MAX and text.isascii() and r"\u" not in text
 
 
 def _latest(identities: bytes | bytearray) -> bytearray:
@@ -190,7 +216,7 @@ def is_text(data: bytes, errors: str = "surrogatepass") -> bool:
 def has_long_text(data: bytes) -> bool:
     """Whether a text in some JSON would take too much memory: it is held two or three times."""
     least = TEXT_MAX // WIDEST
-    if len(data) <= least:
+    if len(data) <= least or _is_narrow(data):
         return False
     for text in TEXT.finditer(data):
         start, end = text.span()
@@ -199,9 +225,14 @@ def has_long_text(data: bytes) -> bool:
     return False
 
 
+def _is_narrow(text: bytes) -> bool:
+    """Whether it takes no more than its bytes, and these are few enough: quickly told."""
+    return len(text) <= TEXT_MAX and text.isascii() and rb"\u" not in text
+
+
 def is_long(text: bytes) -> bool:
     """Whether a text, as it is or as JSON has it, would take so much."""
-    if len(text) * WIDEST <= TEXT_MAX:
+    if len(text) * WIDEST <= TEXT_MAX or _is_narrow(text):
         return False
     escaped = text.count(rb"\u") - text.count(rb"\\u")  # not where a backslash stands before it
     letters = len(text.translate(None, CONTINUING)) - ESCAPED * escaped
@@ -276,6 +307,14 @@ class Material:
         self.faults.append(Fault(file.path, what, offset, number))
         self.count("(overlong)", "malformed")
 
+    def too_long(self, file: SourceFile, offset: int, row: RowRecord, length: int) -> None:
+        """Report a row with a value so long that it is not read."""
+        named = dict(zip(row.columns, row.values, strict=False))
+        key = ", ".join(str(named.get(column))[:SHOWN] for column in row.key)
+        what = f"a value of {length:,} bytes is kept, but too long to read: {row.table} {key}"
+        self.faults.append(Fault(file.path, what, offset))
+        self.count("(overlong)", "malformed")
+
     def held(self, line: Line) -> Held:
         """A line for later."""
         if self.holds:
@@ -333,11 +372,14 @@ class Material:
         held: list[_Version] = []
         latest = iter(_latest(self._identities(file, wanted, held)))
         for each in held or map(_version, self._framed(file, wanted)):
-            if each.row is None:
+            row = each.row
+            if row is None:
                 self.faults.append(Fault(file.path, "not a row", each.offset))
                 self.count("(malformed)", "malformed")
                 continue
-            row = each.row
+            if each.long_value:
+                self.too_long(file, each.offset, row, each.long_value)
+                continue
             values = dict(zip(row.columns, row.values, strict=False))
             is_latest = bool(next(latest))
             yield Row(file.id, each.offset, each.length, row.table, values, each.print, is_latest)
@@ -348,7 +390,7 @@ class Material:
         """Of all rows, side by side. What may be held is added to `held`."""
         identities = bytearray()
         for framed in self._framed(file, wanted):
-            if framed.row is not None:
+            if framed.row is not None and not long_value(framed):
                 identities += framed.row.identity
             if self.holds:
                 held.append(_version(framed))
