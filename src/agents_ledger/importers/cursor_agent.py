@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from agents_ledger.importers.building import TurnBuilder, milliseconds
 from agents_ledger.importers.cells import exchanges, loose
 from agents_ledger.importers.cursor_turns import NAME
+from agents_ledger.importers.encodings import BOM
 from agents_ledger.importers.outlines import (
     as_dict,
     as_list,
@@ -34,7 +35,6 @@ from agents_ledger.model.sources import DerivedTurn, SourceFile
 from agents_ledger.model.turns import MessageRole, MessageSource, Turn
 
 ASKED = re.compile(r"<user_query>\s*(.*?)\s*</user_query>", re.DOTALL)
-BOM = b"\xef\xbb\xbf"
 SPEAKER = re.compile(rb"(user|assistant|A):(?=\s|$)")
 MARK = re.compile(r"\[(Thinking|Tool call|Tool result)\]\s*(.*)", re.IGNORECASE)
 MARKS = {"thinking": "thinking", "tool call": "tool_use", "tool result": "tool_result"}

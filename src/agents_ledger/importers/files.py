@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
+from agents_ledger.importers.encodings import BOM, as_utf8, encoding_of
 from agents_ledger.ledger.sources import is_own_file
 from agents_ledger.model.errors import LedgerError, Refused
 
@@ -179,7 +180,14 @@ def head(path: Path, size: int = HEAD_BYTES) -> bytes:
 
 
 def head_of(path: Path, file: BinaryIO, size: int = HEAD_BYTES) -> bytes:
-    """The same of one that is open."""
+    """The same of one that is open. What is UTF-16 comes as UTF-8, and without a mark."""
+    first = _first(path, file, size + len(BOM))
+    if encoding_of(first) is not None:  # of most letters it takes two bytes
+        first = _first(path, file, max(size, min(2 * size, CHUNK_BYTES)) + len(BOM))
+    return as_utf8(first)[:size]
+
+
+def _first(path: Path, file: BinaryIO, size: int) -> bytes:
     try:
         if is_packed(path):
             return next(_unpacked(path, file, size), b"")[:size]

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkabl
 from msgspec import Struct, structs
 
 from agents_ledger.importers.building import milliseconds
+from agents_ledger.importers.encodings import BOM, Bytes, Utf8
 from agents_ledger.model.records import (
     PARTED,
     Framed,
@@ -49,11 +50,11 @@ WIDTHS = (  # bytes in memory of all letters of a text that has one of these
 CONTINUING = bytes(range(0x80, 0xC0))  # bytes that go on with a letter
 ESCAPED = len(rb"\u0000") - 1  # bytes that are no letter either
 NO_TEXT = "not UTF-8: bytes that are no text are shown as \ufffd"
+UTF_16 = "it is UTF-16, as PowerShell writes it: kept so, and read"
 HOLD_MAX = 24 << 20  # a larger family is read again for its content, to spare memory
 ROW_VALUES = 6  # times the bytes of a row: its values in memory
 IDENTITY = 16  # bytes
 SOME_TEXT = re.compile(rb".{1,%d}[\x80-\xbf]{0,3}" % (1 << 20), re.DOTALL)  # whole letters
-BOM = b"\xef\xbb\xbf"
 LENGTH_BITS = 32  # of a line: see RECORD_MAX
 
 
@@ -240,16 +241,6 @@ def is_long(text: bytes) -> bool:
     return letters * width > TEXT_MAX
 
 
-class Bytes(Protocol):
-    """Where the bytes of kept files are: a ledger's sources, or what was given of them."""
-
-    def stream(self, file_id: int) -> Iterator[bytes]:
-        """A file's bytes, some at a time."""
-
-    def read(self, file_id: int, start: int, length: int) -> bytes:
-        """Some bytes of a file."""
-
-
 Titles = Callable[[Iterable[str]], Iterable[SourceTitle]]
 
 
@@ -266,7 +257,7 @@ class Material:
         """`version` of the reader, unless everything is to be read again. `titles` gives what other
         files call the sessions of records."""
         self.titles = titles
-        self._sources = sources
+        self._sources = Utf8(sources, self._is_wide)
         self._version = version
         self.files = tuple(files)
         self.faults: list[Fault] = []
@@ -277,11 +268,18 @@ class Material:
         self._timeless: set[int] = set()  # files with something else for a time
         self.holds = sum(map(_held, files)) <= HOLD_MAX
 
+    def _is_wide(self, file_id: int) -> None:
+        path = next((file.path for file in self.files if file.id == file_id), None)
+        if path is not None:
+            self.faults.append(Fault(path, UTF_16))
+
     def lines(self, file: SourceFile) -> Iterator[Line]:
         """The lines of a file in order; blank ones, and ones too long to parse, are left out."""
         begun: list[bytes] = []  # of a line that goes on in the next block
-        length, start, number = 0, 0, 1
-        for block in chain(self._sources.stream(file.id), (b"\n",)):
+        blocks = self._sources.stream(file.id)
+        first = next(blocks, b"")
+        length, start, number = 0, len(BOM) if first.startswith(BOM) else 0, 1
+        for block in chain((first[start:],), blocks, (b"\n",)):
             *ended, rest = block.split(b"\n")
             for piece in ended:
                 length += len(piece)
@@ -304,7 +302,8 @@ class Material:
 
     def _overlong(self, file: SourceFile, offset: int, number: int, length: int) -> None:
         what = f"a record of {length:,} bytes is kept, but too long to read"
-        self.faults.append(Fault(file.path, what, offset, number))
+        at = self._sources.kept_at(file.id, offset)
+        self.faults.append(Fault(file.path, what, at, number))
         self.count("(overlong)", "malformed")
 
     def too_long(self, file: SourceFile, offset: int, row: RowRecord, length: int) -> None:
@@ -421,7 +420,9 @@ class Material:
     def fault(self, at: Line | Row, what: str) -> None:
         """Report what could not be understood."""
         number = at.number if isinstance(at, Line) else None
-        self.faults.append(Fault(self.file_of(at).path, what, at.offset, number))
+        file = self.file_of(at)
+        offset = self._sources.kept_at(file.id, at.offset)
+        self.faults.append(Fault(file.path, what, offset, number))
 
     def file_of(self, at: Line | Row) -> SourceFile:
         """The file that something stands in."""
