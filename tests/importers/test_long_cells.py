@@ -14,7 +14,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
-from agents_ledger.importers import databases, long_cells, reader
+from agents_ledger.importers import databases, reader
 from agents_ledger.importers.databases import snapshot
 from agents_ledger.importers.importing import rederive
 from agents_ledger.ledger.sources import Sources
@@ -36,7 +36,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is long."""
     monkeypatch.setattr(databases, "TEXT_MAX", LIMIT)
     monkeypatch.setattr(reader, "TEXT_MAX", LIMIT)
-    monkeypatch.setattr(long_cells, "PART_BYTES", 30_000)
+    monkeypatch.setattr(databases, "PART_BYTES", 30_000)
 
 
 def rows_of(path: Path, table: str = "cursorDiskKV") -> list[tuple[Any, ...]]:

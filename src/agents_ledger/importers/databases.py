@@ -6,6 +6,7 @@ what is kept; a row that vanished stays.
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -14,20 +15,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Struct, field, msgpack
+from msgspec import msgpack
 
 from agents_ledger.importers import files
-from agents_ledger.importers.long_cells import LONGEST, LongCell, limit, long_row
+from agents_ledger.importers.marks import Cursor, Mark, State, cursor_of, hashed, wanted_of
 from agents_ledger.importers.reader import TEXT_MAX, Select, Sieve, Table, is_long
 from agents_ledger.ledger.sources import Looks, Sources
 from agents_ledger.model import amounts
 from agents_ledger.model.errors import LedgerError, Refused
-from agents_ledger.model.records import BAD_TEXT, RowRecord, digest, frame, records
+from agents_ledger.model.records import BAD_TEXT, Parted, RowRecord, digest, frame, part, records
 from agents_ledger.model.sources import SourceFile
 
 MAGIC = b"SQLite format 3\0"
 SIDECARS = ("-wal", "-shm", "-journal")
 BATCH_BYTES = 8 << 20
+PART_BYTES = 4 << 20  # of a cell too long to be held
+LENGTH = sqlite3.SQLITE_LIMIT_LENGTH
+LONGEST = 1_000_000_000  # as databases have it
 WAIT_SECONDS = 10
 COPIES = 3
 MARKS = 8
@@ -44,32 +48,6 @@ UNTOLD = "kept though folders are excluded: nothing says the project"
 LOGGED = 18  # where a database says with 2 that its changes go to a log first
 
 
-class State(NamedTuple):
-    """How a database and its log look: another one may hold other rows."""
-
-    size: int
-    mtime_ns: int
-
-
-class Mark(Struct):
-    """How far a table was read: its last rows then, by rowid."""
-
-    rowid: int = 0
-    keys: dict[int, str] = field(default_factory=dict)
-    said: dict[str, str] = field(default_factory=dict)  # of small tables, by row
-
-
-class Cursor(Struct):
-    """How far a database was read, which rows of it, and what was left out, by hashes."""
-
-    marks: dict[str, Mark] = field(default_factory=dict)  # by table
-    wanted: str = ""
-    excluding: list[str] = field(default_factory=list)  # folders
-    met: list[str] = field(default_factory=list)  # those of them that left something out
-    left: list[str] = field(default_factory=list)
-
-
-_CURSOR = msgspec.json.Decoder(Cursor)
 MakeSieve = Callable[[Select], Sieve]
 
 
@@ -109,15 +87,15 @@ def is_as_kept(
     folders that left nothing out may be missing now."""
     if file.kind != "rows" or (file.size, file.mtime_ns) != state(path):
         return False
-    before, now = _cursor(file), set(map(_hash, leaving.folders))
+    before, now = cursor_of(file), set(map(hashed, leaving.folders))
     is_same = set(before.met) <= now <= set(before.excluding)
-    return is_same and before.wanted == _wanted(tables)
+    return is_same and before.wanted == wanted_of(tables)
 
 
 def left_out(file: SourceFile, leaving: Leaving) -> tuple[int, set[str]]:
     """How many sessions were left out of a database, and by which folders."""
-    cursor = _cursor(file)
-    return len(cursor.left), {each for each in leaving.folders if _hash(each) in cursor.met}
+    cursor = cursor_of(file)
+    return len(cursor.left), {each for each in leaving.folders if hashed(each) in cursor.met}
 
 
 def keep(
@@ -146,8 +124,8 @@ def keep(
         raise Refused(f"cannot be read as a database: {error}") from error
     looks: Looks = {"size": -1, "mtime_ns": 0, "cursor": before}
     if rows.is_whole:
-        folders, met = (sorted(map(_hash, each)) for each in (leaving.folders, leaving.met))
-        reached = Cursor(rows.marks, _wanted(tables), folders, met, sorted(rows.left))
+        folders, met = (sorted(map(hashed, each)) for each in (leaving.folders, leaving.met))
+        reached = Cursor(rows.marks, wanted_of(tables), folders, met, sorted(rows.left))
         cursor = msgspec.json.encode(reached).decode()
         looks = {"size": seen.size, "mtime_ns": seen.mtime_ns, "cursor": cursor}
     file = sources.append(file, b"".join(batch), **looks)
@@ -260,12 +238,26 @@ def _text(raw: bytes) -> object:
         return msgpack.Ext(BAD_TEXT, raw)
 
 
+class _LongCell(NamedTuple):
+    """A cell that stays where it is."""
+
+    connection: sqlite3.Connection
+    table: str
+    column: str
+    rowid: int
+    parted: Parted
+
+    def parts(self) -> Iterator[bytes]:
+        """The frames to keep."""
+        return map(part, _some(self.connection, self.table, self.column, self.rowid))
+
+
 class _Met(NamedTuple):
     """A row of a database."""
 
     row: RowRecord
     is_new: bool  # that is known; else it is to be compared
-    long: Sequence[LongCell]  # of its values
+    long: Sequence[_LongCell]  # of its values
 
 
 class _Rows:
@@ -274,8 +266,8 @@ class _Rows:
     def __init__(
         self, sources: Sources, file: SourceFile, tables: Sequence[Table], sieve: MakeSieve | None
     ) -> None:
-        before = _cursor(file)
-        self.marks = before.marks if before.wanted == _wanted(tables) else {}
+        before = cursor_of(file)
+        self.marks = before.marks if before.wanted == wanted_of(tables) else {}
         self.left: set[str] = set()
         self.faults: list[str] = []
         self.is_whole = True
@@ -306,7 +298,7 @@ class _Rows:
         made = None
         if self._make_sieve is not None:
             made = self._make_sieve(partial(select, connection))
-            self.left = {_hash(name) for name in made.left}
+            self.left = {hashed(name) for name in made.left}
         if not self._left_before <= self.left:
             self.marks = {}
         return made
@@ -333,9 +325,10 @@ class _Rows:
         goes_on = table.grows and has_rowid and _stands(connection, table, mark)
         latest = Mark(mark.rowid, dict(mark.keys)) if goes_on else Mark()
         for rowid, *found in scan.rows(mark.rowid if goes_on else None):
-            long = [each for each in found if isinstance(each, LongCell)]
-            values = (each.parted.value() if isinstance(each, LongCell) else each for each in found)
-            row = RowRecord(table.name, table.key, columns, tuple(values) if long else tuple(found))
+            long = [each for each in found if isinstance(each, _LongCell)]
+            told = (each.parted.value() if each in long else each for each in found)
+            values = tuple(told if long else found)
+            row = RowRecord(table.name, table.key, columns, values)
             if has_rowid:
                 latest.rowid = max(latest.rowid, rowid)
                 latest.keys[rowid] = row.identity.hex()
@@ -375,25 +368,6 @@ def select(
             yield tuple(values)
 
 
-def _cursor(file: SourceFile) -> Cursor:
-    if file.cursor_json is None or file.size < 0:
-        return Cursor()
-    try:
-        return _CURSOR.decode(file.cursor_json)
-    except msgspec.DecodeError:
-        return Cursor()
-
-
-def _hash(name: str) -> str:
-    """Nothing of what is left out is kept, its name neither."""
-    return digest(name.encode(errors="surrogatepass")).hex()[:16]
-
-
-def _wanted(tables: Sequence[Table]) -> str:
-    """Which rows are read: a later version of a reader may want more of them."""
-    return _hash(repr([(table.name, table.key, table.keys, table.prefixes) for table in tables]))
-
-
 def _stands(connection: sqlite3.Connection, table: Table, mark: Mark) -> bool:
     """Whether rowids still mean what they did: a vacuum, or rows deleted at the end, change it; of
     what is damaged nobody knows."""
@@ -419,7 +393,7 @@ def _is_as_marked(connection: sqlite3.Connection, table: Table, mark: Mark) -> b
 
 def _scan(connection: sqlite3.Connection, table: Table, columns: Sequence[str]) -> _Scan:
     has_rowid = _has_rowid(connection, table.name)
-    limit(connection, TEXT_MAX if has_rowid else LONGEST)
+    _limit(connection, TEXT_MAX if has_rowid else LONGEST)
     return _Scan(connection, table, columns, has_rowid)
 
 
@@ -480,7 +454,7 @@ class _Scan:
         except sqlite3.DataError:
             if _allowed(self._table)[0]:  # that it may be read must be known
                 list(_Scan(self._connection, self._table, self._table.key, True)._selected(at, at))
-            yield long_row(self._connection, self._table.name, self._columns, at)
+            yield _long_row(self._connection, self._table.name, self._columns, at)
 
     def _note(self, error: sqlite3.DatabaseError) -> None:
         _raise_unless_damage(error)
@@ -536,6 +510,42 @@ class _Scan:
             _raise_unless_damage(error)
             return False
         return True
+
+
+def _limit(connection: sqlite3.Connection, most: int) -> None:
+    """Let the database refuse longer cells instead of giving them whole. Of a text in UTF-16 it
+    would give bytes that are no UTF-8."""
+    (encoding,) = connection.execute("PRAGMA encoding").fetchone()
+    if encoding == "UTF-8":
+        connection.setlimit(LENGTH, most)
+
+
+def _long_row(
+    connection: sqlite3.Connection, table: str, columns: Sequence[str], rowid: int
+) -> tuple[Any, ...]:
+    """A row with a cell that was refused, its rowid first."""
+    return rowid, *(_cell(connection, table, column, rowid) for column in columns)
+
+
+def _cell(connection: sqlite3.Connection, table: str, column: str, rowid: int) -> Any:
+    named, place = _quoted(column), f"FROM {_quoted(table)} WHERE rowid = ?"
+    try:
+        return connection.execute(f"SELECT {named} {place}", (rowid,)).fetchone()[0]
+    except sqlite3.DataError:
+        pass
+    (kind,) = connection.execute(f"SELECT typeof({named}) {place}", (rowid,)).fetchone()
+    size, parts, said = 0, 0, hashlib.blake2b(digest_size=16)
+    for some in _some(connection, table, column, rowid):
+        size, parts = size + len(some), parts + 1
+        said.update(some)
+    found = Parted(kind == "text", size, parts, said.digest())
+    return _LongCell(connection, table, column, rowid, found)
+
+
+def _some(connection: sqlite3.Connection, table: str, column: str, rowid: int) -> Iterator[bytes]:
+    with connection.blobopen(table, column, rowid, readonly=True) as blob:
+        while some := blob.read(PART_BYTES):
+            yield some
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
