@@ -316,29 +316,6 @@ def test_what_is_new_is_read_though_what_was_read_last_is_damaged(
     assert ledger.session("cursor:d").thread_id == "q2"
 
 
-def test_a_row_too_large_for_sqlite_is_told_once_and_the_rest_is_read(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = chat("c", *PAIR) | {"bubbleId:c:large": {"text": "x" * 300_000}}
-    path = state_db(tmp_path / GLOBAL, rows | chat("d", *NEXT))
-    opened = databases._opened
-
-    def with_a_limit(path: Path, how: str) -> sqlite3.Connection:
-        connection = opened(path, how)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 200_000)
-        return connection
-
-    monkeypatch.setattr(databases, "_opened", with_a_limit)
-
-    report = import_paths(ledger, path)
-
-    assert report.counts.failed == 0
-    assert [f.what for f in report.faults if "too big" in f.what]
-    assert len(ledger.thread("cursor:d").turns) == 1
-    again = import_paths(ledger, path)
-    assert (again.faults, again.read_bytes) == ([], 0)
-
-
 def test_what_a_later_version_reads_is_read_of_a_database_that_did_not_change(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

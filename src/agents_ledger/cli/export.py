@@ -1,4 +1,4 @@
-"""export: a conversation given away, in a form of ours or in its source's own."""
+"""export: a conversation given away, in a form of ours or in its source's own; and source files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from agents_ledger.model import amounts
 from agents_ledger.model.errors import NotFound, Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agents_ledger.ledger.ledger import Ledger
+    from agents_ledger.model.sources import SourceFile
 
 FORMS = ("source", *get_args(Form))
 SUFFIXES = {
@@ -30,7 +33,7 @@ SUFFIXES = {
 
 
 @command
-@click.argument("target", shell_complete=complete_target)
+@click.argument("target", required=False, shell_complete=complete_target)
 @click.option(
     "--format",
     "form",
@@ -50,10 +53,12 @@ SUFFIXES = {
 @click.option("--no-subagents", is_flag=True, help="Without what subagents said.")
 @click.option("--no-mask", is_flag=True, help="Leave secrets as they are.")
 @click.option("--review", "only_review", is_flag=True, help="Only tell what would be masked.")
+@click.option("--file", metavar="PATH|SOURCE", help="Kept source files, instead of a TARGET.")
+@click.option("--list", "only_list", is_flag=True, help="Only list the source files that are kept.")
 def export(
     run: Invocation,
     *,
-    target: str,
+    target: str | None,
     form: str | None,
     output: str | None,
     provider: str,
@@ -62,8 +67,17 @@ def export(
     no_subagents: bool,
     no_mask: bool,
     only_review: bool,
+    file: str | None,
+    only_list: bool,
 ) -> None:
     """Give a conversation away: Markdown, JSON, messages, one HTML file, or its own format."""
+    if file is not None or only_list:
+        if (target and file) or form not in (None, "source") or last or only_review:
+            raise click.UsageError("source files go with no other format, and not with a TARGET")
+        _files(run, target, file, None if only_list else output, only_list=only_list)
+        return
+    if target is None:
+        raise click.UsageError("name a TARGET, or source files with --file")
     with run.reading() as ledger:
         target = ledger.lookup(target)
         if only_review:
@@ -117,14 +131,47 @@ def _kept_as(ledger: Ledger, target: str) -> str:
 
 
 def _source(run: Invocation, ledger: Ledger, target: str, output: str | None) -> None:
-    from agents_ledger.exporters.source import export_source, print_source
+    from agents_ledger.exporters.source import session_files
 
-    label = ledger.session(target).label
+    _give(run, ledger, session_files(ledger, ledger.session(target).label), output)
+
+
+def _files(
+    run: Invocation, target: str | None, named: str | None, output: str | None, *, only_list: bool
+) -> None:
+    """Kept files, whether or not they are of a session."""
+    from agents_ledger.exporters.source import kept_files, named_files, session_files
+
+    with run.reading() as ledger:
+        if only_list and target is not None:
+            label = ledger.session(ledger.lookup(target)).label
+            _list(run, session_files(ledger, label))
+        elif only_list or named is None:
+            _list(run, kept_files(ledger, named))
+        else:
+            _give(run, ledger, named_files(ledger, named), output)
+
+
+def _give(run: Invocation, ledger: Ledger, files: Sequence[SourceFile], output: str | None) -> None:
+    from agents_ledger.exporters.source import print_file, write_files
+
     if output is None:
-        print_source(ledger, label, sys.stdout.buffer)
+        print_file(ledger, files, sys.stdout.buffer)
         return
-    written = export_source(ledger, label, Path(output))
+    written = write_files(ledger, files, Path(output))
     _tell(run, [str(path) for path in written], ())
+
+
+def _list(run: Invocation, files: Sequence[SourceFile]) -> None:
+    if run.as_json:
+        kept = [
+            {"path": f.path, "source": f.source, "kind": f.kind, "bytes": f.kept_bytes}
+            for f in files
+        ]
+        run.out.json(kept=kept)
+        return
+    rows = [[file.source, file.kind, f"{file.kept_bytes:,}", file.path] for file in files]
+    run.out.table(["SOURCE", "KIND", "BYTES", "PATH"], rows, right=("BYTES",))
 
 
 def _write(run: Invocation, made: Export, output: str | None) -> None:

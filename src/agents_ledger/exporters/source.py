@@ -1,12 +1,13 @@
-"""A session's records in the form its source keeps them, out of what is kept for ever."""
+"""Records in the form their source keeps them, out of what is kept for ever."""
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from hashlib import blake2b
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
@@ -15,23 +16,54 @@ from msgspec import msgpack, structs
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.sources import Sources
 from agents_ledger.model.errors import NotFound, Refused
-from agents_ledger.model.records import RowRecord, records
+from agents_ledger.model.records import Parted, RowRecord, parted, records, unframe
 from agents_ledger.model.sources import SourceFile
 
 _NATIVE = "It was recorded here: choose another format, such as markdown."
+_COMPRESSED = ".zst"  # such a file is known without it
+_LIST = "`agents-ledger export --list` lists the files that are kept."
+
+
+def kept_files(ledger: Ledger, named: str | None = None) -> list[SourceFile]:
+    """The files that are kept, each as it was last: all of them, or the one at a path, those below
+    a folder, or those of a source."""
+    sources = Sources(ledger._core)
+    states = sources.all_files() if named is None else _named(sources, named)
+    return sorted({file.path: file for file in states}.values(), key=lambda file: file.path)
+
+
+def session_files(ledger: Ledger, label: str) -> list[SourceFile]:
+    """The files a session comes from, as they were last, and former states that held other
+    lines."""
+    sources = Sources(ledger._core)
+    files = _with_former(sources, sources.files_of_session(label))
+    if not files:
+        raise NotFound(f"no source records are kept for session {label!r}", _NATIVE)
+    return files
+
+
+def named_files(ledger: Ledger, named: str) -> list[SourceFile]:
+    """The same of the files at or below a path, or of a source: also those that are of no
+    session."""
+    sources = Sources(ledger._core)
+    return _with_former(sources, _named(sources, named))
 
 
 def export_source(ledger: Ledger, label: str, target_path: str | Path) -> tuple[Path, ...]:
-    """Write the files a session comes from; the paths written.
+    """Write the files a session comes from; the paths written."""
+    return write_files(ledger, session_files(ledger, label), target_path)
+
+
+def write_files(
+    ledger: Ledger, files: Sequence[SourceFile], target_path: str | Path
+) -> tuple[Path, ...]:
+    """Write kept files; the paths written.
 
     One file becomes `target_path`. Several become files of their names in a folder of that name; so
     does what a file held before it was written anew, where it holds it no longer. A database is
     made anew, with the rows that were read of it.
     """
     sources = Sources(ledger._core)
-    files = _files(sources, label)
-    if not files:
-        raise NotFound(f"no source records are kept for session {label!r}", _NATIVE)
     target = Path(target_path)
     paths = [target] if len(files) == 1 else _inside(target, files)
     for file, path in zip(files, paths, strict=True):
@@ -46,25 +78,38 @@ def export_source(ledger: Ledger, label: str, target_path: str | Path) -> tuple[
     return tuple(paths)
 
 
-def print_source(ledger: Ledger, label: str, out: BinaryIO) -> None:
-    """Write the one file a session comes from into a stream."""
-    sources = Sources(ledger._core)
-    files = _files(sources, label)
-    if not files:
-        raise NotFound(f"no source records are kept for session {label!r}", _NATIVE)
+def print_file(ledger: Ledger, files: Sequence[SourceFile], out: BinaryIO) -> None:
+    """Write the one file that these are into a stream."""
     if len(files) > 1 or files[0].kind == "rows":
         raise Refused(
-            f"session {label!r} comes from {len(files)} files, or from a database",
+            f"there are {len(files)} files, or there is a database",
             "Say where to write with --output.",
         )
-    out.writelines(sources.stream(files[0].id))
+    out.writelines(Sources(ledger._core).stream(files[0].id))
     out.flush()
 
 
-def _files(sources: Sources, label: str) -> list[SourceFile]:
-    """The files of a session as they were last, and former states of them that held other lines."""
+def _named(sources: Sources, named: str) -> list[SourceFile]:
+    """Every state of the files at a path, below a folder, or of a source."""
+    whole = os.path.abspath(os.path.expanduser(named))
+    for path in (named, whole, whole.removesuffix(_COMPRESSED)):
+        if sources.file(path) is not None:
+            return [file for file in sources.files_under(path) if file.path == path]
+    of_source = [file for file in sources.all_files() if file.source == named]
+    if of_source:
+        return of_source
+    for folder in (named, whole):
+        parting = "\\" if "\\" in folder else "/"
+        found = sources.files_under(folder.rstrip(parting) + parting) if folder else ()
+        if found:
+            return list(found)
+    raise NotFound(f"no source file is kept of {named!r}", _LIST)
+
+
+def _with_former(sources: Sources, files: Iterable[SourceFile]) -> list[SourceFile]:
+    """Files as they were last, and former states of them that held other lines."""
     found: list[SourceFile] = []
-    states = sorted(sources.files_of_session(label), key=lambda f: (f.path, -f.generation))
+    states = sorted(files, key=lambda f: (f.path, -f.generation))
     for _, (latest, *former) in groupby(states, key=lambda file: file.path):
         found.append(latest)
         if not former or latest.kind != "lines":
@@ -124,22 +169,47 @@ def _write_rows(sources: Sources, file: SourceFile, path: Path) -> None:
         for table, names in columns.items():
             listed = ", ".join(_quoted(name) for name in names)
             made.execute(f"CREATE TABLE {_quoted(table)} ({listed})")
-        for each in records(sources.stream(file.id)):
+        for each, parts in parted(sources.stream(file.id)):
             if each.row is not None and last[each.row.identity] == each.offset:
                 _insert(made, each.row)
+                own = parts[len(parts) - sum(long.parts for long in each.row.parted) :]
+                _write_parts(made, each.row, (sources.read(file.id, *at) for at in own))
         made.execute("COMMIT")
 
 
 def _insert(made: sqlite3.Connection, row: RowRecord) -> None:
     names = ", ".join(_quoted(name) for name in row.columns)
-    # A text that is not UTF-8 can only be given as bytes.
-    places = ", ".join("CAST(? AS TEXT)" if _is_ext(value) else "?" for value in row.values)
-    values = [bytes(value.data) if _is_ext(value) else value for value in row.values]
-    made.execute(f"INSERT INTO {_quoted(row.table)} ({names}) VALUES ({places})", values)
+    places, values = zip(*map(_bound, row.values), strict=True)
+    listed = ", ".join(places)
+    made.execute(f"INSERT INTO {_quoted(row.table)} ({names}) VALUES ({listed})", values)
 
 
-def _is_ext(value: Any) -> bool:
-    return isinstance(value, msgpack.Ext)
+def _bound(value: Any) -> tuple[str, Any]:
+    """How a value is given to the database. A text that is not UTF-8 can only be given as bytes;
+    what stands in parts is written when there is room for it."""
+    long = Parted.of(value)
+    if long is not None:
+        return "zeroblob(?)", long.size
+    if isinstance(value, msgpack.Ext):
+        return "CAST(? AS TEXT)", bytes(value.data)
+    return "?", value
+
+
+def _write_parts(made: sqlite3.Connection, row: RowRecord, frames: Iterable[bytes]) -> None:
+    """Fill the room of the row that was inserted last."""
+    for column, value in zip(row.columns, row.values, strict=True):
+        long = Parted.of(value)
+        if long is None:
+            continue
+        (rowid,) = made.execute("SELECT last_insert_rowid()").fetchone()
+        with made.blobopen(row.table, column, rowid) as blob:
+            for data in islice(frames, long.parts):
+                found = unframe(data)
+                blob.write(found.values[0] if found else b"")
+        if long.is_text:
+            table, named = _quoted(row.table), _quoted(column)
+            cast = f"UPDATE {table} SET {named} = CAST({named} AS TEXT) WHERE rowid = ?"
+            made.execute(cast, (rowid,))
 
 
 def _quoted(name: str) -> str:

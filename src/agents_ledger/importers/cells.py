@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-from msgspec import msgpack
 
 from agents_ledger.importers.outlines import DEEPEST, TOO_DEEP, as_list, as_text, loosely, mend
+from agents_ledger.model.records import raw
 from agents_ledger.model.turns import to_json
 
 T = TypeVar("T")
@@ -23,15 +23,6 @@ EMBEDDED = "composerData"  # a chat written into another's; in some versions as 
 def dicts(value: Any) -> list[dict[str, Any]]:
     """The objects of a list."""
     return [each for each in as_list(value) if isinstance(each, dict)]
-
-
-def raw(cell: Any) -> bytes:
-    """The bytes of a cell that should hold text."""
-    if isinstance(cell, str):
-        return cell.encode(errors="surrogatepass")
-    if isinstance(cell, msgpack.Ext):
-        return bytes(cell.data)
-    return cell if isinstance(cell, bytes) else b""
 
 
 def is_blank(cell: Any) -> bool:

@@ -125,7 +125,7 @@ class ChatGpt:
 
     def recognises(self, path: Path, head: bytes) -> bool:
         """A mapping of nodes; the first may be longer than what is looked at."""
-        start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+        start = head.lstrip()
         return start[:1] in (b"[", b"{") and MAPPING.search(start) is not None
 
     def family(self, path: Path) -> str:

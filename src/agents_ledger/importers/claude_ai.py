@@ -75,7 +75,7 @@ class ClaudeAi:
 
     def recognises(self, path: Path, head: bytes) -> bool:
         """Conversations with chat messages."""
-        start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+        start = head.lstrip()
         return start[:1] in (b"[", b"{") and all(re.search(sign, start) for sign in SIGNS)
 
     def family(self, path: Path) -> str:

@@ -65,7 +65,6 @@ from agents_ledger.model.sources import (
 from agents_ledger.model.turns import Turn
 
 NAME = "cline"
-BOM = b"\xef\xbb\xbf"
 TIMELINE, HISTORY = "ui_messages.json", "api_conversation_history.json"
 EXTENSIONS = (
     "saoudrizwan.claude-dev",
@@ -189,7 +188,7 @@ class Cline:
 
     def recognises(self, path: Path, head: bytes) -> bool:
         """By name and by what it holds; whatever it is called, by what it begins with."""
-        start = head.removeprefix(BOM).lstrip()
+        start = head.lstrip()
         if not start.startswith(b"["):
             return cline_sessions.recognises(path, start)
         if path.name == HISTORY:

@@ -30,6 +30,7 @@ from agents_ledger.importers.cline_session_turns import (
     spawning,
 )
 from agents_ledger.importers.cline_turns import texts
+from agents_ledger.importers.encodings import BOM
 from agents_ledger.importers.outlines import (
     BROKEN,
     NONE,
@@ -44,7 +45,6 @@ from agents_ledger.importers.outlines import (
 )
 from agents_ledger.importers.pieces import Pieces, brief_of, raw_dict, raw_list, text_pieces
 from agents_ledger.importers.reader import (
-    BOM,
     RECORD_MAX,
     Held,
     Home,

@@ -74,7 +74,10 @@ class Codex:
         return path.name.endswith((".jsonl", ".jsonl.zst"))
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        """An envelope of this source, the first line of its old format, or a line of the index."""
+        """The whole name of a rollout; else an envelope of this source, the first line of its old
+        format, or a line of the index."""
+        if self.wants(path) and ROLLOUT.match(_stem(path)):
+            return True
         for line in head.split(b"\n")[:50]:
             try:
                 record = decode_envelope(line)
@@ -90,8 +93,7 @@ class Codex:
 
     def family(self, path: Path) -> str:
         """All files of a thread; forks are found by the turns they share."""
-        name = path.name.removesuffix(".zst").removesuffix(".jsonl")
-        found = ROLLOUT.match(name)
+        found = ROLLOUT.match(_stem(path))
         return f"{NAME}:{found[1] if found else path}"
 
     def projects(self, path: Path, look: Look) -> Collection[Project] | None:
@@ -121,6 +123,10 @@ class Codex:
             counts=material.counts,
             titles=tuple(_latest(named).values()),
         )
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".zst").removesuffix(".jsonl")
 
 
 def _below(folder: Path, look: Look) -> Iterator[Path]:

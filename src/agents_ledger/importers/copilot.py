@@ -21,6 +21,7 @@ from agents_ledger.importers.copilot_derived import Turns
 from agents_ledger.importers.copilot_history import is_history
 from agents_ledger.importers.copilot_history import told as history
 from agents_ledger.importers.copilot_parts import ANSWERS, CARRIED, NAME, VERSION, Part, Parts
+from agents_ledger.importers.encodings import BOM
 from agents_ledger.importers.outlines import (
     BROKEN,
     NONE,
@@ -70,7 +71,6 @@ CONTEXT = {
     "repository": "repository",
 }
 HISTORY = "history-session-state"  # the folder of documents
-BOM = b"\xef\xbb\xbf"
 DOCUMENT = re.compile(rb'\s*\{.*?"sessionId"\s*:\s*"', re.DOTALL)
 LISTS = re.compile(rb'"(?:timeline|chatMessages)"\s*:\s*\[')
 IN_NAME = re.compile(UUID.pattern)
@@ -144,7 +144,7 @@ class Copilot:
         if path.name == "workspace.yaml":
             return bool(re.search(rb"^(cwd|git_root): ", head, re.M)) and b"id: " in head
         if path.suffix == ".json":
-            return bool(DOCUMENT.match(head.removeprefix(BOM)) and LISTS.search(head))
+            return bool(DOCUMENT.match(head) and LISTS.search(head))
         for line in head.split(b"\n")[:50]:
             try:
                 event = strictly(_decode, line)

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from agents_ledger.importers.building import TurnBuilder, milliseconds
-from agents_ledger.importers.cells import exchanges, loose, raw
+from agents_ledger.importers.cells import exchanges, loose
 from agents_ledger.importers.cursor_turns import NAME
+from agents_ledger.importers.encodings import BOM
 from agents_ledger.importers.outlines import (
     as_dict,
     as_list,
@@ -29,11 +30,11 @@ from agents_ledger.importers.outlines import (
     without_data,
 )
 from agents_ledger.importers.reader import Held, Line, Material, Row, fingerprint
+from agents_ledger.model.records import raw
 from agents_ledger.model.sources import DerivedTurn, SourceFile
 from agents_ledger.model.turns import MessageRole, MessageSource, Turn
 
 ASKED = re.compile(r"<user_query>\s*(.*?)\s*</user_query>", re.DOTALL)
-BOM = b"\xef\xbb\xbf"
 SPEAKER = re.compile(rb"(user|assistant|A):(?=\s|$)")
 MARK = re.compile(r"\[(Thinking|Tool call|Tool result)\]\s*(.*)", re.IGNORECASE)
 MARKS = {"thinking": "thinking", "tool call": "tool_use", "tool result": "tool_result"}

@@ -18,7 +18,6 @@ from agents_ledger.importers.cells import (
     is_blank,
     loose,
     path_of,
-    raw,
 )
 from agents_ledger.importers.cursor_agent import Store
 from agents_ledger.importers.cursor_records import (
@@ -53,7 +52,7 @@ from agents_ledger.importers.outlines import as_dict, as_list, as_text, uuid7_ms
 from agents_ledger.importers.packed import Named
 from agents_ledger.importers.reader import Material, Row
 from agents_ledger.model.numbering import Numbering
-from agents_ledger.model.records import digest
+from agents_ledger.model.records import digest, raw
 from agents_ledger.model.sessions import TaskStatus
 from agents_ledger.model.sources import SourceFile
 from agents_ledger.model.turns import CallStatus

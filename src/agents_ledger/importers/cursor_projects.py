@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field
 
-from agents_ledger.importers.cells import BROKEN, decoded, dicts, loose, path_of, raw
+from agents_ledger.importers.cells import BROKEN, decoded, dicts, loose, path_of
 from agents_ledger.importers.cursor_scope import (
     HEADERS,
     LISTS,
@@ -23,7 +23,7 @@ from agents_ledger.importers.cursor_scope import (
 from agents_ledger.importers.outlines import as_dict, as_list, as_text
 from agents_ledger.importers.reader import Look, Project, Select, Table, Trace
 from agents_ledger.importers.sieves import told, value_of
-from agents_ledger.model.records import RowRecord
+from agents_ledger.model.records import RowRecord, raw
 
 KEPT_ALIKE = (*OF_CHATS, "codeBlockDiff")  # `<kind>:<chat>:...`
 OF_AGENT = ("checkpoint", "bubbleCheckpoint")  # `agentKv:<kind>:<chat>...`
@@ -116,7 +116,10 @@ class ChatSieve(Struct):
         return kind not in KEPT_ALIKE or chat not in self.left
 
     def _without(self, row: RowRecord) -> RowRecord | None:
-        """A list of chats without those left out, each of the others as it was."""
+        """A list of chats without those left out, each of the others as it was. One that is too
+        long to look through is left out."""
+        if row.parted:
+            return None if self.left else row
         at = row.columns.index("value")
         data = raw(row.values[at])
         try:

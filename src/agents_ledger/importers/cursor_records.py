@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from agents_ledger.importers.cells import BROKEN, encoded, loose, pruned, raw
+from agents_ledger.importers.cells import BROKEN, encoded, loose, pruned
 from agents_ledger.importers.outlines import as_dict, as_list, as_text
 from agents_ledger.model.numbering import Numbering
+from agents_ledger.model.records import raw
 
 FIELD_MAX = 4000  # bytes of a field that is not read: a longer one is a state of the editor
 

@@ -20,6 +20,7 @@ from agents_ledger.importers.cells import (
 from agents_ledger.importers.outlines import as_dict, as_list, as_number, as_text
 from agents_ledger.importers.reader import Material, Row
 from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.records import LARGE
 from agents_ledger.model.turns import (
     OPEN_CALL,
     CallStatus,
@@ -124,7 +125,7 @@ class Spec(NamedTuple):
 
 
 class Bubbles:
-    """Reads bubbles again; of the last few rows the JSON is held."""
+    """Reads bubbles again; of the last few rows the JSON is held, of large ones only of one."""
 
     def __init__(self, material: Material) -> None:
         self.material = material
@@ -134,9 +135,9 @@ class Bubbles:
         """What a row's JSON says."""
         key = (row.file_id, row.offset)
         if key not in self._cache:
-            self._cache[key] = loose(self.material.values_of(row).get("value"))
-            while len(self._cache) > DECODED_ROWS:
+            while len(self._cache) >= (DECODED_ROWS if row.length < LARGE else 1):
                 self._cache.popitem(last=False)
+            self._cache[key] = loose(self.material.values_of(row).get("value"))
         return self._cache[key]
 
     def __getitem__(self, bubble: Bubble) -> dict[str, Any]:

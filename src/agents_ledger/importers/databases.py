@@ -6,6 +6,7 @@ what is kept; a row that vanished stays.
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -14,19 +15,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Struct, field, msgpack
+from msgspec import msgpack
 
 from agents_ledger.importers import files
-from agents_ledger.importers.reader import Select, Sieve, Table
+from agents_ledger.importers.marks import Cursor, Mark, State, cursor_of, hashed, wanted_of
+from agents_ledger.importers.reader import TEXT_MAX, Select, Sieve, Table, is_long
 from agents_ledger.ledger.sources import Looks, Sources
 from agents_ledger.model import amounts
 from agents_ledger.model.errors import LedgerError, Refused
-from agents_ledger.model.records import BAD_TEXT, RowRecord, digest, frame, records
+from agents_ledger.model.records import BAD_TEXT, Parted, RowRecord, digest, frame, part, records
 from agents_ledger.model.sources import SourceFile
 
 MAGIC = b"SQLite format 3\0"
 SIDECARS = ("-wal", "-shm", "-journal")
 BATCH_BYTES = 8 << 20
+PART_BYTES = 4 << 20  # of a cell too long to be held
+LENGTH = sqlite3.SQLITE_LIMIT_LENGTH
+LONGEST = 1_000_000_000  # as databases have it
 WAIT_SECONDS = 10
 COPIES = 3
 MARKS = 8
@@ -43,32 +48,6 @@ UNTOLD = "kept though folders are excluded: nothing says the project"
 LOGGED = 18  # where a database says with 2 that its changes go to a log first
 
 
-class State(NamedTuple):
-    """How a database and its log look: another one may hold other rows."""
-
-    size: int
-    mtime_ns: int
-
-
-class Mark(Struct):
-    """How far a table was read: its last rows then, by rowid."""
-
-    rowid: int = 0
-    keys: dict[int, str] = field(default_factory=dict)
-    said: dict[str, str] = field(default_factory=dict)  # of small tables, by row
-
-
-class Cursor(Struct):
-    """How far a database was read, which rows of it, and what was left out, by hashes."""
-
-    marks: dict[str, Mark] = field(default_factory=dict)  # by table
-    wanted: str = ""
-    excluding: list[str] = field(default_factory=list)  # folders
-    met: list[str] = field(default_factory=list)  # those of them that left something out
-    left: list[str] = field(default_factory=list)
-
-
-_CURSOR = msgspec.json.Decoder(Cursor)
 MakeSieve = Callable[[Select], Sieve]
 
 
@@ -108,15 +87,15 @@ def is_as_kept(
     folders that left nothing out may be missing now."""
     if file.kind != "rows" or (file.size, file.mtime_ns) != state(path):
         return False
-    before, now = _cursor(file), set(map(_hash, leaving.folders))
+    before, now = cursor_of(file), set(map(hashed, leaving.folders))
     is_same = set(before.met) <= now <= set(before.excluding)
-    return is_same and before.wanted == _wanted(tables)
+    return is_same and before.wanted == wanted_of(tables)
 
 
 def left_out(file: SourceFile, leaving: Leaving) -> tuple[int, set[str]]:
     """How many sessions were left out of a database, and by which folders."""
-    cursor = _cursor(file)
-    return len(cursor.left), {each for each in leaving.folders if _hash(each) in cursor.met}
+    cursor = cursor_of(file)
+    return len(cursor.left), {each for each in leaving.folders if hashed(each) in cursor.met}
 
 
 def keep(
@@ -145,8 +124,8 @@ def keep(
         raise Refused(f"cannot be read as a database: {error}") from error
     looks: Looks = {"size": -1, "mtime_ns": 0, "cursor": before}
     if rows.is_whole:
-        folders, met = (sorted(map(_hash, each)) for each in (leaving.folders, leaving.met))
-        reached = Cursor(rows.marks, _wanted(tables), folders, met, sorted(rows.left))
+        folders, met = (sorted(map(hashed, each)) for each in (leaving.folders, leaving.met))
+        reached = Cursor(rows.marks, wanted_of(tables), folders, met, sorted(rows.left))
         cursor = msgspec.json.encode(reached).decode()
         looks = {"size": seen.size, "mtime_ns": seen.mtime_ns, "cursor": cursor}
     file = sources.append(file, b"".join(batch), **looks)
@@ -254,9 +233,31 @@ def _copied(path: Path, folder: Path) -> Path:
 
 def _text(raw: bytes) -> object:
     try:
-        return raw.decode()
+        return msgpack.Ext(BAD_TEXT, raw) if is_long(raw) else raw.decode()
     except UnicodeDecodeError:
         return msgpack.Ext(BAD_TEXT, raw)
+
+
+class _LongCell(NamedTuple):
+    """A cell that stays where it is."""
+
+    connection: sqlite3.Connection
+    table: str
+    column: str
+    rowid: int
+    parted: Parted
+
+    def parts(self) -> Iterator[bytes]:
+        """The frames to keep."""
+        return map(part, _some(self.connection, self.table, self.column, self.rowid))
+
+
+class _Met(NamedTuple):
+    """A row of a database."""
+
+    row: RowRecord
+    is_new: bool  # that is known; else it is to be compared
+    long: Sequence[_LongCell]  # of its values
 
 
 class _Rows:
@@ -265,8 +266,8 @@ class _Rows:
     def __init__(
         self, sources: Sources, file: SourceFile, tables: Sequence[Table], sieve: MakeSieve | None
     ) -> None:
-        before = _cursor(file)
-        self.marks = before.marks if before.wanted == _wanted(tables) else {}
+        before = cursor_of(file)
+        self.marks = before.marks if before.wanted == wanted_of(tables) else {}
         self.left: set[str] = set()
         self.faults: list[str] = []
         self.is_whole = True
@@ -280,12 +281,14 @@ class _Rows:
     def new(self, connection: sqlite3.Connection) -> Iterator[bytes]:
         """The frames of new and changed rows, in the order they were written."""
         sieve = self._sieve(connection)
-        for row, goes_on in self._rows(connection):
+        for row, goes_on, long in self._rows(connection):
             passed = sieve(row) if sieve is not None else row
             if passed is None:
                 continue
             data = frame(passed)
             if goes_on or self._kept().get(passed.identity) != digest(data):
+                for cell in long:
+                    yield from cell.parts()
                 yield data
         if sieve is not None and sieve.untold:
             self.faults.append(f"{amounts.count(len(sieve.untold), 'session')} {UNTOLD}")
@@ -295,13 +298,13 @@ class _Rows:
         made = None
         if self._make_sieve is not None:
             made = self._make_sieve(partial(select, connection))
-            self.left = {_hash(name) for name in made.left}
+            self.left = {hashed(name) for name in made.left}
         if not self._left_before <= self.left:
             self.marks = {}
         return made
 
-    def _rows(self, connection: sqlite3.Connection) -> Iterator[tuple[RowRecord, bool]]:
-        """The rows, and whether it is known that they are new."""
+    def _rows(self, connection: sqlite3.Connection) -> Iterator[_Met]:
+        """The rows that there are."""
         for table in self._tables:
             try:
                 if _is_table(connection, table.name):
@@ -310,30 +313,33 @@ class _Rows:
                 self.faults.append(f"table {table.name} cannot be read to its end: {error}")
                 self.is_whole = self.is_whole and _is_damage(error)
 
-    def _of(self, connection: sqlite3.Connection, table: Table) -> Iterator[tuple[RowRecord, bool]]:
+    def _of(self, connection: sqlite3.Connection, table: Table) -> Iterator[_Met]:
         columns = _columns(connection, table.name)
         if not set(table.key) <= set(columns):
             self.faults.append(f"table {table.name} has no column {', '.join(table.key)}")
             return
         table = table if table.key else table._replace(key=columns)
-        has_rowid = _has_rowid(connection, table.name)
+        scan = _scan(connection, table, columns)
+        has_rowid = scan.has_rowid
         mark = self.marks.get(table.name, Mark())
         goes_on = table.grows and has_rowid and _stands(connection, table, mark)
         latest = Mark(mark.rowid, dict(mark.keys)) if goes_on else Mark()
-        scan = _Scan(connection, table, columns, has_rowid)
-        for rowid, *values in scan.rows(mark.rowid if goes_on else None):
-            row = RowRecord(table.name, table.key, columns, tuple(values))
+        for rowid, *found in scan.rows(mark.rowid if goes_on else None):
+            long = [each for each in found if isinstance(each, _LongCell)]
+            told = (each.parted.value() if each in long else each for each in found)
+            values = tuple(told if long else found)
+            row = RowRecord(table.name, table.key, columns, values)
             if has_rowid:
                 latest.rowid = max(latest.rowid, rowid)
                 latest.keys[rowid] = row.identity.hex()
                 latest.keys.pop(min(latest.keys) if len(latest.keys) > MARKS else -1, None)
             if not table.is_small:
-                yield row, goes_on
+                yield _Met(row, goes_on, long)
                 continue
             name, said = row.identity.hex(), digest(frame(row)).hex()
             latest.said[name] = said
             if mark.said.get(name) != said:
-                yield row, bool(mark.said)
+                yield _Met(row, bool(mark.said), long)
         self.marks[table.name] = latest
         if scan.damages:
             del self.marks[table.name]  # should it be mended, all is compared
@@ -358,28 +364,8 @@ def select(
     if not _is_table(connection, table.name):
         return
     if set(columns) <= set(_columns(connection, table.name)):
-        has_rowid = _has_rowid(connection, table.name)
-        for _, *values in _Scan(connection, table, columns, has_rowid).rows(None):
+        for _, *values in _scan(connection, table, columns).rows(None):
             yield tuple(values)
-
-
-def _cursor(file: SourceFile) -> Cursor:
-    if file.cursor_json is None or file.size < 0:
-        return Cursor()
-    try:
-        return _CURSOR.decode(file.cursor_json)
-    except msgspec.DecodeError:
-        return Cursor()
-
-
-def _hash(name: str) -> str:
-    """Nothing of what is left out is kept, its name neither."""
-    return digest(name.encode(errors="surrogatepass")).hex()[:16]
-
-
-def _wanted(tables: Sequence[Table]) -> str:
-    """Which rows are read: a later version of a reader may want more of them."""
-    return _hash(repr([(table.name, table.key, table.keys, table.prefixes) for table in tables]))
 
 
 def _stands(connection: sqlite3.Connection, table: Table, mark: Mark) -> bool:
@@ -405,6 +391,12 @@ def _is_as_marked(connection: sqlite3.Connection, table: Table, mark: Mark) -> b
     return True
 
 
+def _scan(connection: sqlite3.Connection, table: Table, columns: Sequence[str]) -> _Scan:
+    has_rowid = _has_rowid(connection, table.name)
+    _limit(connection, TEXT_MAX if has_rowid else LONGEST)
+    return _Scan(connection, table, columns, has_rowid)
+
+
 class _Scan:
     """The rows of a table in the order they were written; what is damaged is passed over."""
 
@@ -417,10 +409,11 @@ class _Scan:
     ) -> None:
         self.damages = 0
         self.damage = ""  # the first one
+        self._connection = connection
         self._execute = connection.execute
         self._table = table
         self._columns = columns
-        self._has_rowid = has_rowid
+        self.has_rowid = has_rowid
 
     def rows(self, after: int | None) -> Iterator[tuple[Any, ...]]:
         """Each with its rowid first; only those after one, if it is given."""
@@ -432,7 +425,7 @@ class _Scan:
                     at = max(at, row[0] + 1)
                 break
             except sqlite3.DatabaseError as error:
-                if not self._has_rowid:
+                if not self.has_rowid:
                     self._note(error)
                     return
                 _raise_unless_damage(error)
@@ -447,12 +440,21 @@ class _Scan:
                 at = self._nearest(at)
                 if at > LAST_ROWID:
                     break
-                yield from self._selected(at, at)
+                yield from self._row(at)
                 whole, at = whole + 1, at + 1
             except sqlite3.DatabaseError as error:
                 self._note(error)
                 whole, at = 0, self._beyond(at)
         return at
+
+    def _row(self, at: int) -> Iterator[tuple[Any, ...]]:
+        """One row; what is too long of it is not read yet."""
+        try:
+            yield from self._selected(at, at)
+        except sqlite3.DataError:
+            if _allowed(self._table)[0]:  # that it may be read must be known
+                list(_Scan(self._connection, self._table, self._table.key, True)._selected(at, at))
+            yield _long_row(self._connection, self._table.name, self._columns, at)
 
     def _note(self, error: sqlite3.DatabaseError) -> None:
         _raise_unless_damage(error)
@@ -462,7 +464,7 @@ class _Scan:
     def _selected(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
         key = ", ".join(_quoted(column) for column in self._table.key)
         conditions, values = [], []
-        if self._has_rowid:
+        if self.has_rowid:
             conditions, values = ["rowid BETWEEN ? AND ?"], [first, last]
         allowed, named = _allowed(self._table)
         if allowed:
@@ -470,9 +472,9 @@ class _Scan:
         where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
         wanted = ", ".join(_quoted(column) for column in self._columns)
         yield from self._execute(
-            f"SELECT {'rowid' if self._has_rowid else '0'}, {wanted} "
+            f"SELECT {'rowid' if self.has_rowid else '0'}, {wanted} "
             f"FROM {_quoted(self._table.name)} "
-            f"{where}ORDER BY {'rowid' if self._has_rowid else key}",
+            f"{where}ORDER BY {'rowid' if self.has_rowid else key}",
             (*values, *named),
         )
 
@@ -508,6 +510,42 @@ class _Scan:
             _raise_unless_damage(error)
             return False
         return True
+
+
+def _limit(connection: sqlite3.Connection, most: int) -> None:
+    """Let the database refuse longer cells instead of giving them whole. Of a text in UTF-16 it
+    would give bytes that are no UTF-8."""
+    (encoding,) = connection.execute("PRAGMA encoding").fetchone()
+    if encoding == "UTF-8":
+        connection.setlimit(LENGTH, most)
+
+
+def _long_row(
+    connection: sqlite3.Connection, table: str, columns: Sequence[str], rowid: int
+) -> tuple[Any, ...]:
+    """A row with a cell that was refused, its rowid first."""
+    return rowid, *(_cell(connection, table, column, rowid) for column in columns)
+
+
+def _cell(connection: sqlite3.Connection, table: str, column: str, rowid: int) -> Any:
+    named, place = _quoted(column), f"FROM {_quoted(table)} WHERE rowid = ?"
+    try:
+        return connection.execute(f"SELECT {named} {place}", (rowid,)).fetchone()[0]
+    except sqlite3.DataError:
+        pass
+    (kind,) = connection.execute(f"SELECT typeof({named}) {place}", (rowid,)).fetchone()
+    size, parts, said = 0, 0, hashlib.blake2b(digest_size=16)
+    for some in _some(connection, table, column, rowid):
+        size, parts = size + len(some), parts + 1
+        said.update(some)
+    found = Parted(kind == "text", size, parts, said.digest())
+    return _LongCell(connection, table, column, rowid, found)
+
+
+def _some(connection: sqlite3.Connection, table: str, column: str, rowid: int) -> Iterator[bytes]:
+    with connection.blobopen(table, column, rowid, readonly=True) as blob:
+        while some := blob.read(PART_BYTES):
+            yield some
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from msgspec import Struct, structs
 
 from agents_ledger.importers import databases, files
 from agents_ledger.importers.exclusion import HEADS, Excluded, Left, Verdict
-from agents_ledger.importers.reader import Home, Reader, kind_of, tables_of
+from agents_ledger.importers.reader import Home, Reader, is_text, kind_of, tables_of
 from agents_ledger.importers.readers import READERS
 from agents_ledger.model import amounts
 from agents_ledger.model.errors import LedgerError
@@ -25,6 +25,9 @@ UNSURE: dict[Verdict, str] = {
     "doubted": "excluded by the name of a folder that may mean another one too, as of this one",
 }
 LINKED = "it is a link to a folder: to import what is there, name the folder itself"
+SYSTEMS = ("linux", "darwin", "win32")
+LINES = 50  # as many as readers look at
+LETTER = 4  # bytes that the longest takes: the last one may be cut
 
 
 class Found(Struct, frozen=True):
@@ -158,16 +161,18 @@ def found_at(path: Path, unknown: Unknown) -> list[Found]:
 
 def _told(path: Path) -> tuple[Reader | None, bytes]:
     """The reader of a file, and its first bytes: more than some where the first line has more. A
-    database may also be told by its tables; one that is known by its name must have some."""
+    database may also be told by its tables; one that is known by its name must have some. What is
+    damaged where it begins is told by where it stands, or by what stands further on."""
     for size in HEADS:
         first = files.head(path, size)
-        reader = told_by(path, first, tuple(READERS.values()))
+        reader = told_by(path, first, READERS.values())
         is_whole = len(first) < size or b"\n" in first or not first.lstrip().startswith(b"{")
         if reader is not None or is_whole:
             break
     if reader is None and first.startswith(databases.MAGIC) and not files.is_packed(path):
         schema = databases.MAGIC + databases.schema(path)  # it may stand anywhere
-        reader = told_by(path, schema, tuple(READERS.values()))
+        reader = told_by(path, schema, READERS.values())
+    reader = reader or _told_by_place(path) or _told_further_on(path, first)
     if reader is not None and _is_only_named(path, first, reader):
         reader = None
     return reader, first
@@ -181,15 +186,50 @@ def _is_only_named(path: Path, first: bytes, reader: Reader) -> bool:
     return not databases.has_any(path, tables)
 
 
-def told_by(path: Path, first: bytes, readers: Sequence[Reader]) -> Reader | None:
-    """The reader that knows a file by its first bytes."""
+def told_by(path: Path, first: bytes, readers: Iterable[Reader]) -> Reader | None:
+    """The reader that knows a file by its first bytes. Lines that stand in a database are of
+    whoever wrote it."""
+    if first.startswith(databases.MAGIC):
+        readers = filter(tables_of, readers)
     return next((reader for reader in readers if reader.recognises(path, first)), None)
+
+
+def _told_by_place(path: Path) -> Reader | None:
+    """The reader whose source keeps its files in folders called as those above this one."""
+    place = f"/{path.as_posix()}/"
+    named = (READERS[name] for name, folders in _layouts() if folders in place)
+    return next((reader for reader in named if reader.wants(path)), None)
+
+
+@cache
+def _layouts() -> list[tuple[str, str]]:
+    """Where each source keeps its files below a home, on any system."""
+    homes = [Home(Path(), {}, system) for system in SYSTEMS]
+    return [
+        (name, f"/{root.as_posix()}/")
+        for name, reader in READERS.items()
+        for root in dict.fromkeys(root for home in homes for root in reader.roots(home))
+    ]
+
+
+def _told_further_on(path: Path, first: bytes) -> Reader | None:
+    """The reader that knows lines of a file from places throughout it. Text that tells nothing
+    where it begins is not looked at: it may speak of records anywhere."""
+    is_damaged = b"\0" in first or b"\n" not in first or not is_text(first[:-LETTER])
+    if first.startswith(databases.MAGIC) or not (is_damaged or path.suffix == ".jsonl"):
+        return None
+    for some in files.throughout(path):
+        whole = some.split(b"\n")[1:-1]
+        reader = told_by(path, b"\n".join(whole[-LINES:]), READERS.values())
+        if reader is not None and kind_of(reader, path, partial(bytes, first)) == "lines":
+            return reader
+    return None
 
 
 def _is_archive(path: Path) -> bool:
     """Whether files of history may stand in it; one that is known by where it stands is one."""
     is_archive = path.suffix == files.ARCHIVE and path.is_file()
-    return is_archive and told_by(path, b"", tuple(READERS.values())) is None
+    return is_archive and told_by(path, b"", READERS.values()) is None
 
 
 def _files(path: Path, faults: list[Fault]) -> Iterator[Path]:

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from agents_ledger.importers import databases, files
 from agents_ledger.importers.folders import Folder
+from agents_ledger.importers.marks import State
 from agents_ledger.importers.outlines import as_dict, as_text, parsed
 from agents_ledger.importers.reader import (
     RECORD_MAX,
@@ -189,14 +190,14 @@ def _names(folder: Path, _: int) -> Collection[str]:
 
 @lru_cache(maxsize=4)
 def _by_first(
-    path: Path, state: databases.State, table: Table, columns: tuple[str, ...]
+    path: Path, state: State, table: Table, columns: tuple[str, ...]
 ) -> dict[str, tuple[Any, ...]]:
     return {row[0]: row for row in _rows(path, state, table, columns) if isinstance(row[0], str)}
 
 
 @lru_cache(maxsize=4)
 def _rows(
-    path: Path, _: databases.State, table: Table, columns: tuple[str, ...]
+    path: Path, _: State, table: Table, columns: tuple[str, ...]
 ) -> tuple[tuple[Any, ...], ...]:
     files.open_regular(path).close()  # not a link, a pipe or a device
     with databases.snapshot(path) as connection:

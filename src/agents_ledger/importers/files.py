@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import lru_cache
 from io import BytesIO
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
+from agents_ledger.importers.encodings import BOM, as_utf8, encoding_of
 from agents_ledger.ledger.sources import is_own_file
 from agents_ledger.model.errors import LedgerError, Refused
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 8 << 20
 PIECE_BYTES = 16 << 10  # unpacked at once: as much is lost where a file is damaged
 HEAD_BYTES = 64 << 10
+PLACES = 16  # in a file, at which it is looked at
+PACKED_BYTES = 1 << 20  # from each, where it is packed
 ARCHIVE, COMPRESSED = ".zip", ".zst"
 LINKED = "it is a link: to import what it leads to, name that file itself"
 NO_FILES = b"PK\x05\x06" + bytes(18)  # an archive without any
@@ -176,7 +180,14 @@ def head(path: Path, size: int = HEAD_BYTES) -> bytes:
 
 
 def head_of(path: Path, file: BinaryIO, size: int = HEAD_BYTES) -> bytes:
-    """The same of one that is open."""
+    """The same of one that is open. What is UTF-16 comes as UTF-8, and without a mark."""
+    first = _first(path, file, size + len(BOM))
+    if encoding_of(first) is not None:  # of most letters it takes two bytes
+        first = _first(path, file, max(size, min(2 * size, CHUNK_BYTES)) + len(BOM))
+    return as_utf8(first)[:size]
+
+
+def _first(path: Path, file: BinaryIO, size: int) -> bytes:
     try:
         if is_packed(path):
             return next(_unpacked(path, file, size), b"")[:size]
@@ -184,3 +195,16 @@ def head_of(path: Path, file: BinaryIO, size: int = HEAD_BYTES) -> bytes:
         return file.read(size)
     except OSError as error:
         raise Refused(f"cannot be read: {error.strerror}") from error
+
+
+def throughout(path: Path) -> Iterator[bytes]:
+    """Some bytes from places of a file, the last first; of what is packed, all up to a bound."""
+    with open_regular(path) as file:
+        if is_packed(path):
+            yield from islice(_unpacked(path, file, PACKED_BYTES), PLACES)
+            return
+        size = os.fstat(file.fileno()).st_size
+        step = max(HEAD_BYTES, size // PLACES)
+        for end in range(size, 0, -step):
+            file.seek(max(0, end - HEAD_BYTES))
+            yield file.read(min(end, HEAD_BYTES))

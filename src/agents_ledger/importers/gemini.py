@@ -77,7 +77,6 @@ from agents_ledger.model.sources import (
 from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, MessageSource, Turn
 
 NAME = "gemini-cli"
-BOM = b"\xef\xbb\xbf"
 KINDS: dict[str, Kind] = {"user": "prompt", "gemini": "reply", "model": "reply"}
 NOTICES = ("info", "error", "warning")
 CANCELLED = "Request cancelled."
@@ -143,7 +142,7 @@ class GeminiCli:
     def kind_of(self, path: Path, head: bytes) -> SourceKind:
         """The older form is one document, whatever its name. The newer one is appended to: its
         first line is whole and has no messages."""
-        line = head.removeprefix(BOM).split(b"\n", 1)[0]
+        line = head.split(b"\n", 1)[0]
         first = parsed(line)
         if isinstance(first, dict):
             return "document" if {"messages", "history"} & first.keys() else "lines"
@@ -165,7 +164,7 @@ class GeminiCli:
         older form, or the folder of a project."""
         if path.name == ROOT:
             return is_root(head)
-        start = head.removeprefix(BOM).lstrip()
+        start = head.lstrip()
         if any(map(_is_own, start.split(b"\n")[:50])):
             return True
         if not start.startswith(b"{"):

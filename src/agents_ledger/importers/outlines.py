@@ -14,7 +14,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from agents_ledger.importers.reader import BOM, Held, Line, Material, is_text, texts
+from agents_ledger.importers.encodings import BOM
+from agents_ledger.importers.reader import Held, Line, Material, is_text, texts
 from agents_ledger.model.sources import DerivedTurn, SourceFile, Turns
 
 BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

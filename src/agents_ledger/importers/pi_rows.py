@@ -5,9 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
-
-from msgspec import msgpack
+from typing import NamedTuple
 
 from agents_ledger.importers.outlines import as_dict, as_text, parsed
 from agents_ledger.importers.places import Places
@@ -20,9 +18,10 @@ from agents_ledger.importers.reader import (
     Select,
     Table,
     is_text,
+    long_value,
 )
 from agents_ledger.importers.sieves import BySession, told
-from agents_ledger.model.records import Peeked, digest, unframe
+from agents_ledger.model.records import Framed, Peeked, digest, raw, unframe
 from agents_ledger.model.sources import Fault, SourceFile
 
 DATABASE = "openclaw-agent.sqlite"
@@ -80,7 +79,11 @@ class Events:
     def _add(self, peeked: Peeked) -> None:
         row = unframe(peeked.data)
         values = dict(zip(row.columns, row.values, strict=False)) if row else {}
-        said = _bytes(values.get("event_json")) or _bytes(values.get("event_zstd"))
+        long = long_value(Framed(peeked.offset, len(peeked.data), peeked.data, row))
+        if row is not None and long:
+            self._material.too_long(self._file, peeked.offset, row, long)
+            return
+        said = raw(values.get("event_json")) or raw(values.get("event_zstd"))
         session_id, seq = as_text(values.get("session_id")), values.get("seq")
         if not said or session_id is None or not isinstance(seq, int) or len(said) > RECORD_MAX:
             self._material.faults.append(Fault(self._file.path, "not an event", peeked.offset))
@@ -140,14 +143,6 @@ class Events:
             if not (data.isascii() or data.startswith(PACKED) or is_text(data)):
                 self._material.fault(line, NO_TEXT)
             yield line
-
-
-def _bytes(value: Any) -> bytes | None:
-    if isinstance(value, str):
-        return value.encode(errors="surrogatepass")
-    if isinstance(value, msgpack.Ext):  # a text that is not UTF-8
-        return bytes(value.data)
-    return value if isinstance(value, bytes) else None
 
 
 def sieve(own: Select, is_left: Callable[[Project], bool]) -> BySession:

@@ -10,9 +10,9 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw
 
+from agents_ledger.importers.encodings import BOM
 from agents_ledger.importers.outlines import BROKEN, NO_LETTER, strictly, taken
 from agents_ledger.importers.reader import (
-    BOM,
     LENGTH_BITS,
     RECORD_MAX,
     Held,

@@ -16,13 +16,17 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkabl
 from msgspec import Struct, structs
 
 from agents_ledger.importers.building import milliseconds
+from agents_ledger.importers.encodings import BOM, Bytes, Utf8
 from agents_ledger.importers.repeated import is_sound, repeated_name
 from agents_ledger.model.records import (
+    PARTED,
     Framed,
+    Parted,
     Peeked,
     RowRecord,
     digest,
     peek,
+    raw,
     records,
     unframe,
 )
@@ -47,11 +51,11 @@ WIDTHS = (  # bytes in memory of all letters of a text that has one of these
 CONTINUING = bytes(range(0x80, 0xC0))  # bytes that go on with a letter
 ESCAPED = len(rb"\u0000") - 1  # bytes that are no letter either
 NO_TEXT = "not UTF-8: bytes that are no text are shown as \ufffd"
+UTF_16 = "it is UTF-16, as PowerShell writes it: kept so, and read"
 HOLD_MAX = 24 << 20  # a larger family is read again for its content, to spare memory
 ROW_VALUES = 6  # times the bytes of a row: its values in memory
 IDENTITY = 16  # bytes
 SOME_TEXT = re.compile(rb".{1,%d}[\x80-\xbf]{0,3}" % (1 << 20), re.DOTALL)  # whole letters
-BOM = b"\xef\xbb\xbf"
 LENGTH_BITS = 32  # of a line: see RECORD_MAX
 
 
@@ -138,10 +142,33 @@ class _Version(NamedTuple):
     length: int
     row: RowRecord | None
     print: bytes
+    long_value: int
 
 
 def _version(framed: Framed) -> _Version:
-    return _Version(framed.offset, framed.length, framed.row, digest(framed.data))
+    print_ = digest(framed.data)
+    return _Version(framed.offset, framed.length, framed.row, print_, long_value(framed))
+
+
+def long_value(framed: Framed) -> int:
+    """The bytes of a value of a row that is too long to read; 0: there is none."""
+    has_large = framed.length * WIDEST > TEXT_MAX
+    if framed.row is None or not (has_large or PARTED in framed.data):
+        return 0
+    for value in framed.row.values:
+        parted = Parted.of(value)
+        if parted is not None:
+            return parted.size
+        if not has_large or (isinstance(value, str) and _is_narrow_text(value)):
+            continue
+        data = raw(value)
+        if has_long_text(data) if data[:1] in (b"{", b"[") else is_long(data):
+            return len(data)
+    return 0
+
+
+def _is_narrow_text(text: str) -> bool:
+    return len(text) <= TEXT_MAX and text.isascii() and r"\u" not in text
 
 
 def _latest(identities: bytes | bytearray) -> bytearray:
@@ -191,7 +218,7 @@ def is_text(data: bytes, errors: str = "surrogatepass") -> bool:
 def has_long_text(data: bytes) -> bool:
     """Whether a text in some JSON would take too much memory: it is held two or three times."""
     least = TEXT_MAX // WIDEST
-    if len(data) <= least:
+    if len(data) <= least or _is_narrow(data):
         return False
     for text in TEXT.finditer(data):
         start, end = text.span()
@@ -200,24 +227,19 @@ def has_long_text(data: bytes) -> bool:
     return False
 
 
+def _is_narrow(text: bytes) -> bool:
+    """Whether it takes no more than its bytes, and these are few enough: quickly told."""
+    return len(text) <= TEXT_MAX and text.isascii() and rb"\u" not in text
+
+
 def is_long(text: bytes) -> bool:
     """Whether a text, as it is or as JSON has it, would take so much."""
-    if len(text) * WIDEST <= TEXT_MAX:
+    if len(text) * WIDEST <= TEXT_MAX or _is_narrow(text):
         return False
     escaped = text.count(rb"\u") - text.count(rb"\\u")  # not where a backslash stands before it
     letters = len(text.translate(None, CONTINUING)) - ESCAPED * escaped
     width = next((width for width, sign in WIDTHS if sign.search(text)), 1)
     return letters * width > TEXT_MAX
-
-
-class Bytes(Protocol):
-    """Where the bytes of kept files are: a ledger's sources, or what was given of them."""
-
-    def stream(self, file_id: int) -> Iterator[bytes]:
-        """A file's bytes, some at a time."""
-
-    def read(self, file_id: int, start: int, length: int) -> bytes:
-        """Some bytes of a file."""
 
 
 Titles = Callable[[Iterable[str]], Iterable[SourceTitle]]
@@ -236,7 +258,7 @@ class Material:
         """`version` of the reader, unless everything is to be read again. `titles` gives what other
         files call the sessions of records."""
         self.titles = titles
-        self._sources = sources
+        self._sources = Utf8(sources, self._is_wide)
         self._version = version
         self.files = tuple(files)
         self.faults: list[Fault] = []
@@ -247,11 +269,18 @@ class Material:
         self._timeless: set[int] = set()  # files with something else for a time
         self.holds = sum(map(_held, files)) <= HOLD_MAX
 
+    def _is_wide(self, file_id: int) -> None:
+        path = next((file.path for file in self.files if file.id == file_id), None)
+        if path is not None:
+            self.faults.append(Fault(path, UTF_16))
+
     def lines(self, file: SourceFile) -> Iterator[Line]:
         """The lines of a file in order; blank ones, and ones too long to parse, are left out."""
         begun: list[bytes] = []  # of a line that goes on in the next block
-        length, start, number = 0, 0, 1
-        for block in chain(self._sources.stream(file.id), (b"\n",)):
+        blocks = self._sources.stream(file.id)
+        first = next(blocks, b"")
+        length, start, number = 0, len(BOM) if first.startswith(BOM) else 0, 1
+        for block in chain((first[start:],), blocks, (b"\n",)):
             *ended, rest = block.split(b"\n")
             for piece in ended:
                 length += len(piece)
@@ -273,7 +302,16 @@ class Material:
 
     def _overlong(self, file: SourceFile, offset: int, number: int, length: int) -> None:
         what = f"a record of {length:,} bytes is kept, but too long to read"
-        self.faults.append(Fault(file.path, what, offset, number))
+        at = self._sources.kept_at(file.id, offset)
+        self.faults.append(Fault(file.path, what, at, number))
+        self.count("(overlong)", "malformed")
+
+    def too_long(self, file: SourceFile, offset: int, row: RowRecord, length: int) -> None:
+        """Report a row with a value so long that it is not read."""
+        named = dict(zip(row.columns, row.values, strict=False))
+        key = ", ".join(str(named.get(column))[:SHOWN] for column in row.key)
+        what = f"a value of {length:,} bytes is kept, but too long to read: {row.table} {key}"
+        self.faults.append(Fault(file.path, what, offset))
         self.count("(overlong)", "malformed")
 
     def held(self, line: Line) -> Held:
@@ -343,11 +381,14 @@ class Material:
         held: list[_Version] = []
         latest = iter(_latest(self._identities(file, wanted, held)))
         for each in held or map(_version, self._framed(file, wanted)):
-            if each.row is None:
+            row = each.row
+            if row is None:
                 self.faults.append(Fault(file.path, "not a row", each.offset))
                 self.count("(malformed)", "malformed")
                 continue
-            row = each.row
+            if each.long_value:
+                self.too_long(file, each.offset, row, each.long_value)
+                continue
             values = dict(zip(row.columns, row.values, strict=False))
             is_latest = bool(next(latest))
             found = Row(file.id, each.offset, each.length, row.table, values, each.print, is_latest)
@@ -367,7 +408,7 @@ class Material:
         """Of all rows, side by side. What may be held is added to `held`."""
         identities = bytearray()
         for framed in self._framed(file, wanted):
-            if framed.row is not None:
+            if framed.row is not None and not long_value(framed):
                 identities += framed.row.identity
             if self.holds:
                 held.append(_version(framed))
@@ -397,9 +438,10 @@ class Material:
 
     def fault(self, at: Line | Row | SourceFile, what: str) -> None:
         """Report what could not be understood."""
-        offset = 0 if isinstance(at, SourceFile) else at.offset
+        file = self.file_of(at)
+        offset = 0 if isinstance(at, SourceFile) else self._sources.kept_at(file.id, at.offset)
         number = at.number if isinstance(at, Line) else None
-        self.faults.append(Fault(self.file_of(at).path, what, offset, number))
+        self.faults.append(Fault(file.path, what, offset, number))
 
     def file_of(self, at: Line | Row | SourceFile) -> SourceFile:
         """The file that something stands in."""

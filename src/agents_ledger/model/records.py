@@ -1,6 +1,7 @@
 """Rows of a database as records: framed one after another, each says what it is.
 
-A row that changed is another record; the last one of a key stands. Nothing is taken away.
+A row that changed is another record; the last one of a key stands. Nothing is taken away. A value
+that is too long to be held stands in parts of its own before the row, which only says what it is.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import hashlib
 import struct
 from collections.abc import Hashable, Iterable, Iterator
 from functools import lru_cache
-from itertools import starmap
+from itertools import filterfalse, starmap
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -17,10 +18,34 @@ from msgspec import msgpack
 
 T = TypeVar("T", bound=Hashable)
 LARGE = 1 << 20  # bytes of a record that memory shall not hold twice
-BAD_TEXT = 1  # the code of a text that is not UTF-8
+BAD_TEXT = 1  # the code of a text that is not UTF-8, or would take much more memory as text
+IN_PARTS = 2  # that of a value that stands in parts before its row
+_PART = b"\x94\xa0"  # begins a part: it looks as a row of a table without a name
+_SUMMARY = struct.Struct(">?QI16s")
+PARTED = bytes([0xC7, _SUMMARY.size, IN_PARTS])  # begins a value that stands in parts
 _LENGTH = struct.Struct(">I")
 _PEEK = msgpack.Decoder(tuple[str, tuple[str, ...], tuple[str, ...], list[msgspec.Raw]])
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, ValueError, TypeError, IndexError)
+
+
+class Parted(NamedTuple):
+    """What a row says of a value that stands in parts before it."""
+
+    is_text: bool
+    size: int
+    parts: int
+    print: bytes  # tells it from others
+
+    @classmethod
+    def of(cls, value: Any) -> Parted | None:
+        """What a value of a row says so; None: it stands there itself."""
+        if isinstance(value, msgpack.Ext) and value.code == IN_PARTS:
+            return cls(*_SUMMARY.unpack(value.data))
+        return None
+
+    def value(self) -> msgpack.Ext:
+        """To be put into the row."""
+        return msgpack.Ext(IN_PARTS, _SUMMARY.pack(*self))
 
 
 class RowRecord(NamedTuple):
@@ -36,6 +61,11 @@ class RowRecord(NamedTuple):
         """Of all versions of this row."""
         named = dict(zip(self.columns, self.values, strict=False))
         return digest(msgpack.encode([self.table, [named.get(column) for column in self.key]]))
+
+    @property
+    def parted(self) -> list[Parted]:
+        """Of its values, those that stand in parts before it."""
+        return [found for each in self.values if (found := Parted.of(each)) is not None]
 
 
 class Peeked(NamedTuple):
@@ -56,6 +86,15 @@ class Framed(NamedTuple):
     row: RowRecord | None
 
 
+def raw(value: Any) -> bytes:
+    """The bytes of a value that should be text."""
+    if isinstance(value, str):
+        return value.encode(errors="surrogatepass")
+    if isinstance(value, msgpack.Ext):
+        return bytes(value.data) if value.code == BAD_TEXT else b""
+    return value if isinstance(value, bytes) else b""
+
+
 def digest(data: bytes) -> bytes:
     """Tells one content from another."""
     return hashlib.blake2b(data, digest_size=16).digest()
@@ -65,6 +104,11 @@ def frame(row: RowRecord) -> bytes:
     """The bytes to keep."""
     data = msgpack.encode([row.table, row.key, row.columns, row.values])
     return _LENGTH.pack(len(data)) + data
+
+
+def part(data: bytes) -> bytes:
+    """The bytes to keep of a part of a long value."""
+    return frame(RowRecord("", (), (), (data,)))
 
 
 def unframe(data: bytes) -> RowRecord | None:
@@ -84,7 +128,25 @@ def _once(named: T) -> T:
 
 def records(blocks: Iterable[bytes]) -> Iterator[Framed]:
     """Every record in a stream of kept bytes. A last one that is cut short is left out."""
-    return starmap(_framed, _frames(blocks))  # which holds none of them
+    rows = filterfalse(_is_part, _frames(blocks))
+    return starmap(_framed, rows)  # neither holds any of them
+
+
+def parted(blocks: Iterable[bytes]) -> Iterator[tuple[Framed, list[tuple[int, int]]]]:
+    """The same, each with offset and length of the parts before it. An import that was interrupted
+    may have left more of them than belong to its row: the last do."""
+    parts: list[tuple[int, int]] = []
+    for found in _frames(blocks):
+        offset, data = found
+        if _is_part(found):
+            parts.append((offset, len(data)))
+        else:
+            yield _framed(offset, data), parts
+            parts = []
+
+
+def _is_part(found: tuple[int, bytes]) -> bool:
+    return found[1].startswith(_PART, _LENGTH.size)
 
 
 def _framed(offset: int, data: bytes) -> Framed:

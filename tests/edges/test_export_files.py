@@ -1,0 +1,115 @@
+"""export --file and --list: source files that are kept, whether or not they are of a session."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.edges.conftest import Run
+from tests.importers.claude_log import SESSION, Log, text
+from tests.importers.cursor_made import bubble, chat, state_db
+from tests.importers.test_opencode import SAMPLE, storage
+
+DIFF = Path("storage/session_diff/ses_1.json")
+
+
+@pytest.fixture
+def kept(run: Run, tmp_path: Path) -> Path:
+    """A folder whose files were imported."""
+    folder = tmp_path / "logs"
+    storage(folder / "opencode", SAMPLE)
+    diff = folder / "opencode" / DIFF
+    diff.parent.mkdir(parents=True, exist_ok=True)
+    diff.write_bytes(b'[{"file":  "b.txt",\r\n "before": "\\u00e4", "after": ""}]')
+    log = Log(folder / "claude")
+    log.user("a1", "Hello")
+    log.assistant("a2", text("Hi."))
+    log.save()
+    state_db(folder / "cursor" / "state.vscdb", chat("c", bubble("q", 1, "?"), bubble("a", 2, "!")))
+    assert run("import", str(folder)).code == 0
+    return folder
+
+
+def test_a_file_of_no_session_comes_back_as_it_was(run: Run, kept: Path, tmp_path: Path) -> None:
+    path = kept / "opencode" / DIFF
+    before = path.read_bytes()
+    path.unlink()
+    out = tmp_path / "out.json"
+
+    answer = run("export", "--file", str(path), "-o", str(out))
+
+    assert (answer.code, answer.out.strip()) == (0, str(out))
+    assert out.read_bytes() == before
+    printed = run("export", "--file", str(path), "--format", "source").out
+    assert printed == before.decode().replace("\r\n", "\n")  # as a terminal shows it
+
+
+def test_all_files_of_a_folder_come_back(run: Run, kept: Path, tmp_path: Path) -> None:
+    folder, out = kept / "opencode", tmp_path / "out"
+
+    assert run("export", "--file", str(folder), "-o", str(out)).code == 0
+
+    def every(root: Path) -> dict[str, bytes]:
+        paths = (path for path in root.rglob("*") if path.is_file())
+        return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
+
+    assert every(out) == every(folder / "storage")
+
+
+def test_all_files_of_a_source_come_back(run: Run, kept: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.vscdb"
+
+    answer = run("export", "--file", "cursor", "-o", str(out), "--json")
+
+    assert answer.json["files"] == [str(out)]
+    with closing(sqlite3.connect(out)) as made:
+        assert made.execute("SELECT count(*) FROM cursorDiskKV").fetchone() == (3,)
+
+
+def test_what_is_kept_is_listed(run: Run, kept: Path) -> None:
+    listed = run("export", "--list", "--json").json["kept"]
+
+    assert {each["source"] for each in listed} == {"claude-code", "cursor", "opencode"}
+    paths = [each["path"] for each in listed]
+    assert str(kept / "opencode" / DIFF) in paths
+    below = run("export", "--list", "--file", str(kept / "claude"), "--json").json["kept"]
+    log = kept / "claude" / f"{SESSION}.jsonl"
+    size = log.stat().st_size
+    assert below == [{"path": str(log), "source": "claude-code", "kind": "lines", "bytes": size}]
+    assert run("export", "--list", f"claude-code:{SESSION}", "--json").json["kept"] == below
+    assert str(log) in run("export", "--list").out
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "told"),
+    [
+        (["--file", "nowhere.jsonl"], 3, "no source file is kept of 'nowhere.jsonl'"),
+        (["--file", "opencode"], 5, "there are"),
+        (["--file", "cursor", "--format", "markdown"], 2, "no other format"),
+        (["main", "--file", "cursor"], 2, "not with a TARGET"),
+        ([], 2, "name a TARGET"),
+    ],
+)
+def test_what_cannot_be_given_is_said(
+    run: Run, kept: Path, given: list[str], code: int, told: str
+) -> None:
+    answer = run("export", *given)
+
+    assert answer.code == code
+    assert told in answer.err
+
+
+def test_a_former_state_of_a_log_comes_back_too(run: Run, kept: Path, tmp_path: Path) -> None:
+    log = kept / "claude" / f"{SESSION}.jsonl"
+    first = log.read_bytes()
+    log.write_bytes(json.dumps(json.loads(first.split(b"\n")[0]) | {"more": 1}).encode() + b"\n")
+    run("import", str(log))
+
+    run("export", "--file", str(log), "-o", str(tmp_path / "out"))
+
+    assert (tmp_path / "out" / log.name).read_bytes() == log.read_bytes()
+    assert (tmp_path / "out" / f"{SESSION}~0.jsonl").read_bytes() == first

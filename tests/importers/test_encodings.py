@@ -1,0 +1,169 @@
+"""Files that Windows wrote another way: marked UTF-8, and UTF-16."""
+
+from __future__ import annotations
+
+import codecs
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agents_ledger import Ledger
+from agents_ledger.exporters.source import export_source
+from agents_ledger.importers import encodings
+from agents_ledger.importers.databases import MAGIC
+from agents_ledger.importers.discovery import Unknown, found_at
+from agents_ledger.importers.encodings import Utf8
+from agents_ledger.importers.importing import import_paths
+from tests.importers.claude_log import SESSION, Log, text, uid
+from tests.importers.helping import FEWEST, result
+from tests.trust.shapes import write_all
+
+LITTLE, BIG = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
+
+
+def marked(data: bytes) -> bytes:
+    return codecs.BOM_UTF8 + data
+
+
+def little(data: bytes) -> bytes:
+    return LITTLE + data.decode().replace("\n", "\r\n").encode("utf-16-le")
+
+
+def big(data: bytes) -> bytes:
+    return BIG + data.decode().encode("utf-16-be")
+
+
+def every_text(folder: Path) -> Iterator[Path]:
+    for path in sorted(each for each in folder.rglob("*") if each.is_file()):
+        data = path.read_bytes()
+        if not data.startswith(MAGIC) and not path.name.endswith(("-wal", "-shm", ".zst", ".zip")):
+            yield path
+
+
+@pytest.mark.parametrize("change", [marked, little, big])
+@pytest.mark.parametrize("holds", [True, False])
+def test_every_source_is_read_whatever_the_encoding(
+    new_address: Callable[[], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[bytes], bytes],
+    holds: bool,
+) -> None:
+    if not holds:
+        for module, name, least in FEWEST:
+            monkeypatch.setattr(module, name, least)
+    folder = tmp_path / "all"
+    write_all(folder)
+    with Ledger.open(new_address()) as plain:
+        import_paths(plain, [folder])
+        expected = result(plain)
+    paths = list(every_text(folder))
+    for path in paths:
+        path.write_bytes(change(path.read_bytes()))
+
+    with Ledger.open(new_address()) as ledger:
+        report = import_paths(ledger, [folder])
+
+        assert report.without_reader == []
+        found = result(ledger)
+        assert {name: len(rows) for name, rows in found.items()} == {
+            name: len(rows) for name, rows in expected.items()
+        }
+        assert found["messages"] == expected["messages"]
+        assert not ledger.audit()
+    told = {fault.path for fault in report.faults if "it is UTF-16" in fault.what}
+    assert told == (set() if change is marked else {str(path) for path in paths})
+
+
+@pytest.mark.parametrize("change", [marked, little, big])
+def test_it_is_kept_as_it_is_and_faults_stand_where_they_are_kept(
+    ledger: Ledger, tmp_path: Path, change: Callable[[bytes], bytes]
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "What does „größer“ \U0001f600 mean?")
+    log.assistant("a2", text("“Larger”."))
+    log.lines.append("no record")
+    log.user("a3", "Thanks.")
+    path = log.save()
+    path.write_bytes(change(path.read_bytes()))
+
+    report = import_paths(ledger, [path])
+
+    assert ledger.get_turn(uid("a1")).messages[0].content == "What does „größer“ \U0001f600 mean?"
+    (out,) = export_source(ledger, f"claude-code:{SESSION}", tmp_path / "out")
+    assert out.read_bytes() == path.read_bytes()
+    (fault,) = (each for each in report.faults if each.line is not None)
+    kept = path.read_bytes()[fault.offset :]
+    encoding = encodings.encoding_of(path.read_bytes()) or "utf-8"
+    assert (fault.line, kept.decode(encoding)[:9]) == (3, "no record")
+
+
+def test_a_log_in_utf_16_that_grows_goes_on(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Hello")
+    path = log.save()
+    path.write_bytes(little(path.read_bytes()))
+    import_paths(ledger, [path])
+    log.assistant("a2", text("Hi."))
+    with path.open("ab") as opened:
+        opened.write((log.lines[-1] + "\r\n").encode("utf-16-le"))
+
+    report = import_paths(ledger, [path])
+
+    assert report.counts.upserted == 1
+    assert ledger.get_turn(uid("a1")).status == "completed"
+
+
+def test_a_first_line_in_utf_16_may_be_long(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "a" * 100_000)
+    path = log.save()
+    path.write_bytes(little(path.read_bytes()))
+
+    assert [each.reader.name for each in found_at(path, Unknown([], []))] == ["claude-code"]
+
+
+class Given:
+    """The bytes of one file, in blocks."""
+
+    def __init__(self, data: bytes, size: int) -> None:
+        self.data = data
+        self.size = size
+
+    def stream(self, _: int) -> Iterator[bytes]:
+        return (self.data[at : at + self.size] for at in range(0, len(self.data), self.size))
+
+    def read(self, _: int, start: int, length: int) -> bytes:
+        return self.data[start : start + length]
+
+
+@pytest.mark.parametrize("size", [3, 7, 64, 10_000])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_any_piece_of_it_can_be_read(
+    size: int, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encodings, "PIECE", 50)
+    said = random.Random(2)
+    letters = "".join(said.choices("ab\nä中\U0001f600\U0010ffff", k=2000))
+    mark = LITTLE if encoding == "utf-16-le" else BIG
+    noticed: list[int] = []
+    data = letters.encode()
+    bytes_ = Utf8(Given(mark + letters.encode(encoding), size), noticed.append)
+
+    for _ in range(300):
+        start, length = said.randrange(len(data) + 5), said.randrange(300)
+        assert bytes_.read(1, start, length) == data[start : start + length]
+        at = len(letters[: said.randrange(2000)].encode())
+        assert bytes_.kept_at(1, at) == 2 + len(data[:at].decode().encode(encoding))
+    assert b"".join(bytes_.stream(1)) == data
+    assert noticed == [1]
+
+
+def test_what_is_broken_in_it_harms_nothing() -> None:
+    broken = LITTLE + "a".encode("utf-16-le") + b"\x00\xd8" + "b".encode("utf-16-le") + b"x"
+
+    found = b"".join(Utf8(Given(broken, 3), lambda _: None).stream(1)).decode()
+
+    assert found == "a\ufffdb\ufffd"
