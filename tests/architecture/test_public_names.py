@@ -28,6 +28,13 @@ FACES = (
 )
 
 
+def test_every_folder_is_a_package() -> None:
+    """Else the check of the layers does not see it."""
+    folders = {path.parent for path in PACKAGE.rglob("*.py")}
+
+    assert all((folder / "__init__.py").exists() for folder in folders)
+
+
 def test_every_public_name_can_be_imported() -> None:
     for name in agents_ledger.__all__:
         assert callable(getattr(agents_ledger, name)), name

@@ -44,6 +44,7 @@ SETTINGS = {
 FIRST_ROWID, LAST_ROWID = -(1 << 63), (1 << 63) - 1
 STRETCH = 16  # so many whole rows behind a damaged one, and all are read at once again
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG)
+UNREADABLE = (LedgerError, OSError, sqlite3.Error)  # what comes of a look into one
 UNTOLD = "kept though folders are excluded: nothing says the project"
 LOGGED = 18  # where a database says with 2 that its changes go to a log first
 

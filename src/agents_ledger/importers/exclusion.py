@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -124,14 +123,14 @@ class Looking:
         """The row of another database whose first column says this."""
         try:
             return _by_first(path, databases.state(path), table, tuple(columns)).get(first)
-        except (LedgerError, OSError, sqlite3.Error):
+        except databases.UNREADABLE:
             return None
 
     def rows(self, path: Path, table: Table, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
         """Rows of another database; none of one that cannot be read."""
         try:
             return _rows(path, databases.state(path), table, tuple(columns))
-        except (LedgerError, OSError, sqlite3.Error):
+        except databases.UNREADABLE:
             return ()
 
     def folder(self, path: Path) -> str | None:

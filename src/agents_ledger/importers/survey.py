@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -17,7 +16,6 @@ from agents_ledger.importers.exclusion import Excluded, Left
 from agents_ledger.importers.reader import Home
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.sources import Sources
-from agents_ledger.model.errors import LedgerError
 from agents_ledger.model.sources import Fault
 
 # How many days a source keeps what is not touched, by its own defaults.
@@ -72,7 +70,7 @@ def left_of(found: Iterable[Found]) -> Left:
         leaving = Excluded.of(each.exclude).leaving(each.reader, each.path)
         if leaving.sieve is None:
             continue
-        with suppress(LedgerError, OSError, sqlite3.Error):  # an import will tell
+        with suppress(*databases.UNREADABLE):  # an import will tell
             if not files.head(each.path).startswith(databases.MAGIC):
                 continue
             with databases.snapshot(each.path) as connection:
