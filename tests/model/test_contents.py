@@ -126,3 +126,34 @@ def test_nonsense_changes_nothing() -> None:
         contents.wrote("Write", params)
         contents.wrote("apply_patch", params)
         assert not contents.changes
+
+
+def test_a_patch_told_file_by_file_is_applied_where_it_says() -> None:
+    diff = "@@ -3,0 +4 @@\n+two\n@@ -5,2 +6,2 @@\n }\n-end\n+END\n\\ No newline at end of file\n"
+    changes = {
+        "a.py": {"type": "update", "unified_diff": diff, "move_path": None},
+        "b.py": {"type": "update", "unified_diff": "@@ -1 +1 @@\n-x\n+y\n", "move_path": "c.py"},
+        "new.py": {"type": "add", "content": "one\n"},
+        "old.py": {"type": "delete", "content": "gone\n"},
+        "odd.py": 3,
+    }
+    known = {"a.py": "}\none\n}\n\n}\nend\n", "b.py": "x\n", "old.py": "gone\n"}
+
+    found = after(("apply_patch", {"changes": changes}), known=known)
+
+    assert found == {
+        "a.py": "}\none\n}\ntwo\n\n}\nEND\n",
+        "b.py": "",
+        "c.py": "y\n",
+        "new.py": "one\n",
+        "old.py": "",
+    }
+
+
+def test_a_diff_that_does_not_fit_makes_a_file_unknown() -> None:
+    contents = Contents({"a.py": "one\ntwo\n"})
+    change = {"type": "update", "unified_diff": "@@ -2 +2 @@\n-one\n+1\n"}
+    contents.wrote("apply_patch", json.dumps({"changes": {"a.py": change}}))
+
+    assert contents.known == {}
+    assert contents.changes == {"a.py": [("one", "1")]}

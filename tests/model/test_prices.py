@@ -54,6 +54,11 @@ def test_no_price_is_negative_and_a_cached_token_never_dearer() -> None:
             (("written", "x"), ("written", "y")),
         ),
         ("shell_patch", '{"command": ["apply", "*** Update File: x"]}', (("written", "x"),)),
+        (
+            "apply_patch",
+            '{"changes": {"x": {"type": "update", "move_path": "y"}, "z": {"type": "add"}}}',
+            (("written", "x"), ("written", "y"), ("written", "z")),
+        ),
         ("apply_patch", "3", ()),
     ],
 )

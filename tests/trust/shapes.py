@@ -24,7 +24,7 @@ from tests.importers import (
     test_requests,
 )
 from tests.importers.claude_log import SESSION, Log, text, tool
-from tests.importers.codex_log import Rollout
+from tests.importers.codex_log import Rollout, turn_id
 from tests.importers.cursor_made import bubble, chat, state_db
 from tests.importers.cursor_made import tool as cursor_tool
 
@@ -100,6 +100,10 @@ def _codex(folder: Path) -> None:
     log.add("compacted", message="So far.", replacement_history=[])
     log.call("c2", "spawn_agent", output='{"agent_id": "x"}', message="Look.")
     log.item("custom_tool_call", name="apply_patch", input="*** Begin Patch", call_id="c3")
+    log.item("custom_tool_call", name="exec", input="...", call_id="c4")
+    change = {"type": "update", "unified_diff": "@@ -1 +1 @@\n-a\n+b\n", "move_path": "/y"}
+    log.event("patch_apply_end", call_id="exec-1", turn_id=turn_id(1), changes={"/x": change})
+    log.item("custom_tool_call_output", call_id="c4", output=[{"text": "Script failed\n"}])
     log.say("Done.")
     log.event("task_complete", turn_id="t")
     log.event("thread_rolled_back", num_turns=1)

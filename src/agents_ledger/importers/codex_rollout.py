@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw, Struct
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.codex_parts import Part, Parts
 from agents_ledger.importers.codex_prompts import Prompt, asked_prompt, read_prompt
+from agents_ledger.importers.codex_scripts import id_of, tool_called
 from agents_ledger.importers.codex_turns import (
     AGENT_ITEMS,
     CARRIED_EVENTS,
@@ -241,11 +242,15 @@ class Rollout:
 
     # -- turns --------------------------------------------------------------------------------
 
-    def _start(self, payload: Payload) -> None:
+    def _task_of(self, payload: Payload) -> str | None:
+        """The task that a record names."""
         said = as_text(payload.turn_id)
-        if said is None:
+        return said if said is None or UUID.fullmatch(said) else f"{NAME}:{self.root}:{said}"
+
+    def _start(self, payload: Payload) -> None:
+        task = self._task_of(payload)
+        if task is None:
             return
-        task = said if UUID.fullmatch(said) else f"{NAME}:{self.root}:{said}"
         self._closed = False
         if task != self._task:
             self._task = task
@@ -424,14 +429,14 @@ class Rollout:
         """What tells of something that was said before."""
         if kind in ENDINGS:
             return self._ended(line, kind, at)
-        if kind in CARRIED_EVENTS:
-            self._detail(line, as_text(payload.call_id), at)
-            return True
         item = as_dict(parsed(payload.item)) if kind == "item_completed" else {}
+        said = item or {"type": kind, "call_id": payload.call_id}
         if item.get("type") == "UserMessage":
             self._asked(line, asked_prompt(None, item), at)
-        elif item.get("type") == "CommandExecution":
-            self._detail(line, as_text(item.get("id")), at)
+        elif tool_called(said) is not None:
+            self._called_by_script(line, payload, at)
+        elif kind in CARRIED_EVENTS or item.get("type") == "CommandExecution":
+            self._detail(line, id_of(said), at)
         else:
             return False
         return True
@@ -468,6 +473,16 @@ class Rollout:
             self._waiting.append(("detail", line))
             return
         self._add(turn, "detail", line, at)
+
+    def _called_by_script(self, line: Line, payload: Payload, at: int) -> None:
+        """A call belongs to the turn it names: a script may outlive its own."""
+        task = self._task_of(payload)
+        known = self._tasks.get(task) if task is not None and task != self._task else NONE
+        turn = self._last_of[known] if known >= 0 else self._at
+        if turn == NONE or self._parts[turn].is_compaction:
+            self._waiting.append(("detail", line))
+        else:
+            self._add(turn, "detail", line, at)
 
     def _compacted(self, line: Line, at: int) -> bool:
         """A compaction cuts a turn in two: what follows stands on it."""

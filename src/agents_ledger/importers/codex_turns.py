@@ -15,6 +15,7 @@ from agents_ledger.importers.codex_prompts import (
     content_text,
     read_prompt,
 )
+from agents_ledger.importers.codex_scripts import SCRIPT, Called, called, id_of, told
 from agents_ledger.importers.outlines import (
     as_dict,
     as_list,
@@ -134,10 +135,9 @@ class _Turn:
             if files := [MessageFile("attached", path) for path in asked_images(payload)]:
                 self.attached.setdefault(key, []).append(files)
         elif piece.kind == "detail":
-            told = as_dict(payload.get("item")) or payload
-            call_id = as_text(told.get("call_id")) or as_text(told.get("id"))
-            if call_id:
-                self.details[call_id] = self.details.get(call_id, {}) | _detail(told)
+            said = told(payload)
+            if call_id := id_of(said):
+                self.details[call_id] = self.details.get(call_id, {}) | _detail(said)
         elif payload.get("role") == "user":
             self.shown.add(read_prompt(payload.get("content") or payload.get("message")).key)
 
@@ -161,6 +161,9 @@ class _Turn:
                 self._say(f"{self.part.id}:said:{number}", text, at, {"event": True})
                 self.told += 1
         elif piece.kind == "detail":
+            call = called(told(payload))
+            if call is not None:
+                self._called(call, at)
             self._ending(payload, at)
         elif record.get("type") == "compacted":
             self._compacted(f"{self.part.id}:{piece.number}", payload, at)
@@ -315,6 +318,34 @@ class _Turn:
                 message_id, "tool", text, at=at, source="event", tool_call_id=call_id or None
             )
 
+    def _called(self, call: Called, at: int) -> None:
+        """A call that a script made: it hangs where the script does."""
+        if call.id in self.names:
+            return
+        if self.speaker is None:
+            self._say(f"{self.part.id}:{call.id}", None, at, {})
+        self.names[call.id] = call.tool_name
+        detail = {**self.details.get(call.id, {}), "failure": call.error}
+        status, error, word = _status("", None, detail)
+        self.builder.call(
+            call.id,
+            call.tool_name,
+            call.params,
+            at=max(0, at - call.took_ms),
+            message_id=self.speaker,
+        )
+        self.builder.result(
+            call.id,
+            without_data(call.result, IMAGE_FIELDS),
+            at=at,
+            status=status,
+            error=error,
+            source_status=word,
+        )
+        if self.speaker is not None and status == "completed":
+            files = [MessageFile("written", path) for path in call.written]
+            self.builder.add_files(self.speaker, files)
+
     def _named(self, payload: dict[str, Any]) -> str | None:
         """The last call of the tool that a result without an id names."""
         wanted = payload.get("name")
@@ -380,11 +411,11 @@ def _payload_of(record: dict[str, Any]) -> dict[str, Any]:
     return as_dict(record["payload"]) if "payload" in record else record
 
 
-def _detail(told: dict[str, Any]) -> dict[str, Any]:
+def _detail(event: dict[str, Any]) -> dict[str, Any]:
     """What the client says of a call, and its result does not; not the output once more."""
-    said = {name: told[name] for name in DETAILS if name in told}
-    if "result" in told:
-        said["failure"] = as_dict(told["result"]).get("Err")
+    said = {name: event[name] for name in DETAILS if name in event}
+    if "result" in event:
+        said["failure"] = as_dict(event["result"]).get("Err")
     return said
 
 
@@ -398,6 +429,8 @@ def _params(payload: dict[str, Any]) -> object:
 
 
 def _files(name: str, payload: dict[str, Any]) -> Iterator[MessageFile]:
+    if name == SCRIPT and payload.get("type") == "custom_tool_call":
+        return  # its text only says what it would patch; events tell what it did
     given = payload.get("input", payload.get("arguments"))
     if isinstance(given, str) and "*** Begin Patch" in given:
         patch = given

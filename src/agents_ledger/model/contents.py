@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from difflib import unified_diff
-from typing import Any
+from typing import Any, NamedTuple
 
-from agents_ledger.model.touching import decoded, touched
+from agents_ledger.model.touching import FileChange, changes_of, decoded, touched
 
 DIFF_LINES_MAX = 2000
 CONTENT_MAX = 400_000  # characters: larger files are not followed
@@ -19,6 +19,7 @@ _WHOLE = ("content", "contents", "file_text", "new_source")
 _PART_OF_A_FILE = ("offset", "limit", "start_line", "end_line", "view_range", "line_start")
 _NUMBERED = re.compile(r" *(\d+)(?:→|\t|\| )(.*)")
 _NOT_ALL = re.compile(r"\b(?:truncated|more lines)\b")
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? ")
 _SECTION = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$")
 
 Change = tuple[str, str]  # what was there, and what stands in its place
@@ -35,7 +36,7 @@ class Contents:
         """A call that succeeded."""
         params = decoded(params_json)
         if "patch" in tool_name.lower():
-            self._patched(_patch_of(params))
+            self._patched_as(params)
             return
         if not isinstance(params, dict):
             return
@@ -82,6 +83,29 @@ class Contents:
         if content is not None:
             self.known[path] = content
 
+    def _patched_as(self, params: Any) -> None:
+        changes = changes_of(params)
+        for change in changes:
+            self._changed(change)
+        if not changes:
+            self._patched(_patch_of(params))
+
+    def _changed(self, change: FileChange) -> None:
+        path, target = change.path, change.moved_to or change.path
+        if change.diff is None:
+            self._put(path, change.content)
+            return
+        hunks = list(_hunks(change.diff))
+        before = self.known.get(path)
+        after = _with_hunks(before, hunks) if before is not None else None
+        pairs = [("\n".join(hunk.old), "\n".join(hunk.new)) for hunk in hunks]
+        if target != path:
+            self._put(path, "")
+        self.changes.setdefault(target, []).extend(pairs)
+        self.known.pop(target, None)
+        if after is not None and len(after) <= CONTENT_MAX:
+            self.known[target] = after
+
     def _patched(self, text: str) -> None:
         kind, path, hunks = "", "", [[]]  # type: tuple[str, str, list[list[str]]]
         for line in [*text.split("\n"), "*** End"]:
@@ -104,6 +128,42 @@ class Contents:
         elif kind == "Update":
             changes = [(_side(hunk, "-"), _side(hunk, "+")) for hunk in hunks]
             self._edited(path, [pair for pair in changes if pair[0]], everywhere=False)
+
+
+class _Hunk(NamedTuple):
+    """A piece of a unified diff."""
+
+    at: int  # the lines before it in the old file
+    old: list[str]
+    new: list[str]
+
+
+def _hunks(diff: str) -> Iterator[_Hunk]:
+    hunk: _Hunk | None = None
+    for line in diff.split("\n"):
+        if found := _HUNK.match(line):
+            if hunk:
+                yield hunk
+            hunk = _Hunk(int(found[1]) - (found[2] != "0"), [], [])
+        elif hunk:
+            if line[:1] in ("-", " "):
+                hunk.old.append(line[1:])
+            if line[:1] in ("+", " "):
+                hunk.new.append(line[1:])
+    if hunk:
+        yield hunk
+
+
+def _with_hunks(content: str, hunks: list[_Hunk]) -> str | None:
+    """The content after a diff; None if it does not fit."""
+    lines, grown = content.split("\n"), 0
+    for at, old, new in hunks:
+        begin = at + grown
+        if lines[begin : begin + len(old)] != old:
+            return None
+        lines[begin : begin + len(old)] = new
+        grown += len(new) - len(old)
+    return "\n".join(lines)
 
 
 def _side(hunk: list[str], sign: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -38,7 +38,10 @@ def touched(tool_name: str, params_json: str) -> tuple[tuple[FileKind, str], ...
     """Kind and path of every file that a call read or wrote, as far as its parameters say."""
     name = _plain(tool_name)
     if "patch" in name:
-        return tuple(("written", path.strip()) for path in _PATCHED.findall(_text(params_json)))
+        params = decoded(params_json)
+        told = [path for change in changes_of(params) for path in (change.path, change.moved_to)]
+        paths = told or _PATCHED.findall(_text(params))
+        return tuple(("written", path.strip()) for path in paths if path)
     kind = _KINDS.get(name)
     if kind is None:
         return ()
@@ -47,6 +50,28 @@ def touched(tool_name: str, params_json: str) -> tuple[tuple[FileKind, str], ...
         return ()
     path = path_of(params)
     return ((kind, path),) if path else ()
+
+
+class FileChange(NamedTuple):
+    """What a patch did to a file."""
+
+    path: str
+    moved_to: str | None
+    diff: str | None  # unified
+    content: str  # all of it, where there is no diff; empty once it is deleted
+
+
+def changes_of(params: Any) -> list[FileChange]:
+    """What a patch did, where its parameters say that file by file and not as one text."""
+    changes = params.get("changes") if isinstance(params, dict) else None
+    found: list[FileChange] = []
+    for path, change in changes.items() if isinstance(changes, dict) else ():
+        if isinstance(change, dict):
+            texts = {name: text for name, text in change.items() if isinstance(text, str)}
+            content = "" if texts.get("type") == "delete" else texts.get("content", "")
+            diff = texts.get("unified_diff")
+            found.append(FileChange(path, texts.get("move_path"), diff, content))
+    return found
 
 
 def path_of(params: dict[str, Any]) -> str:
@@ -65,9 +90,8 @@ def decoded(text: str | None) -> Any:
         return text
 
 
-def _text(params_json: str) -> str:
-    """All that the parameters say, one below the other."""
-    value = decoded(params_json)
+def _text(value: Any) -> str:
+    """All that parameters say, one below the other."""
     if isinstance(value, str):
         return value
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

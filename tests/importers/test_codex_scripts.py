@@ -1,0 +1,206 @@
+"""Codex's scripts: one call in the log, and the calls that they make in events."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from agents_ledger import Ledger
+from agents_ledger.model.turns import ToolCall
+from tests.importers.codex_log import Rollout, thread_id, turn_id
+from tests.importers.helping import import_paths
+
+CART = "/home/dev/shop/cart.py"
+ADDED = {CART: {"type": "add", "content": "def total():\n    return 1\n"}}
+DIFF = "@@ -2 +2 @@\n-    return 1\n+    return {}\n"
+
+
+def script(log: Rollout, call_id: str, text: str) -> None:
+    log.item("custom_tool_call", name="exec", input=text, call_id=call_id, status="completed")
+
+
+def output(log: Rollout, call_id: str, *blocks: str, word: str = "completed") -> None:
+    said = [f"Script {word}\nWall time 0.1 seconds\nOutput:\n", *blocks]
+    content = [{"type": "input_text", "text": text} for text in said]
+    log.item("custom_tool_call_output", call_id=call_id, output=content)
+
+
+def patched(log: Rollout, call_id: str, changes: dict[str, Any], **said: Any) -> None:
+    told = {"stdout": "Success.", "stderr": "", "success": True, "status": "completed"}
+    told |= {"turn_id": turn_id(1), **said}
+    log.event("patch_apply_end", call_id=call_id, changes=changes, **told)
+
+
+def calls(ledger: Ledger, number: int = 1) -> list[ToolCall]:
+    return list(ledger.get_turn(turn_id(number)).tool_calls)
+
+
+def test_what_a_script_patched_was_written_by_the_turn(ledger: Ledger, tmp_path: Path) -> None:
+    log = Rollout(tmp_path)
+    log.start(1)
+    log.ask("Add a cart.")
+    log.say("I add it.")
+    script(log, "c1", 'await tools.apply_patch("*** Begin Patch\\n*** Add File: cart.py\\n")')
+    patched(log, "exec-1", ADDED)
+    moved = {"type": "update", "unified_diff": DIFF.format(2), "move_path": "/home/dev/shop/b.py"}
+    patched(log, "exec-2", {"/home/dev/shop/a.py": moved})
+    patched(log, "exec-2", {"/home/dev/shop/a.py": moved})  # told again
+    output(log, "c1", "{}")
+    log.say("Added.")
+
+    report = import_paths(ledger, log.save())
+
+    said = ledger.get_turn(turn_id(1)).messages[1]
+    assert [file.file_path for file in said.files] == [
+        CART,
+        "/home/dev/shop/a.py",
+        "/home/dev/shop/b.py",
+    ]
+    assert [(c.id, c.tool_name, c.status, c.message_id) for c in calls(ledger)] == [
+        ("c1", "exec", "completed", said.id),
+        ("exec-1", "apply_patch", "completed", said.id),
+        ("exec-2", "apply_patch", "completed", said.id),
+    ]
+    assert json.loads(calls(ledger)[1].params_json) == {"changes": ADDED}
+    assert [touch.turn_id for touch in ledger.files("shop/cart.py").touches] == [turn_id(1)]
+    assert [touch.path for touch in ledger.files("b.py").touches] == ["/home/dev/shop/b.py"]
+    assert not [said for said in report.records if "patch" in said[1] and said[2] == "unmapped"]
+
+
+def test_two_branches_are_compared_by_what_their_scripts_left(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Rollout(tmp_path)
+    log.start(1)
+    log.ask("Add a cart.")
+    script(log, "c1", "...")
+    patched(log, "exec-1", ADDED)
+    output(log, "c1")
+    fork = log.fork(tmp_path, thread_id(5), len(log.lines))
+    for branch, number in ((log, 3), (fork, 6)):
+        branch.start(number)
+        branch.ask("Another total.")
+        script(branch, "c2", "...")
+        change = {"type": "update", "unified_diff": DIFF.format(number), "move_path": None}
+        patched(branch, f"exec-{number}", {CART: change}, turn_id=turn_id(number))
+        output(branch, "c2")
+        branch.end(number)
+
+    import_paths(ledger, log.save(), fork.save())
+
+    (file,) = ledger.compare_files(turn_id(3), turn_id(6))
+    assert (file.file_path, file.by) == (CART, ("a", "b"))
+    assert str(file.diff).splitlines()[-2:] == ["-    return 3", "+    return 6"]
+
+
+def test_only_what_a_script_s_patch_changed_was_written(ledger: Ledger, tmp_path: Path) -> None:
+    log = Rollout(tmp_path)
+    log.start(1)
+    log.ask("Add a cart.")
+    text = "await tools.apply_patch(`*** Begin Patch\n*** Update File: a.py\n*** End Patch`)"
+    script(log, "c1", text)
+    patched(log, "exec-1", ADDED, success=False, status="failed", stderr="no such line")
+    output(log, "c1", "{}")
+
+    import_paths(ledger, log.save())
+
+    assert ledger.query("SELECT file_path FROM message_files")[1] == []
+    assert [(c.status, c.error) for c in calls(ledger)] == [
+        ("completed", None),
+        ("failed", "no such line"),
+    ]
+
+
+def test_calls_of_servers_and_searches_by_a_script_are_shown(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Rollout(tmp_path)
+    log.start(1)
+    log.ask("Look it up.")
+    script(log, "c1", "...")
+    asked = {"server": "apps", "tool": "hub.open_request", "arguments": {"title": "Cart"}}
+    answer = {"content": [{"type": "text", "text": "Opened."}], "isError": False}
+    took = {"secs": 1, "nanos": 500_000_000}
+    told = {"invocation": asked, "duration": took}
+    log.event("mcp_tool_call_end", call_id="exec-1", result={"Ok": answer}, **told)
+    log.event("mcp_tool_call_end", call_id="exec-2", result={"Err": "timed out"}, **told)
+    refused = {**answer, "isError": True}
+    log.event("mcp_tool_call_end", call_id="exec-3", result={"Ok": refused}, **told)
+    search = {"type": "search", "queries": ["carts"]}
+    log.event("web_search_end", call_id="exec-4", query="carts ...", action=search)
+    output(log, "c1")
+    log.item("web_search_call", status="completed", action=search)
+    log.event("web_search_end", call_id="ws_1", query="carts", action=search)  # once more
+    log.say("Looked up.")
+
+    import_paths(ledger, log.save())
+
+    first, done, late, wrong, found, *others = calls(ledger)
+    assert (first.tool_name, done.tool_name) == ("exec", "mcp__apps__hub_open_request")
+    assert json.loads(done.params_json) == {"title": "Cart"}
+    assert json.loads(done.result_json or "") == answer
+    assert (done.completed_at or 0) - done.started_at == 1500
+    assert [(c.status, c.error) for c in (done, late, wrong)] == [
+        ("completed", None),
+        ("failed", "timed out"),
+        ("failed", "Opened."),
+    ]
+    assert (found.tool_name, json.loads(found.params_json)) == ("web_search", search)
+    assert [c.tool_name for c in others] == ["web_search"]
+
+
+def test_items_tell_of_calls_as_events_do(ledger: Ledger, tmp_path: Path) -> None:
+    log = Rollout(tmp_path)
+    log.start(1)
+    log.ask("Build it.")
+    script(log, "c1", "...")
+    items: list[dict[str, Any]] = [
+        {"type": "CommandExecution", "id": "exec-1", "command": ["ls"], "cwd": "/home/dev/shop"},
+        {"type": "FileChange", "id": "exec-2", "changes": ADDED, "status": "completed"},
+        {"type": "McpToolCall", "id": "exec-3", "server": "apps", "tool": "run", "arguments": {}},
+        {"type": "Extension", "kind": "web.search", "id": "exec-4", "query": "carts"},
+        {"type": "Extension", "kind": "clock.sleep", "id": "exec-5"},
+        {"type": "Extension", "kind": ["odd"], "id": "exec-6"},
+    ]
+    items[0] |= {"status": "failed", "exit_code": 2, "aggregated_output": "no such file"}
+    items[2] |= {"status": "failed", "error": {"message": "not there"}}
+    for item in items:
+        log.event("item_completed", turn_id=turn_id(1), item=item)
+    output(log, "c1")
+
+    import_paths(ledger, log.save())
+
+    assert [(c.tool_name, c.status, c.error) for c in calls(ledger)[1:]] == [
+        ("exec_command", "failed", "exit code 2"),
+        ("apply_patch", "completed", None),
+        ("mcp__apps__run", "failed", "not there"),
+        ("web_search", "completed", None),
+    ]
+    assert calls(ledger)[1].result_json == '"no such file"'
+    assert len(ledger.files("cart.py").touches) == 1
+
+
+def test_a_call_belongs_to_the_turn_that_it_names(ledger: Ledger, tmp_path: Path) -> None:
+    log = Rollout(tmp_path)
+    log.start(1)
+    log.ask("Begin.")
+    script(log, "c1", "...")
+    output(log, "c1", word="running with cell ID 7")
+    log.end(1)
+    log.start(2)
+    log.ask("Meanwhile.")
+    patched(log, "exec-1", ADDED)
+    log.say("Yes.")
+    log.end(2)
+    log.add("compacted", message="So far.", replacement_history=[])
+    patched(log, "exec-2", ADDED, turn_id=turn_id(2))
+    log.start(3)
+    log.ask("Go on.")
+    log.say("Gone on.")
+
+    import_paths(ledger, log.save())
+
+    assert [call.id for call in calls(ledger, 1)] == ["c1", "exec-1"]
+    assert [call.id for call in calls(ledger, 3)] == ["exec-2"]
+    assert not ledger.audit()
