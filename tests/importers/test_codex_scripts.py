@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agents_ledger import Ledger
 from agents_ledger.model.turns import ToolCall
 from tests.importers.codex_log import Rollout, thread_id, turn_id
@@ -204,3 +206,81 @@ def test_a_call_belongs_to_the_turn_that_it_names(ledger: Ledger, tmp_path: Path
     assert [call.id for call in calls(ledger, 1)] == ["c1", "exec-1"]
     assert [call.id for call in calls(ledger, 3)] == ["exec-2"]
     assert not ledger.audit()
+
+
+def test_a_script_that_failed_is_a_failed_call(ledger: Ledger, tmp_path: Path) -> None:
+    log = Rollout(tmp_path)
+    log.start(1)
+    log.ask("Patch it.")
+    wrong = "Script error:\napply_patch verification failed: no such lines in cart.py:\nreturn 1"
+    for call_id, said in (
+        ("c1", ["Begun.", wrong]),
+        ("c2", [f"Warning: truncated output (original token count: 9)\n\n{wrong}"]),
+        ("c3", []),
+        ("c4", ["Script error:\nexec_command failed: rejected by user"]),
+    ):
+        script(log, call_id, "...")
+        output(log, call_id, *said, word="failed")
+    log.say("It does not fit.")
+
+    import_paths(ledger, log.save())
+
+    first = "apply_patch verification failed: no such lines in cart.py:"
+    assert [(c.status, c.error) for c in calls(ledger)] == [
+        ("failed", first),
+        ("failed", first),
+        ("failed", "script failed"),
+        ("rejected", "exec_command failed: rejected by user"),
+    ]
+    assert "Begun." in str(calls(ledger)[0].result_json)
+
+
+PRINTED = [
+    (['{"chunk_id":"1f","wall_time_seconds":0.1,"exit_code":2,"output":"no such file"}'], 2),
+    (['{"output":"no such file","exit_code":2}'], 2),
+    (['{\n  "exit_code": 2,\n  "output": "cut o'], 2),
+    (['Warning: truncated output (9 tokens)\nTotal output lines: 1\n\n{"exit_code":2,'], 2),
+    (["{}", '{"exit_code":0}', '{"exit_code":127}', '{"exit_code":1}'], 127),
+    (['{"exit_code":0}'], None),
+    (['{"exit_code":null,"session_id":3}', "[]", "{"], None),
+    (["Process exited with code 2, says the manual", 'grep: "exit_code":2'], None),
+    (['{"output":"{\\"exit_code\\":2}"}', '{"a":{"exit_code":2}}'], None),
+]
+
+
+@pytest.mark.parametrize(("printed", "code"), PRINTED)
+def test_a_script_that_tells_of_a_command_that_failed_did_so_too(
+    ledger: Ledger, tmp_path: Path, printed: list[str], code: int | None
+) -> None:
+    log = Rollout(tmp_path)
+    log.start(1)
+    log.ask("Try it.")
+    script(log, "c1", "...")
+    output(log, "c1", *printed)
+    log.say("Tried.")
+
+    import_paths(ledger, log.save())
+
+    (call,) = calls(ledger)
+    failed = ("failed", f"exit code {code}", f"exit {code}")
+    wanted = failed if code else ("completed", None, None)
+    assert (call.status, call.error, call.source_status) == wanted
+
+
+def test_a_script_that_runs_on_and_one_that_was_stopped_did_not_fail(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Rollout(tmp_path)
+    log.start(1)
+    log.ask("Wait.")
+    script(log, "c1", "...")
+    running = "Script running with cell ID 7\nWall time 10.0 seconds\nOutput:\n"
+    log.item("custom_tool_call_output", call_id="c1", output=running)
+    log.call("c2", "wait", cell_id="7", terminate=True)
+    stopped = "Script terminated\nWall time 0.0 seconds\nOutput:\n"
+    log.item("function_call_output", call_id="c2", output=stopped)
+    log.say("Stopped.")
+
+    import_paths(ledger, log.save())
+
+    assert [call.status for call in calls(ledger)] == ["completed", "completed"]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from agents_ledger.importers.codex_prompts import content_text
-from agents_ledger.importers.outlines import as_dict, as_number, as_text
+from agents_ledger.importers.outlines import as_dict, as_list, as_number, as_text, parsed
 
 SCRIPT = "exec"  # the tool that runs one
 CALLED = f"{SCRIPT}-"  # how the ids of calls begin that a script made
@@ -26,6 +26,49 @@ TOLD_BY = {  # kinds of events and of their items, and the tools whose calls the
     "web_search_end": "web_search",
 }
 NO_NAME = re.compile(r"\W")
+HEADER = re.compile(r"Script (\w+)[^\n]*\nWall time [\d.]+ seconds\nOutput:\n")
+ERROR = "Script error:\n"
+CUT = re.compile(r"\s*(?:Warning: truncated output [^\n]*\n(?:Total output lines: \d+\n)?\s*)?")
+# How a command's result begins as a script prints it; the rest may be cut off.
+CODE = re.compile(r'\{\s*(?:"\w+":\s*(?:[\w.+-]+|"[^"\\]*"),\s*)*"exit_code":\s*(-?\d{1,9})\b')
+
+
+class Ended(NamedTuple):
+    """How a script ended."""
+
+    error: str | None  # if it failed
+    code: int | None  # of the commands whose results it printed: the first that is not 0
+
+
+def ended(output: Any) -> Ended | None:
+    """What the output of a script says of its end; None if it is no such output."""
+    blocks = [output] if isinstance(output, str) else map(_words, as_list(output))
+    first, *others = [*blocks] or [""]
+    header = HEADER.match(first)
+    if header is None:
+        return None
+    printed = [first[header.end() :], *others]
+    if header[1] == "failed":
+        words = "\n".join(printed).rpartition(ERROR)[2].strip()
+        return Ended(words.split("\n", 1)[0] or "script failed", None)
+    codes = [code for text in printed if (code := _code(text)) is not None]
+    return Ended(None, next(filter(None, codes), 0) if codes else None)
+
+
+def _words(block: Any) -> str:
+    return as_text(as_dict(block).get("text")) or ""
+
+
+def _code(text: str) -> int | None:
+    """The exit code in a command's result."""
+    begin = CUT.match(text)
+    at = begin.end() if begin else 0
+    if not text.startswith("{", at):
+        return None
+    if found := CODE.match(text, at):
+        return int(found[1])
+    code = as_dict(parsed(text)).get("exit_code") if '"exit_code"' in text else None
+    return code if isinstance(code, int) and not isinstance(code, bool) else None
 
 
 class Called(NamedTuple):

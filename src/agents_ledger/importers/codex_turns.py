@@ -15,7 +15,7 @@ from agents_ledger.importers.codex_prompts import (
     content_text,
     read_prompt,
 )
-from agents_ledger.importers.codex_scripts import SCRIPT, Called, called, id_of, told
+from agents_ledger.importers.codex_scripts import SCRIPT, Called, called, ended, id_of, told
 from agents_ledger.importers.outlines import (
     as_dict,
     as_list,
@@ -303,7 +303,11 @@ class _Turn:
         output = payload.get("output", payload.get("result", payload.get("tools")))
         detail = self.details.get(call_id, {})
         shown, text, code = _unwrapped(output)
-        status, error, word = _status(text, code, detail)
+        end = ended(output)
+        if end is None:
+            status, error, word = _status(text, code, detail)
+        else:
+            status, error, word = _status(end.error or "", end.code, {"failure": end.error})
         known = self.builder.result(
             call_id,
             without_data(shown, IMAGE_FIELDS),
