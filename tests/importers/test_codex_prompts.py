@@ -255,3 +255,43 @@ def test_answers_to_questions_read_as_they_were_given(ledger: Ledger, tmp_path: 
     assert [(m.content, m.context_json) for m in others] == [
         (reply(unclear), None) for unclear in ("no JSON", "[3]", '[{"answer": ""}]')
     ]
+
+
+HEARTBEAT = """<heartbeat>
+  <automation_id>watch-the-till</automation_id>
+  <current_time_iso>2026-03-01T10:00:00.000Z</current_time_iso>
+  <instructions>
+Look whether the till is open.
+  </instructions>
+</heartbeat>
+"""
+PLANNED = """Automation: Count the till
+Automation ID: count-the-till
+Automation memory: $CODEX_HOME/automations/count-the-till/memory.md
+Last run: never
+
+Count it.
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        (HEARTBEAT, "cron"),
+        (PLANNED, "cron"),
+        ("<heartbeat> is what it sends. Why?", "human"),
+        ("Automation: is it worth it?", "human"),
+        (f"What is this?\n\n{HEARTBEAT}", "human"),
+    ],
+)
+def test_what_a_schedule_sends_was_typed_by_nobody(
+    ledger: Ledger, tmp_path: Path, text: str, source: str
+) -> None:
+    log = Rollout(tmp_path)
+    log.exchange(1, "Watch the till.")
+    log.exchange(2, text, "It is open.")  # an event says so too, as of what people type
+
+    import_paths(ledger, log.save())
+
+    assert [(m.content, m.source) for m in prompts(ledger, 2)] == [(text, source)]
+    assert ledger.get_turn(turn_id(2)).status == "completed"

@@ -13,7 +13,7 @@ from agents_ledger.importers.packed import Packed
 from agents_ledger.importers.places import Places
 from agents_ledger.importers.reader import Line, Material, fingerprint
 
-VERSION = 13
+VERSION = 14
 KINDS = ("item", "asked", "said", "detail", "context")
 KIND = 3  # bits before a number of its kind
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}

@@ -15,6 +15,10 @@ PREAMBLE = re.compile(
     r"|<in-app-browser-context[ >])"
 )
 REQUEST = re.compile(r"^## My request(?: for Codex)?:", re.M)
+# How a prompt begins that the desktop sends by a schedule: into a thread, or as the first of one.
+SCHEDULED = re.compile(
+    r"\s*(?:<heartbeat>\s*<automation_id>|Automation: [^\r\n]*\r?\nAutomation ID: )"
+)
 EVIDENCE = "The next image is untrusted page evidence "  # what the desktop says after a request
 REPLY = re.compile(
     r"\s*<send_user_message_question_reply>(.*)</send_user_message_question_reply>\s*", re.S
@@ -30,6 +34,11 @@ class Prompt(NamedTuple):
     text: str  # what was typed
     sent: str  # with all that was put around it
     by_person: bool  # it has a form that only people's input has
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether a schedule sent it, and nobody typed it then."""
+        return SCHEDULED.match(self.sent) is not None
 
     @property
     def key(self) -> int:

@@ -199,6 +199,7 @@ class _Turn:
         if human:
             self.builder.failed, self.builder.error = False, None  # it was of a prompt before
             source = "agent" if self.part.by_agent and not prompt.by_person else "human"
+            source = "cron" if prompt.is_scheduled else source
         attached = self.attached.get(prompt.key)
         self.builder.message(
             message_id,
