@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agents_ledger import Ledger
 from agents_ledger.importers.pi import OpenClaw, Pi
 from agents_ledger.importers.reader import Home
@@ -520,3 +522,50 @@ def test_messages_as_others_write_them_too_are_none_of_pis(ledger: Ledger, tmp_p
     path = log.save()
 
     assert import_paths(ledger, path).without_reader == [str(path)]
+
+
+BODY = "References are relative to /skills/tidy.\n\nTidy up.\n</skill> is how a skill ends."
+TIDY = f'<skill name="tidy" location="/skills/tidy/SKILL.md">\n{BODY}\n</skill>'
+
+
+@pytest.mark.parametrize(
+    ("text", "typed"),
+    [
+        (TIDY, "/skill:tidy"),
+        (
+            f"{TIDY}\n\nthe cart, please\n\nand the till",
+            "/skill:tidy the cart, please\n\nand the till",
+        ),
+    ],
+)
+def test_a_skill_that_was_called_reads_as_it_was_typed(
+    ledger: Ledger, tmp_path: Path, text: str, typed: str
+) -> None:
+    log = Transcript(tmp_path)
+    entry = log.user(text)
+    log.say("Tidied.")
+
+    import_paths(ledger, log.save())
+
+    (turn,) = ledger.thread(f"pi:{ONE}").turns
+    assert [(m.content, m.source) for m in turn.query] == [(typed, "human"), (TIDY, "event")]
+    said = {"entry_id": entry, "skill": "tidy"}
+    assert json.loads(turn.query[1].metadata_json or "") == said
+    assert [line.text for line in ledger.headlines([turn.id])] == [typed]
+    assert not ledger.audit()
+
+
+@pytest.mark.parametrize(
+    "text", [f"What is this?\n\n{TIDY}", f"{TIDY} and then?", '<skill name="tidy">', "<skill>"]
+)
+def test_a_prompt_that_only_speaks_of_a_skill_stays_as_it_is(
+    ledger: Ledger, tmp_path: Path, text: str
+) -> None:
+    log = Transcript(tmp_path)
+    log.user(text)
+    log.say("A skill.")
+
+    import_paths(ledger, log.save())
+
+    (turn,) = ledger.thread(f"pi:{ONE}").turns
+    assert [(m.content, m.source) for m in turn.query] == [(text, "human")]

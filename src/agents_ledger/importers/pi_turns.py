@@ -52,6 +52,12 @@ PARTS = {  # of the tokens of a call, as the source calls them
     "cached_input_tokens": "cacheRead",
     "cache_write_tokens": "cacheWrite",
 }
+# A skill that was called with `/skill:name`, as the program puts it in; then what was given to it.
+SKILL = re.compile(
+    r'(?P<text><skill name="(?P<name>[^"]+)" location="[^"]+">\n.*?\n</skill>)'
+    r"(?:\n\n(?P<given>.+))?",
+    re.DOTALL,
+)
 NOTICES = ("System:", "System (untrusted):")  # before what is asked
 PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.*\S)", re.M)
 
@@ -154,6 +160,9 @@ class _Turn:
 
     def _hear(self, node: Node, message: dict[str, Any]) -> None:
         text = text_of(message.get("content"))
+        skill = SKILL.fullmatch(text)
+        if skill:
+            text = " ".join(filter(None, (f"/skill:{skill['name']}", skill["given"])))
         metadata = _known_by(node) | _blocks(message.get("content"))
         source = _source(text, message, self.asked_by)
         channel = ENVELOPE.match(text)
@@ -163,6 +172,15 @@ class _Turn:
         if number:
             metadata["message_id"] = number[1]
         self.builder.message(node.key, "user", text, at=node.at, source=source, metadata=metadata)
+        if skill:
+            self.builder.message(
+                f"{node.key}:skill",
+                "user",
+                skill["text"],
+                at=node.at,
+                source="event",
+                metadata=_known_by(node) | {"skill": skill["name"]},
+            )
 
     def _bash(self, node: Node, message: dict[str, Any]) -> None:
         """A command that the human ran; the agent sees what it printed."""
