@@ -79,30 +79,6 @@ def test_a_prompt_and_all_that_follows_it_is_a_turn(ledger: Ledger, tmp_path: Pa
     assert not ledger.audit()
 
 
-def test_totals_come_with_the_end_of_a_run_and_are_of_that_run(
-    ledger: Ledger, tmp_path: Path
-) -> None:
-    log = Events(tmp_path)
-    log.add("user.message", content="One.")
-    log.say("First.")
-    log.add("session.shutdown", modelMetrics=metrics(1000, 25))
-    log.add("session.shutdown", modelMetrics=metrics(1000, 25))  # said again
-    log.add("session.resume", eventCount=4)
-    log.add("user.message", content="Lost.")
-    log.say("It dies here, and tells no total.", outputTokens=500)
-    log.add("session.resume", eventCount=8)
-    log.add("user.message", content="Two.")
-    log.say("Second.")
-    log.add("session.shutdown", modelMetrics=metrics(1600, 45))
-
-    import_paths(ledger, log.save())
-
-    first, lost, second = ledger.thread(LABEL).turns
-    assert (first.input_tokens, first.output_tokens, first.total_tokens) == (1000, 25, 1025)
-    assert (lost.input_tokens, lost.output_tokens, lost.total_tokens) == (None, 500, 500)
-    assert (second.input_tokens, second.output_tokens, second.total_tokens) == (1600, 45, 1645)
-
-
 def test_a_subagent_s_events_are_a_session_of_its_own(ledger: Ledger, tmp_path: Path) -> None:
     log = Events(tmp_path)
     log.add("user.message", content="Let somebody look.")

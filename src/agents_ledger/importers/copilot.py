@@ -21,6 +21,7 @@ from agents_ledger.importers.copilot_derived import Turns
 from agents_ledger.importers.copilot_history import is_history
 from agents_ledger.importers.copilot_history import told as history
 from agents_ledger.importers.copilot_parts import ANSWERS, CARRIED, NAME, VERSION, Part, Parts
+from agents_ledger.importers.copilot_tokens import Tokens
 from agents_ledger.importers.encodings import BOM
 from agents_ledger.importers.outlines import (
     BROKEN,
@@ -56,13 +57,6 @@ USED = CARRIED | {
     "session.start",
     "user.message",
 }
-USAGE = {
-    "inputTokens": "input_tokens",
-    "outputTokens": "output_tokens",
-    "cacheReadTokens": "cached_input_tokens",
-    "cacheWriteTokens": "cache_write_tokens",
-    "reasoningTokens": "reasoning_tokens",
-}
 CONTEXT = {
     "cwd": "cwd",
     "branch": "git_branch",
@@ -76,7 +70,7 @@ LISTS = re.compile(rb'"(?:timeline|chatMessages)"\s*:\s*\[')
 IN_NAME = re.compile(UUID.pattern)
 YAML_LINE = re.compile(r"(\w+):(.*)")
 YAML_BLOCK = re.compile(r"[|>][+-]?(?: |$)")  # its lines stand below
-RUNS = ("session.start", "session.resume")  # of the program, each with totals of its own
+RUNS = ("session.start", "session.resume")  # of the program
 
 
 class _Event(Struct, rename="camel"):
@@ -281,8 +275,7 @@ class _Log:
         self._calls = _Calls()
         self._callers: dict[str, str] = {}  # by subagent, the call that started it
         self._met = array("I")  # by name of an event, how often
-        self._totals: dict[str, dict[str, int]] = {}  # of this run by model, as last said
-        self._uncounted = 0  # output of this run that no total has covered yet
+        self._tokens = Tokens()
         first = len(parts)
         self._read_all()
         self.own = range(first, len(parts))
@@ -346,7 +339,7 @@ class _Log:
     def _take(self, line: Line, kind: str, key: int, data: _Data, at: int) -> None:
         self._describe(kind, data)
         if kind in RUNS:
-            self._totals, self._uncounted = {}, 0
+            self._tokens.begin(anew=kind == "session.start")
         elif kind == "user.message":
             if self.last == NONE or self._parts[self.last].ended:
                 self._open(key)
@@ -427,7 +420,7 @@ class _Log:
         tokens = as_number(data.output_tokens)
         if kind == "assistant.message" and tokens is not None:
             part.spend({"output_tokens": tokens, "total_tokens": tokens})
-            self._uncounted += tokens
+            self._tokens.say(tokens)
         if kind == "tool.execution_start" and call_id:
             self._calls.note(call_id, turn, event)
 
@@ -468,33 +461,21 @@ class _Log:
     def _compacted(self, line: Line, key: int, data: _Data, at: int) -> None:
         if data.success is False:
             return
+        self._tokens.compacted()
         if self.last == NONE:
             self._wait("system.notification", key, line)
             return
         self._add(self._open(key, is_compaction=True), "compaction", key, line, at)
 
-    # -- tokens -------------------------------------------------------------------------------
-
     def _count(self, metrics: dict[str, Any]) -> None:
-        """Totals are told only at the end of a run, and are of that run. Its last turn gets what
-        the messages did not say."""
-        grown: dict[str, int] = {}
-        for model, said in metrics.items():
-            usage = as_dict(as_dict(said).get("usage"))
-            now = {name: as_number(usage.get(field)) or 0 for field, name in USAGE.items()}
-            before = self._totals.get(model, {})
-            if any(now[name] < number for name, number in before.items()):
-                before = {}  # it began anew
-            self._totals[model] = now
-            for name, number in now.items():
-                grown[name] = grown.get(name, 0) + number - before.get(name, 0)
-        if self.last == NONE or not grown:
-            return
-        grown["output_tokens"] = max(0, grown["output_tokens"] - self._uncounted)
-        self._uncounted = 0
-        grown["total_tokens"] = grown["input_tokens"] + grown["output_tokens"]
-        spent = {name: number for name, number in grown.items() if number}
-        self._parts[self.last].spend(spent)
+        """Totals are told only at the end of a run. Its last turn gets what the messages did not
+        say."""
+        is_guess = not self._tokens.is_whole
+        spent = self._tokens.count(metrics)
+        if self.last != NONE and spent:
+            part = self._parts[self.last]
+            part.spend(spent)
+            part.is_guess = part.is_guess or is_guess
 
 
 class _History(_Log):

@@ -18,7 +18,7 @@ from agents_ledger.model.numbering import Numbering
 from agents_ledger.model.turns import Usage
 
 NAME = "copilot"
-VERSION = 7
+VERSION = 8
 ANSWERS = {"assistant.message", "assistant.reasoning", "tool.execution_start"}
 CARRIED = ANSWERS | {
     "abort",
@@ -62,6 +62,7 @@ class Part(Struct, array_like=True):
     answered: bool = False
     failed: bool = False  # before any answer
     spent: dict[int, int] = field(default_factory=dict)  # tokens, by the number of their kind
+    is_guess: bool = False  # these may hold what was spent before its file begins
     spawned: dict[str, str] = field(default_factory=dict)
     subagent: str | None = None  # the call that started it, if it is one's
     asked: int = NONE  # the event of that call: it says what was asked
@@ -90,7 +91,7 @@ class Part(Struct, array_like=True):
         return {TOKENS[kind]: number for kind, number in self.spent.items()}
 
 
-Rank = tuple[int, bool, int, int, list[bytes]]
+Rank = tuple[int, bool, int, bool, int, list[bytes]]
 
 
 class Parts(Packed[Part]):
@@ -180,10 +181,11 @@ class Parts(Packed[Part]):
 
     def rank(self, number: int) -> Rank:
         """The copy with the latest event says how it is now; else one that knows what came before
-        it, and of those the longest, tells most."""
+        it, and of those the longest, tells most. Tokens that are sure are before others."""
         part, prints = self.read(number), self._prints(number)
         counted = part.tokens.get("total_tokens", 0)
-        return (self._ended_at(number), part.above != NONE, len(prints), counted, prints)
+        told = (self._ended_at(number), part.above != NONE, len(prints), not part.is_guess)
+        return (*told, counted, prints)
 
     def _ended_at(self, number: int) -> int:
         """When the last event was that says so."""
