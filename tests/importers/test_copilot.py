@@ -191,7 +191,10 @@ def test_a_log_that_was_cut_inside_a_turn_and_went_another_way_is_followed(
     assert not ledger.audit()
 
 
-def test_a_compaction_is_a_turn_and_work_goes_on_after_it(ledger: Ledger, tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", [("inputTokens", "outputTokens"), ("input", "output")])
+def test_a_compaction_is_a_turn_and_work_goes_on_after_it(
+    ledger: Ledger, tmp_path: Path, names: tuple[str, str]
+) -> None:
     log = Events(tmp_path)
     prompt = log.add("user.message", content="Long work.")
     log.say("Half.")
@@ -201,6 +204,7 @@ def test_a_compaction_is_a_turn_and_work_goes_on_after_it(ledger: Ledger, tmp_pa
         success=True,
         summaryContent="What came before.",
         preCompactionTokens=900,
+        compactionTokensUsed=dict(zip(names, (870, 0), strict=True)),
     )
     after = log.say("Whole.")
 
@@ -211,6 +215,7 @@ def test_a_compaction_is_a_turn_and_work_goes_on_after_it(ledger: Ledger, tmp_pa
     record = turns[1].compaction
     assert record is not None
     assert (record.summarized_through_turn_id, record.tokens_before) == (prompt, 900)
+    assert (record.summarization_input_tokens, record.summarization_output_tokens) == (870, 0)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from agents_ledger.model.numbering import Numbering
 from agents_ledger.model.turns import Usage
 
 NAME = "copilot"
-VERSION = 8
+VERSION = 9
 ANSWERS = {"assistant.message", "assistant.reasoning", "tool.execution_start"}
 CARRIED = ANSWERS | {
     "abort",

@@ -245,10 +245,15 @@ class _Turn:
             self.builder.parent_id,
             tokens_before=as_number(data.get("preCompactionTokens")),
             tokens_after=as_number(data.get("postCompactionTokens")),
-            summarization_input_tokens=as_number(used.get("input")),
-            summarization_output_tokens=as_number(used.get("output")),
+            summarization_input_tokens=_either(used, "inputTokens", "input"),
+            summarization_output_tokens=_either(used, "outputTokens", "output"),
             turn_id=self.builder.id,
         )
+
+
+def _either(used: dict[str, Any], name: str, older: str) -> int | None:
+    number = as_number(used.get(name))
+    return number if number is not None else as_number(used.get(older))
 
 
 def _arguments(request: dict[str, Any]) -> dict[str, Any]:
