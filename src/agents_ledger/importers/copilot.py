@@ -20,7 +20,16 @@ from agents_ledger.importers.cells import loose
 from agents_ledger.importers.copilot_derived import Turns
 from agents_ledger.importers.copilot_history import is_history
 from agents_ledger.importers.copilot_history import told as history
-from agents_ledger.importers.copilot_parts import ANSWERS, CARRIED, NAME, VERSION, Part, Parts
+from agents_ledger.importers.copilot_parts import (
+    ADDED,
+    ANSWERS,
+    CARRIED,
+    NAME,
+    VERSION,
+    Part,
+    Parts,
+)
+from agents_ledger.importers.copilot_prompts import Interactions
 from agents_ledger.importers.copilot_tokens import Tokens
 from agents_ledger.importers.encodings import BOM
 from agents_ledger.importers.outlines import (
@@ -94,6 +103,8 @@ class _Data(Struct, rename="camel"):
     context: Any = None
     parent_tool_call_id: Any = None
     tool_call_id: Any = None
+    interaction_id: Any = None
+    source: Any = None
     model: Any = None
     output_tokens: Any = None
     model_metrics: Any = None
@@ -274,12 +285,13 @@ class _Log:
         self._waiting = array("I")  # events for the next turn
         self._calls = _Calls()
         self._callers: dict[str, str] = {}  # by subagent, the call that started it
+        self._asked = Interactions()
         self._met = array("I")  # by name of an event, how often
         self._tokens = Tokens()
         first = len(parts)
         self._read_all()
         self.own = range(first, len(parts))
-        del self._calls, self._callers, self._met  # what only reading needs
+        del self._calls, self._callers, self._asked, self._met  # what only reading needs
 
     def _read_all(self) -> None:
         for line in self.material.lines(self.file):
@@ -303,6 +315,9 @@ class _Log:
         self._account(kind)
         if kind in USED:
             key, caller = self._key(event), self._caller(kind, event, data)
+            named, whole = (data.interaction_id, data.source), self._tokens.is_whole
+            if self._asked.is_added(kind, caller, *named, is_whole=whole):
+                kind = ADDED
             if caller is None or kind in RUNS:
                 self._take(line, kind, key, data, at)
             else:

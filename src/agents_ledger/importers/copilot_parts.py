@@ -18,9 +18,11 @@ from agents_ledger.model.numbering import Numbering
 from agents_ledger.model.turns import Usage
 
 NAME = "copilot"
-VERSION = 9
+VERSION = 10
 ANSWERS = {"assistant.message", "assistant.reasoning", "tool.execution_start"}
+ADDED = "user.message:added"  # by the program, while a prompt is worked on
 CARRIED = ANSWERS | {
+    ADDED,
     "abort",
     "permission.completed",
     "session.error",

@@ -6,7 +6,8 @@ import re
 from typing import Any, NamedTuple
 
 from agents_ledger.importers.building import TurnBuilder, milliseconds
-from agents_ledger.importers.copilot_parts import Parts, may_fail
+from agents_ledger.importers.copilot_parts import ADDED, Parts, may_fail
+from agents_ledger.importers.copilot_prompts import written_by
 from agents_ledger.importers.outlines import (
     as_dict,
     as_list,
@@ -16,7 +17,7 @@ from agents_ledger.importers.outlines import (
     without_data,
 )
 from agents_ledger.model.compaction import Compaction
-from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, MessageSource, Turn
+from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, Turn
 
 FILE_TOOLS: dict[str, FileKind] = {
     "create": "written",
@@ -25,7 +26,7 @@ FILE_TOOLS: dict[str, FileKind] = {
     "view": "read",
 }
 TIME = r"<current_datetime>[^<]{0,64}</current_datetime>\s*"
-ADDED = re.compile(rf"\A\s*{TIME}|{TIME}\Z")  # by old versions to what was typed
+TIMED = re.compile(rf"\A\s*{TIME}|{TIME}\Z")  # what old versions add to what was typed
 DENIED = ("denied", "rejected")
 KEPT = ("interactionId", "turnId", "messageId", "apiCallId", "delivery", "chunkIndex")
 
@@ -73,8 +74,8 @@ class _Turn:
         return self.builder.build()
 
     def _step(self, kind: str, key: str, data: dict[str, Any], at: int) -> None:
-        if kind == "user.message":
-            self._hear(key, data, at)
+        if kind in ("user.message", ADDED):
+            self._hear(key, data, at, is_added=kind == ADDED)
         elif kind == "assistant.message":
             self._say(key, data, at)
         elif kind == "assistant.reasoning":
@@ -92,10 +93,11 @@ class _Turn:
 
     # -- what was asked -----------------------------------------------------------------------
 
-    def _hear(self, key: str, data: dict[str, Any], at: int) -> None:
-        self.builder.failed, self.builder.error = False, None
+    def _hear(self, key: str, data: dict[str, Any], at: int, *, is_added: bool) -> None:
+        if not is_added:
+            self.builder.failed, self.builder.error = False, None
         content = as_text(data.get("content")) or ""
-        text = (ADDED.sub("", content).strip() if ADDED.search(content) else "") or content
+        text = (TIMED.sub("", content).strip() if TIMED.search(content) else "") or content
         if text.strip() and text.strip() == self.prompt.strip():
             return
         metadata = {name: data[name] for name in KEPT if data.get(name) not in (None, "")}
@@ -103,14 +105,13 @@ class _Turn:
         attached = [as_dict(each) for each in as_list(data.get("attachments"))]
         if attached:
             metadata["attachments"] = without_data(attached)
-        said = as_text(data.get("source"))
-        source: MessageSource = "human" if said in (None, "user") else "event"
+        is_agents = self.part.subagent and not is_added
         self.builder.message(
             key,
             "user",
             text,
             at=at,
-            source="agent" if self.part.subagent else source,
+            source="agent" if is_agents else written_by(data.get("source")),
             metadata=metadata,
             context={"sent": sent} if sent != text else None,
             files=[MessageFile("attached", a["path"]) for a in attached if as_text(a.get("path"))],

@@ -1,0 +1,39 @@
+"""Copilot CLI: who wrote what stands in a log as the user's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agents_ledger.importers.outlines import as_text
+from agents_ledger.model.turns import MessageSource
+
+PROMPT = "user.message"
+SAID = (PROMPT, "assistant.message")
+
+
+def written_by(source: Any) -> MessageSource:
+    """Whom the source of a message means."""
+    said = as_text(source) or "user"
+    if said == "user":
+        return "human"
+    return "agent" if said.startswith("agent") else "event"
+
+
+class Interactions:
+    """What is being worked on in a log."""
+
+    def __init__(self) -> None:
+        self._now: dict[str | None, str] = {}  # by the call that started a subagent
+
+    def is_added(
+        self, kind: str, caller: str | None, interaction: Any, source: Any, *, is_whole: bool
+    ) -> bool:
+        """Whether the program added an event to what is being worked on: it names that interaction,
+        or one whose beginning the log has lost."""
+        named = as_text(interaction)
+        if named is None or kind not in SAID:
+            return False
+        before, self._now[caller] = self._now.get(caller), named
+        if kind != PROMPT or written_by(source) != "event":
+            return False
+        return before == named or (before is None and not is_whole)
