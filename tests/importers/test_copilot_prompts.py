@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents_ledger import Ledger
+from agents_ledger.importers.copilot_prompts import written_by
 from agents_ledger.importers.importing import rederive
 from tests.importers.copilot_log import LABEL, Events, helped, request
 from tests.importers.helping import import_paths, packed_result, result
@@ -130,3 +131,36 @@ def test_what_is_added_belongs_to_the_same_turn_in_a_copy_without_the_prompt(
 
     assert ledger.query("SELECT id FROM turns")[1] == [(prompt,)]
     assert len(ledger.query("SELECT id FROM messages")[1]) == 4
+
+
+NOTICE = "<system_notification>\nThis session has no name yet.\n</system_notification>"
+
+
+@pytest.mark.parametrize(
+    ("said", "source"),
+    [
+        (f"\n\n{NOTICE}", "event"),
+        (f"{NOTICE}\n{FOUND}\n", "event"),
+        (f"Name it.\n\n{NOTICE}", "human"),
+        (f"{NOTICE}\nWhy this?\n{NOTICE}", "human"),
+        (f"{NOTICE[:-3]}", "human"),
+        ("", "human"),
+    ],
+)
+def test_a_text_that_is_nothing_but_notices_was_typed_by_nobody(
+    ledger: Ledger, tmp_path: Path, said: str, source: str
+) -> None:
+    log = Events(tmp_path)
+    log.add("user.message", content=said)
+    log.say("Done.")
+    log.add("user.message", content="Next.")
+    log.say("Done, too.")
+    import_paths(ledger, log.save())
+
+    first, _ = ledger.thread(LABEL).turns
+    assert [(m.content, m.source) for m in first.query] == [(said, source)]
+
+
+def test_many_notices_are_told_at_once() -> None:
+    assert written_by(None, NOTICE * 20_000) == "event"
+    assert written_by(None, "<system_notification>" * 200_000) == "human"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from agents_ledger.importers.outlines import as_text
@@ -9,14 +10,22 @@ from agents_ledger.model.turns import MessageSource
 
 PROMPT = "user.message"
 SAID = (PROMPT, "assistant.message")
+NOTICE = re.compile(r"\s*<(system_notification|system_reminder)>.*?</\1>\s*", re.DOTALL)
 
 
-def written_by(source: Any) -> MessageSource:
-    """Whom the source of a message means."""
+def written_by(source: Any, text: str = "") -> MessageSource:
+    """Whom the source of a message means. What is nothing but notices is the program's."""
     said = as_text(source) or "user"
     if said == "user":
-        return "human"
+        return "event" if _is_notice(text) else "human"
     return "agent" if said.startswith("agent") else "event"
+
+
+def _is_notice(text: str) -> bool:
+    end = 0
+    while found := NOTICE.match(text, end):
+        end = found.end()
+    return 0 < end == len(text)
 
 
 class Interactions:

@@ -111,7 +111,7 @@ class _Turn:
             "user",
             text,
             at=at,
-            source="agent" if is_agents else written_by(data.get("source")),
+            source="agent" if is_agents else written_by(data.get("source"), text),
             metadata=metadata,
             context={"sent": sent} if sent != text else None,
             files=[MessageFile("attached", a["path"]) for a in attached if as_text(a.get("path"))],
