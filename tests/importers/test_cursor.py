@@ -397,7 +397,7 @@ def test_empty_and_broken_values_are_reported_and_the_rest_imported(
 
     sessions = column(ledger, "SELECT origin_session_id FROM sessions ORDER BY label")
     assert sessions == ["c", "lost"]
-    assert len(report.faults) == 6
+    assert len(report.faults) == 7  # what is not UTF-8 is told too
     assert not any("null" in fault.what for fault in report.faults)  # so it leaves a deleted chat
     assert report.counts.failed == 0
     assert only(ledger, "SELECT count(*) FROM messages WHERE content LIKE 'a_b'") == 1

@@ -1,7 +1,7 @@
 """Cursor: sessions of its agent that stand in files of their own.
 
-A store.db holds them whole; a transcript only what was said, without ids, times and results. Each
-is used where nothing better tells of the same session.
+A store.db holds them whole; a transcript only what was said, without ids and results, and since
+2026 when it was asked. Each is used where nothing better tells of the same session.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from agents_ledger.importers.building import TurnBuilder, milliseconds
 from agents_ledger.importers.cells import exchanges, loose
+from agents_ledger.importers.cursor_prompts import Prompt, prompt_in
 from agents_ledger.importers.cursor_turns import NAME
 from agents_ledger.importers.encodings import BOM
 from agents_ledger.importers.outlines import (
@@ -34,7 +35,6 @@ from agents_ledger.model.records import raw
 from agents_ledger.model.sources import DerivedTurn, SourceFile
 from agents_ledger.model.turns import MessageRole, MessageSource, Turn
 
-ASKED = re.compile(r"<user_query>\s*(.*?)\s*</user_query>", re.DOTALL)
 SPEAKER = re.compile(rb"(user|assistant|A):(?=\s|$)")
 MARK = re.compile(r"\[(Thinking|Tool call|Tool result)\]\s*(.*)", re.IGNORECASE)
 MARKS = {"thinking": "thinking", "tool call": "tool_use", "tool result": "tool_result"}
@@ -57,6 +57,7 @@ class Entry(NamedTuple):
     said: Line | Held | Row
     asks: bool
     print: bytes
+    at: int = 0  # 0: not known
 
 
 class AgentSession(Struct):
@@ -71,6 +72,13 @@ class AgentSession(Struct):
     created_at: int = 0
     workspace: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+
+    def date(self) -> None:
+        """Give messages that say no time that of the prompt before them, or else the first."""
+        at = self.created_at or next((entry.at for entry in self.entries if entry.at), 0)
+        for number, entry in enumerate(self.entries):
+            at = entry.at or at
+            self.entries[number] = entry._replace(at=at)
 
     def described(self) -> dict[str, Any]:
         """What is said of it beside."""
@@ -105,7 +113,9 @@ def transcript(material: Material, file: SourceFile, wanted: bool) -> AgentSessi
         if wanted:
             name = scoped(NAME, session.id, str(line.number))
             asks = record.get("role") == "user" and not _only_results(record)
-            session.entries.append(Entry(name, material.held(line), asks, line.fingerprint()))
+            at = prompt_in(_text(_blocks(record))).at if asks else 0
+            session.entries.append(Entry(name, material.held(line), asks, line.fingerprint(), at))
+    session.date()
     return session
 
 
@@ -228,8 +238,10 @@ class Store:
             seen[name] = seen.get(name, 0) + 1
             again = f":{seen[name]}" if seen[name] > 1 else ""
             asks = record.get("role") not in ("assistant", "tool")
+            at = prompt_in(_text(_blocks(record))).at if record.get("role") == "user" else 0
             entry_id = f"{session.id}:{name}{again}"
-            session.entries.append(Entry(entry_id, self.blobs[name], asks, name.encode()))
+            session.entries.append(Entry(entry_id, self.blobs[name], asks, name.encode(), at))
+        session.date()
         self.material.count("blobs", "derived", len(seen))
         self.material.count("blobs", "unmapped", len(self.blobs) - len(seen))
         return session
@@ -312,7 +324,8 @@ def turns_of(material: Material, session: AgentSession, version: int) -> Iterato
     """The turns of a session, one after another."""
     parent: str | None = None
     for group in exchanges(session.entries, lambda entry: entry.asks):
-        said = f"{session.model};{session.created_at};{session.workspace};".encode(errors="replace")
+        about = f"{session.model};{session.created_at};{session.workspace};{group[0].at};"
+        said = about.encode(errors="replace")
         yield DerivedTurn(
             group[0].id,
             parent,
@@ -340,7 +353,7 @@ def _build_turn(
             record = spoken(data) if is_spoken(data) else as_dict(loose(data))
         else:
             record = message_in(raw(material.values_of(entry.said).get("data")))
-        turn.add(entry.id, record)
+        turn.add(entry.id, record, entry.at)
     if not isinstance(group[-1].said, Row):
         turn.went_on()
     failed = turn.builder.failed and not turn.builder.answered
@@ -350,21 +363,21 @@ def _build_turn(
 class _Turn:
     def __init__(self, builder: TurnBuilder, session: AgentSession) -> None:
         self.builder = builder
-        self.at = session.created_at
+        self.at = 0
         self.asked_by: MessageSource = "agent" if session.parent else "human"
         self.open: OrderedDict[str, None] = OrderedDict()  # calls without a result yet
         self.latest: set[str] = set()  # calls of the last message
 
-    def add(self, entry_id: str, record: dict[str, Any]) -> None:
+    def add(self, entry_id: str, record: dict[str, Any], at: int) -> None:
+        self.at = at
         if "role" not in record:
             self._ended(record)
             return
         self.builder.model = as_text(record.get("model")) or self.builder.model
         blocks = _blocks(record)
-        words = [as_text(b.get("text")) for b in blocks if b.get("type") not in PLAIN - {"text"}]
-        text = "\n\n".join(word for word in words if word)
-        asked = ASKED.search(text) if record["role"] == "user" else None
-        metadata: dict[str, Any] = {"text": text} if asked else {}
+        text = _text(blocks)
+        said = prompt_in(text) if record["role"] == "user" else Prompt(text, 0, False)
+        metadata: dict[str, Any] = {"text": text} if said.words != text else {}
         others = [without_data(b) for b in blocks if b.get("type") not in PLAIN]
         if others:
             metadata["blocks"] = others
@@ -377,9 +390,9 @@ class _Turn:
             self.builder.message(
                 entry_id,
                 role,
-                asked.group(1) if asked else text,
+                said.words,
                 at=self.at,
-                source=self.asked_by if role == "user" else None,
+                source=("event" if said.is_event else self.asked_by) if role == "user" else None,
                 thinking="\n\n".join(_thoughts(blocks)) or None,
                 metadata=metadata,
             )
@@ -443,6 +456,11 @@ def _blocks(record: dict[str, Any]) -> list[dict[str, Any]]:
         return [{"type": "text", "text": content}]
     blocks = [block for block in as_list(content) if isinstance(block, dict)]
     return [{**block, "type": as_text(block.get("type"))} for block in blocks]
+
+
+def _text(blocks: Iterable[dict[str, Any]]) -> str:
+    words = [as_text(b.get("text")) for b in blocks if b.get("type") not in PLAIN - {"text"}]
+    return "\n\n".join(word for word in words if word)
 
 
 def _thoughts(blocks: Iterable[dict[str, Any]]) -> Iterator[str]:

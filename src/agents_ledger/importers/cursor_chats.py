@@ -35,7 +35,7 @@ from agents_ledger.model.records import digest
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Part, SourceFile
 from agents_ledger.model.turns import MessageSource
 
-VERSION = 13
+VERSION = 14
 TEXT = ".txt"  # a transcript of the oldest form tells least
 LABEL_MAX = 400
 SAID = (
@@ -117,14 +117,15 @@ def _best_first(transcript: SourceFile) -> tuple[bool, int]:
 def _agent_session(agent: AgentSession, turns: Sequence[DerivedTurn]) -> DerivedSession:
     asked = {entry.id for entry in agent.entries if entry.asks}
     heads = [turn.id for turn in turns if not set(turn.record_ids) <= asked]
+    times = [entry.at for entry in agent.entries if entry.at]
     return DerivedSession(
         session_id=agent.id,
         label=label_of(agent.id),
         head=heads[-1] if heads else None,
         file_ids=frozenset(agent.file_ids),
         title=agent.title,
-        created_at=agent.created_at,
-        updated_at=agent.created_at,
+        created_at=agent.created_at or min(times, default=0),
+        updated_at=max(times, default=agent.created_at),
         is_subagent=agent.parent is not None,
         parent_label=label_of(agent.parent) if agent.parent else None,
         routing_key=agent.workspace,
