@@ -35,6 +35,7 @@ CARELESS = "values taken for objects"
 LEDGER_EVERY = 40  # inputs; the others are only derived
 REQUEST_EVERY = 20
 DEEP = 5_000
+COPIED = 0.3  # of the inputs have a file twice
 
 
 class Family(Struct):
@@ -73,7 +74,9 @@ class Mutator:
         self.others: list[Any] = []  # values from the same history: ids meet
 
     def family(self, family: Family) -> Family:
-        """The same files, some of them changed."""
+        """The same files, some of them changed, sometimes beside a copy of one."""
+        if self.chance.random() < COPIED:
+            family = self._with_copy(family)
         data = list(family.data)
         for _ in range(self.chance.choice((1, 1, 2, 3))):
             at = self.chance.randrange(len(data))
@@ -83,6 +86,14 @@ class Mutator:
             for file, each in zip(family.files, data, strict=True)
         ]
         return Family(family.source, files, data)
+
+    def _with_copy(self, family: Family) -> Family:
+        at = self.chance.randrange(len(family.files))
+        path = Path(family.files[at].path)
+        beside = path.parent.with_name(f"{path.parent.name} copy") / path.name
+        number = 1 + max(file.id for file in family.files)
+        copy = structs.replace(family.files[at], id=number, path=str(beside))
+        return Family(family.source, [*family.files, copy], [*family.data, family.data[at]])
 
     def _file(self, file: SourceFile, data: bytes) -> bytes:
         if self.chance.random() < 0.15:
@@ -204,6 +215,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 def broken(derivation: Derivation) -> Iterator[str]:
     """What does not hang together."""
     seen: set[str] = set()
+    owners: dict[str, str] = {}
     for derived in derivation.turns:
         if derived.id in seen:
             yield f"turn {derived.id!r} twice"
@@ -213,6 +225,10 @@ def broken(derivation: Derivation) -> Iterator[str]:
         turn = derived.build()
         if turn.id != as_id(derived.id):
             yield f"turn {derived.id!r} built as {turn.id!r}"
+        for message in turn.messages:
+            owner = owners.setdefault(message.id, derived.id)
+            if owner != derived.id:
+                yield f"message {message.id!r} in {owner!r} and {derived.id!r}"
         places = sorted(step.sequence for step in turn.steps)
         if places != list(range(len(places))):
             yield f"turn {derived.id!r} has the places {places}"

@@ -44,7 +44,7 @@ from agents_ledger.model.turns import (
 
 NAME = "aix"
 STORE = "aix.db"  # apart from what is imported by requests, which name aix too
-VERSION = 2
+VERSION = 3
 DETAILS = ("message_metadata", "message_lints", "message_files", "message_codeblocks")
 TABLES = (
     Table("sessions", ("id",)),
@@ -93,6 +93,8 @@ class _Message(Struct):
     role: MessageRole
     sequence: int
     row: Row
+    session: str
+    file_ids: set[int]  # the databases that have it
     details: list[Row] = field(default_factory=list)
     calls: list[_Call] = field(default_factory=list)
 
@@ -208,16 +210,20 @@ class _Outline:
         return self.sessions.setdefault(str(name), _Session(str(name)))
 
     def _message(self, values: dict[str, Any], row: Row) -> None:
+        """A message as a further database says it, which wins: one may be a copy of another."""
+        session = self._session(values.get("session_id"))
+        session.file_ids.add(row.file_id)
         message = _Message(
             str(values.get("id")),
             ROLES.get(str(values.get("role")), "system"),
             as_number(values.get("sequence")) or 0,
             self.material.held_row(row),
+            session.id,
+            {row.file_id},
         )
+        if (known := self.messages.get(message.id)) is not None:
+            message.file_ids |= known.file_ids
         self.messages[message.id] = message
-        session = self._session(values.get("session_id"))
-        session.messages.append(message)
-        session.file_ids.add(row.file_id)
 
     def _attach(self) -> None:
         for row in self.late:
@@ -231,8 +237,11 @@ class _Outline:
             else:
                 message.details.append(row)
         for message in self.messages.values():
-            message.calls.sort(key=lambda call: call.id)
-            message.details.sort(key=lambda row: (row.table, row.print))
+            self.sessions[message.session].messages.append(message)
+            calls = {call.id: call for call in message.calls}
+            details = {(row.table, row.print): row for row in message.details}
+            message.calls = [calls[name] for name in sorted(calls)]
+            message.details = [details[name] for name in sorted(details)]
         for session in self.sessions.values():
             session.messages.sort(key=lambda message: (message.sequence, message.id))
 
@@ -270,7 +279,7 @@ class _Outline:
                     turn_id,
                     head,
                     fingerprint(VERSION, [said, *(row.print for row in rows)]),
-                    frozenset(row.file_id for row in rows),
+                    frozenset().union(*(message.file_ids for message in group)),
                     tuple(f"{NAME}:{message.id}" for message in group),
                     partial(
                         _build_turn,

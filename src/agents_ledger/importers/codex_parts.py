@@ -13,7 +13,7 @@ from agents_ledger.importers.packed import Packed
 from agents_ledger.importers.places import Places
 from agents_ledger.importers.reader import Line, Material, fingerprint
 
-VERSION = 14
+VERSION = 15
 KINDS = ("item", "asked", "said", "detail", "context")
 KIND = 3  # bits before a number of its kind
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
@@ -61,7 +61,7 @@ class Part(Struct, array_like=True):
         return self.summarises and not (self.answered or self.prompts)
 
 
-Rank = tuple[int, int, bool, int, int, list[bytes]]
+Rank = tuple[int, int, bool, int, int, list[bytes], str]
 
 
 class Parts(Packed[Part]):
@@ -98,8 +98,7 @@ class Parts(Packed[Part]):
 
     def fingerprint(self, number: int, part: Part, *, sealed: bool) -> bytes:
         """Of all that the content of a turn comes from."""
-        told = (part.provider, part.cwd, part.began, part.by_agent, sealed)
-        said = repr((sorted(part.tokens.items()), *told))
+        said = repr((sorted(part.tokens.items()), *_told(part), sealed))
         prints = map(self._places.print, self._records[number])
         return fingerprint(VERSION, (*prints, said.encode()))
 
@@ -108,4 +107,11 @@ class Parts(Packed[Part]):
         part = self.read(number)
         counted = part.tokens.get("total_tokens", 0)
         prints = list(map(self._places.print, self._records[number]))
-        return (part.weight, counted, not part.replayed, len(prints), -part.first_at, prints)
+        told = repr(_told(part))
+        return (part.weight, counted, not part.replayed, len(prints), -part.first_at, prints, told)
+
+
+def _told(part: Part) -> tuple[object, ...]:
+    """What its content comes from beside its own records."""
+    about = (part.provider, part.cwd, part.began, part.by_agent)
+    return (*about, part.context_tokens, part.trigger) if part.is_compaction else about

@@ -384,8 +384,10 @@ class _Log:
 
     def _open(self, name: int, *, is_compaction: bool = False) -> int:
         parts = self._parts
-        above = parts.read(self.last).name if self.last != NONE else NONE
-        part = Part(name, above, self.file.id, self._model, self._cwd, is_compaction, is_compaction)
+        above = parts.read(self.last) if self.last != NONE else None
+        up = above.name if above is not None else NONE
+        part = Part(name, up, self.file.id, self._model, self._cwd, is_compaction, is_compaction)
+        part.depth += above.depth if above is not None else 0
         self.last = parts.going_on = parts.add(part)
         if not is_compaction:
             for event in self._waiting:
@@ -471,6 +473,7 @@ class _Log:
         before = self._parts.read(turn)
         part = Part(name, before.name, self.file.id, before.model, self._cwd)
         part.subagent, part.first_at = before.subagent, before.first_at
+        part.depth += before.depth
         return self._parts.add(part)
 
     def _compacted(self, line: Line, key: int, data: _Data, at: int) -> None:
@@ -532,10 +535,10 @@ def _sessions(
         ids = frozenset(log.file.id for log in files)
         said = names.get(session_id, {})
         metadata = _described(last, said)
-        yield DerivedSession(
+        session = DerivedSession(
             session_id=session_id,
             label=f"{NAME}:{session_id}",
-            head=turns.head(parts.read(last.last) if last.last != NONE else None),
+            head=turns.head(last.last),
             file_ids=ids,
             title=said.get("name") or said.get("summary"),
             created_at=last.first_at,
@@ -543,9 +546,11 @@ def _sessions(
             routing_key=metadata.get("cwd"),
             metadata=metadata,
         )
+        yield session
         found = {call_id: part for log in files for call_id, part in log.subagents.items()}
-        for part in map(parts.read, found.values()):
-            yield _subagent_session(session_id, turns.best(part), ids, metadata, turns.head(part))
+        for call_id, number in found.items():
+            part, head = turns.best(parts.read(number)), turns.head(number)
+            yield _subagent_session(session, call_id, part, head)
 
 
 def _latest(files: list[_Log], parts: Parts) -> _Log:
@@ -571,17 +576,17 @@ def _described(log: _Log, said: dict[str, str]) -> dict[str, Any]:
 
 
 def _subagent_session(
-    session_id: str, part: Part, ids: frozenset[int], metadata: dict[str, Any], head: str | None
+    parent: DerivedSession, call_id: str, part: Part, head: str | None
 ) -> DerivedSession:
     return DerivedSession(
-        session_id=f"{session_id}:{part.subagent}",
-        label=f"{NAME}:{session_id}:{part.subagent}",
+        session_id=f"{parent.session_id}:{call_id}",
+        label=f"{parent.label}:{call_id}",
         head=head,
-        file_ids=ids,
-        agent_id=part.subagent,
+        file_ids=parent.file_ids,
+        agent_id=call_id,
         created_at=part.first_at,
         updated_at=part.last_at,
         is_subagent=True,
-        parent_label=f"{NAME}:{session_id}",
-        metadata=metadata,
+        parent_label=parent.label,
+        metadata=parent.metadata,
     )

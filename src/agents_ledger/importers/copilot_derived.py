@@ -6,6 +6,7 @@ from array import array
 from functools import partial
 
 from agents_ledger.importers.copied_turns import Copies
+from agents_ledger.importers.copilot_claims import Claims
 from agents_ledger.importers.copilot_parts import Part, Parts
 from agents_ledger.importers.copilot_turns import build_turn
 from agents_ledger.importers.outlines import NONE, made
@@ -21,9 +22,10 @@ class Turns:
         self._named = array("i", [NONE]) * len(parts.names)  # by name, the turn
         self._names = array("I")
         self._copies = Copies(parts.rank)
-        rests = parts.rests()
+        claims = Claims(parts)
+        self._ends = claims.ends
         for number, part in enumerate(parts):
-            name = rests.get(part.name, part.name)
+            name = claims.same.get(part.name, part.name)
             if self._named[name] == NONE:
                 self._named[name] = len(self._names)
                 self._names.append(name)
@@ -59,9 +61,11 @@ class Turns:
         """A turn as the file has it that tells most of it."""
         return self._parts.read(self._copies.best[self._named[part.name]])
 
-    def head(self, part: Part | None) -> str | None:
-        """The nearest turn at or above one that has ended."""
-        turn = self._named[part.name] if part is not None else NONE
+    def head(self, number: int) -> str | None:
+        """The nearest turn that has ended, at or above the end of one that a file has."""
+        turn = NONE
+        if number != NONE:
+            turn = self._named[self._ends.get(number, self._parts.read(number).name)]
         return self._name(self._copies.head(turn, self._has_ended))
 
     def _has_ended(self, turn: int) -> bool:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
 from msgspec import Struct, field
 
 from agents_ledger.importers.building import milliseconds
-from agents_ledger.importers.outlines import NONE, Groups, as_dict, parsed
+from agents_ledger.importers.outlines import NONE, Groups, as_dict, as_number, parsed
 from agents_ledger.importers.packed import Packed
 from agents_ledger.importers.places import Places
 from agents_ledger.importers.reader import Line, Material, fingerprint
@@ -18,7 +19,7 @@ from agents_ledger.model.numbering import Numbering
 from agents_ledger.model.turns import Usage
 
 NAME = "copilot"
-VERSION = 11
+VERSION = 12
 ANSWERS = {"assistant.message", "assistant.reasoning", "tool.execution_start"}
 ADDED = "user.message:added"  # by the program, while a prompt is worked on
 CARRIED = ANSWERS | {
@@ -36,7 +37,8 @@ KINDS = ("user.message", "compaction", *sorted(CARRIED))
 TOKENS = Usage.__struct_fields__
 BESIDE = "mcp"  # errors of servers that a prompt may or may not need
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
-PROMPT = _NUMBERS["user.message"]
+PROMPT, COMPACTION = _NUMBERS["user.message"], _NUMBERS["compaction"]
+SAID = (TOKENS.index("output_tokens"), TOKENS.index("total_tokens"))  # by a message of its own
 
 
 def may_fail(kind: str, error_type: object) -> bool:
@@ -70,6 +72,7 @@ class Part(Struct, array_like=True):
     asked: int = NONE  # the event of that call: it says what was asked
     first_at: int = 0  # of all turns of a subagent
     last_at: int = 0
+    depth: int = 1  # turns from the first to it
 
     def spend(self, tokens: Mapping[str, int]) -> None:
         """Tokens of one more call of the model."""
@@ -93,7 +96,7 @@ class Part(Struct, array_like=True):
         return {TOKENS[kind]: number for kind, number in self.spent.items()}
 
 
-Rank = tuple[int, bool, int, bool, int, list[bytes]]
+Rank = tuple[bool, int, int, int, bool, int, list[bytes], list[str]]
 
 
 class Parts(Packed[Part]):
@@ -127,28 +130,41 @@ class Parts(Packed[Part]):
     def group(self) -> None:
         """All events are noted: put those of each turn beside each other."""
         self._events = Groups(self._owners, len(self))
+
+    def settle(self) -> None:
+        """Each event is of its turn for good."""
         del self._owners
 
-    def rests(self) -> dict[int, int]:
-        """Of files that lost their beginning, turns of which another file has all in one: the names
-        of those, by theirs."""
-        holders = array("i", [NONE]) * len(self.names)
-        for number, part in enumerate(self):
-            for event in self._events[number] if self._is_asked(number, part) else ():
-                holders[self._keys[event]] = part.name
-        found: dict[int, int] = {}
-        for number, part in enumerate(self):
-            if part.subagent is None and not self._is_asked(number, part):
-                within = {holders[self._keys[event]] for event in self._events[number]}
-                is_rest = part.above == NONE and not part.is_compaction and len(within) == 1
-                holder = within.pop() if is_rest else NONE
-                found[part.name] = holder if found.get(part.name, holder) == holder else NONE
-        return {name: holder for name, holder in found.items() if holder != NONE}
+    def events(self, number: int) -> Sequence[int]:
+        """The events of a turn in order, by number."""
+        return self._events[number]
 
-    def _is_asked(self, number: int, part: Part) -> bool:
-        """Whether it begins with a prompt."""
-        events = self._events[number]
-        return bool(events) and self._kinds[events[0]] == PROMPT and part.subagent is None
+    def key(self, event: int) -> int:
+        """The name of an event."""
+        return self._keys[event]
+
+    def kind(self, event: int) -> int:
+        """What kind of event it is, by number."""
+        return self._kinds[event]
+
+    def keep(self, number: int, kept: Collection[int], *, with_totals: bool) -> None:
+        """Leave a turn only these of its events, from the next grouping on. `with_totals`: it has
+        what the totals at the end say of it."""
+        part, spent = self[number], Counter[int]()
+        part.answered, part.failed = part.is_compaction, False
+        for event in self._events[number]:
+            kind, data = KINDS[self._kinds[event]], as_dict(parsed(self._bytes(event)))
+            said = as_dict(data.get("data"))
+            tokens = as_number(said.get("outputTokens")) if kind == "assistant.message" else None
+            if event in kept:
+                part.heed(kind, said.get("errorType"))
+            else:
+                self._owners[event] = NONE
+            if tokens is not None and (event in kept) != with_totals:
+                spent.update(dict.fromkeys(SAID, tokens))
+        if with_totals:
+            spent = Counter(part.spent) - spent
+        part.spent = dict(spent)
 
     def text(self, name: int) -> str | None:
         """What a number means; None if it is NONE."""
@@ -171,23 +187,25 @@ class Parts(Packed[Part]):
         events = self._events[number]
         return events if part.asked == NONE else chain((part.asked,), events)
 
-    def _prints(self, number: int) -> list[bytes]:
-        return list(map(self._places.print, self._events[number]))
+    def _prints(self, number: int, part: Part) -> list[bytes]:
+        return list(map(self._places.print, self._all(number, part)))
 
     def fingerprint(self, number: int, part: Part, *, sealed: bool) -> bytes:
         """Of all that the content of a turn comes from."""
         counted, spawned = sorted(part.tokens.items()), sorted(part.spawned.items())
         said = (counted, spawned, self.text(part.model), self.text(part.cwd))
         told = repr((said, sealed)).encode(errors="replace")
-        return fingerprint(VERSION, (*self._prints(number), told))
+        return fingerprint(VERSION, (*self._prints(number, part), told))
 
     def rank(self, number: int) -> Rank:
-        """The copy with the latest event says how it is now; else one that knows what came before
-        it, and of those the longest, tells most. Tokens that are sure are before others."""
-        part, prints = self.read(number), self._prints(number)
-        counted = part.tokens.get("total_tokens", 0)
-        told = (self._ended_at(number), part.above != NONE, len(prints), not part.is_guess)
-        return (*told, counted, prints)
+        """The copy with the latest event says how it is now; else the one that knows most of what
+        came before it, and of those the longest, tells most. Tokens that are sure are before
+        others."""
+        part, has_events = self.read(number), bool(self._events[number])
+        prints, counted = self._prints(number, part), part.tokens.get("total_tokens", 0)
+        ended_at, is_sure = self._ended_at(number), not part.is_guess
+        said = [self.text(name) or "" for name in (part.cwd, part.model, part.above)]
+        return (has_events, ended_at, part.depth, len(prints), is_sure, counted, prints, said)
 
     def _ended_at(self, number: int) -> int:
         """When the last event was that says so."""

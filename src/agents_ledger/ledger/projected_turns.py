@@ -17,7 +17,7 @@ from agents_ledger.model.sessions import Session
 from agents_ledger.model.sources import DerivedTurn
 from agents_ledger.model.turns import Message, ToolCall, Turn, Usage, to_json
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.text import in_batches
+from agents_ledger.store.text import ids_of, in_batches
 
 S = TypeVar("S", Message, ToolCall)
 LETTERS_AT_ONCE = 1 << 20  # of a large turn
@@ -52,6 +52,7 @@ class Change(NamedTuple):
     known: Known | None
     owner: str | None = None  # the session that subagents it spawns answer to
     is_gone: Callable[[Transaction, str], bool] = lambda *_: False  # a turn that is told no more
+    again: bool = False  # whether files of it were derived before
 
     @property
     def lost_answer(self) -> str | None:
@@ -238,8 +239,10 @@ def _clear_turn(tx: Transaction, turn_id: str) -> None:
 
 def _write_steps(tx: Transaction, changes: Sequence[Change]) -> bool:
     """Whether every turn has all its messages: of those that several have, the last one counts."""
-    once = _have_own_messages(changes)
+    once, again = _have_own_messages(changes), any(change.again for change in changes)
     for messages in _at_once(change.turn.messages for change in changes):
+        if again:
+            _forget_details(tx, messages)
         recording.write_messages(tx, messages, statement="project_message", any_order=once)
     of_turn = {change.turn.id: change for change in changes}
     children: set[str] = set()
@@ -252,6 +255,14 @@ def _write_steps(tx: Transaction, changes: Sequence[Change]) -> bool:
         ]
         tx.run_many("insert_tool_call", linked, any_order=True)
     return once
+
+
+def _forget_details(tx: Transaction, messages: Sequence[Message]) -> None:
+    """What hangs on a message in the turn that it is taken from stays behind."""
+    for ids in in_batches(message.id for message in messages):
+        if taken := [row[0] for row in tx.run("detailed_messages", ids=ids)]:
+            for statement in ("forget_files", "forget_lints", "forget_codeblocks"):
+                tx.run(statement, ids=ids_of(taken))
 
 
 def _have_own_messages(changes: Sequence[Change]) -> bool:

@@ -117,7 +117,8 @@ class Projector:
         batch: list[Change] = []
         before = [partial(_ensure_sessions, source=source, derived=derivation.sessions)]
         is_gone = partial(_is_gone, files=files, part=derivation.part, tree=tree)
-        for more in _batches(self._changes(derivation.turns, stale, tree, is_gone)):
+        again = any(file.derived_bytes >= 0 for file in files)
+        for more in _batches(self._changes(derivation.turns, stale, tree, is_gone, again)):
             if batch:  # what is small is one commit with all that is said of it
                 self.flush()
                 self._commit([_Part(before, batch)])
@@ -154,6 +155,7 @@ class Projector:
         stale: set[str],
         tree: Tree,
         is_gone: Callable[[Transaction, str], bool],
+        again: bool,
     ) -> Iterator[Change]:
         """The turns that are new or have changed, with their content; frozen ones become stale."""
         more = iter(derived)
@@ -163,7 +165,7 @@ class Projector:
             for turn in turns:
                 stored = known.get(turn.id)
                 if is_due(turn, stored):
-                    yield Change(turn, turn.build(), stored, tree.owner(turn.id), is_gone)
+                    yield Change(turn, turn.build(), stored, tree.owner(turn.id), is_gone, again)
                 elif stored is not None and _has_more(turn, stored):
                     stale.add(turn.id)
 

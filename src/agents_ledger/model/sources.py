@@ -58,7 +58,7 @@ class DerivedTurn(Struct, frozen=True):
     parent_id: str | None
     fingerprint: bytes  # of the records it comes from
     file_ids: frozenset[int]
-    record_ids: Iterable[str]  # that become its messages: who has one of them is the same tree
+    record_ids: Iterable[str]  # that become its messages, and no other turn's: who has one is kin
     build: Callable[[], Turn]
     system_prompt_hash: str | None = None  # None: as in the turn above
     owner: str | None = None  # the session it belongs to, should it stand on no session's thread

@@ -226,6 +226,19 @@ ON CONFLICT (id) DO UPDATE SET
     metadata_json = excluded.metadata_json, tool_call_id = excluded.tool_call_id,
     has_details = excluded.has_details;
 
+-- detailed_messages --
+-- Those of these messages that have files, lints or code blocks.
+SELECT id FROM messages WHERE id IN <ids> AND has_details = 1;
+
+-- forget_files --
+DELETE FROM message_files WHERE message_id IN <ids>;
+
+-- forget_lints --
+DELETE FROM message_lints WHERE message_id IN <ids>;
+
+-- forget_codeblocks --
+DELETE FROM message_codeblocks WHERE message_id IN <ids>;
+
 -- pending_turns --
 -- Those of these turns that wait for an answer.
 SELECT id FROM turns WHERE id IN <ids> AND status IN ('pending', 'streaming');
