@@ -176,8 +176,9 @@ def test_a_prompt_after_a_refusal_waits_for_its_own_answer(ledger: Ledger, tmp_p
 
     import_paths(ledger, log.save())
 
-    turn = ledger.get_turn(uid("a1"))
-    assert (turn.status, turn.error) == ("pending", None)
+    before, turn = (ledger.get_turn(uid(name)) for name in ("a1", "a3"))
+    assert (before.status, turn.status, turn.error) == ("failed", "pending", None)
+    assert turn.parent_turn_id == before.id
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Turns out of a tree of messages, for sources that tell one.
 
 A prompt opens a turn; what follows belongs to it. Prompts without an answer between them are one
-query. Notices before a first prompt belong to it; until it comes they make no turn. Where a turn
+query, unless a failure is all that came of the first: that is a turn that has ended. Notices before
+a first prompt belong to it; until it comes they make no turn. Where a turn
 goes on in two ways, as after a regeneration, the second is a turn beside it that holds what leads
 up to it once more, under ids of its own.
 """
@@ -20,7 +21,7 @@ from agents_ledger.importers.outlines import NONE
 from agents_ledger.importers.packed import Named, Packed
 from agents_ledger.importers.reader import Held
 
-Kind = Literal["prompt", "reply", "notice", "compaction"]
+Kind = Literal["prompt", "reply", "notice", "failure", "compaction"]
 OPENERS = ("prompt", "compaction")
 
 
@@ -135,7 +136,7 @@ class _Turn(Struct, array_like=True):
     start: int  # the first node of its span
     nodes: list[int] = field(default_factory=list)
     copied: int = 0  # so many of the first are another turn's too
-    answered: bool = False
+    ended: bool = False  # it was answered, or failed before it was
     is_compaction: bool = False
 
 
@@ -171,10 +172,10 @@ class Plan:
                 yield self.nodes.values.read(number)
 
     def head(self, at: int) -> str | None:
-        """The nearest answered turn at or above a node: a pending prompt is never a head."""
+        """The nearest turn at or above a node that has ended: a pending prompt is never a head."""
         while at != NONE and self.turn_of[at] != NONE:
             turn = self.turns.read(self.turn_of[at])
-            if turn.answered:
+            if turn.ended:
                 return self.nodes.name(turn.opener)
             at = turn.above
         return None
@@ -229,7 +230,7 @@ class _Planner:
     def _place(self, node: int, above: int) -> None:
         kind = self.kinds[node]
         number = NONE if above == NONE or above in self.leading else self.plan.turn_of[above]
-        if number == NONE and kind == "notice":
+        if number == NONE and kind in ("notice", "failure"):
             self.leading[node] = above
             return
         if number == NONE:
@@ -237,7 +238,7 @@ class _Planner:
             return
         turn = self.plan.turns[number]
         if kind in OPENERS:
-            joins = kind == "prompt" and not turn.answered and not turn.is_compaction
+            joins = kind == "prompt" and not turn.ended and not turn.is_compaction
             if joins and above not in self.others:
                 self._belong(node, number)
             else:
@@ -262,12 +263,13 @@ class _Planner:
             else:
                 turn.nodes.append(each)
                 turn.copied += 1
+        turn.ended = False  # a failure that led to it was of nothing that was asked
         self._belong(node, number)
 
     def _belong(self, node: int, number: int) -> None:
         turn = self.plan.turns[number]
         turn.nodes.append(node)
-        turn.answered |= self.kinds[node] in ("reply", "compaction")
+        turn.ended |= self.kinds[node] in ("reply", "compaction", "failure")
         self.plan.turn_of[node] = number
 
     def _span(self, turn: _Turn, last: int) -> list[int]:

@@ -249,11 +249,11 @@ class TurnBuilder:
                 self.tokens[name] = self.tokens.get(name, 0) + number
 
     def build(self, *, status: TurnStatus | None = None) -> Turn:
-        """The turn. Without an answer it is pending; calls without a result are given up."""
+        """The turn. Without an answer or a failure it is pending; calls without a result are given
+        up."""
         if status is None:
-            status = "pending"
-            if self._answered or self.compaction:
-                status = "failed" if self.failed else "completed"
+            ended = self._answered or self.compaction
+            status = "failed" if self.failed else "completed" if ended else "pending"
         return Turn(
             self.id,
             self.parent_id,

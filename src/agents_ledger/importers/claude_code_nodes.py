@@ -25,10 +25,10 @@ KINDS = (
     "queued",
     "other",
     "copy",
+    "failure",  # that nothing came of what was asked
 )
-PROMPT, COMMAND, SUMMARY, BOUNDARY, ASSISTANT, RESULT, NOTICE, PRINTED, QUEUED, OTHER, COPY = range(
-    11
-)
+PROMPT, COMMAND, SUMMARY, BOUNDARY, ASSISTANT, RESULT = range(6)
+NOTICE, PRINTED, QUEUED, OTHER, COPY, FAILURE = range(6, 12)
 MAIN, INLINE, OWN_FILE = range(3)  # whose a record is: a subagent's may be in its parent's file
 LOST = -2  # what a record follows is not known yet
 
@@ -235,6 +235,8 @@ def notice_kind(record: Record) -> int:
     """What the program says itself: of commands of its own also what they printed."""
     if record.subtype == "compact_boundary":
         return BOUNDARY
+    if records.is_given_up(record.subtype, record.retry_attempt, record.max_retries):
+        return FAILURE
     said = record.content
     printed = isinstance(said, str) and said.startswith(records.PRINTED)
     return PRINTED if printed else NOTICE

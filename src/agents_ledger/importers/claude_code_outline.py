@@ -20,6 +20,7 @@ from agents_ledger.importers.claude_code_nodes import (
     ASSISTANT,
     BOUNDARY,
     COMMAND,
+    FAILURE,
     MAIN,
     NOTICE,
     OTHER,
@@ -55,6 +56,11 @@ from agents_ledger.model.sources import (
 )
 
 NAME = "claude-code"
+_BEGIN = (
+    (records.COMMANDS, COMMAND),
+    (records.PRINTED, PRINTED),
+    (records.INTERRUPTED, FAILURE),
+)
 TITLES = {"ai-title": ("ai_title", 1), "custom-title": ("custom_title", 2)}
 
 
@@ -335,10 +341,9 @@ class Outline:
         if record.is_meta:  # what was planned for a time is asked so
             beside = OTHER if text.startswith(records.CAVEAT) else NOTICE
             return PROMPT if delivered else beside
-        if text.startswith(records.COMMANDS):
-            return COMMAND
-        if text.startswith(records.PRINTED):
-            return PRINTED
+        for start, kind in _BEGIN:
+            if text.startswith(start):
+                return kind
         return NOTICE if records.is_notice(text) else PROMPT
 
     def _plain(self, line: Line, record: Record, session: _Session) -> None:

@@ -16,6 +16,7 @@ from agents_ledger.importers.outlines import (
     UUID,
     as_dict,
     as_list,
+    as_number,
     as_text,
     mend,
     parsed,
@@ -37,9 +38,10 @@ PLAIN = {
 COMMANDS = ("<command-name>", "<command-message>")
 PRINTED = ("<local-command-stdout>", "<local-command-stderr>")  # by a command of the program's own
 CAVEAT = "<local-command-caveat>"  # what a model shall make of these: it tells nobody anything
+INTERRUPTED = "[Request interrupted by user"
 NOTICES = (
     *PRINTED,
-    "[Request interrupted by user",
+    INTERRUPTED,
     "<bash-stdout>",
     "<bash-stderr>",
     "<system-reminder>",
@@ -93,6 +95,8 @@ class Record(Struct, rename="camel", gc=False):
     compact_metadata: Raw = _NULL
     data: Raw = _NULL
     call_id: str | None = field(default=None, name="parentToolUseID")
+    retry_attempt: Any = None
+    max_retries: Any = None
 
 
 class Preserved(Struct):
@@ -171,6 +175,12 @@ _decode_blocks = msgspec.json.Decoder(list[_Block]).decode
 _decode_progress = msgspec.json.Decoder(_Progress).decode
 _decode_prompt = msgspec.json.Decoder(_Prompt).decode
 _FIELDS = dict(zip(Record.__struct_encode_fields__, Record.__struct_fields__, strict=True))
+
+
+def is_given_up(subtype: object, tried: object, most: object) -> bool:
+    """Whether what the program says is that the last attempt to ask the provider failed."""
+    tried, most = as_number(tried), as_number(most)
+    return subtype == "api_error" and bool(tried and most) and (tried or 0) >= (most or 0)
 
 
 def is_notice(text: str) -> bool:

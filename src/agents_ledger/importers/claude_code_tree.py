@@ -12,6 +12,7 @@ from agents_ledger.importers.claude_code_nodes import (
     BOUNDARY,
     COMMAND,
     COPY,
+    FAILURE,
     NOTICE,
     OTHER,
     PRINTED,
@@ -27,7 +28,8 @@ from agents_ledger.importers.outlines import NONE, Groups, InTurns, in_turns, ro
 ASKED = {PROMPT, COMMAND}
 OPENERS = (PROMPT, COMMAND, SUMMARY, BOUNDARY)
 COMPACTING = (SUMMARY, BOUNDARY)
-BESIDE = (NOTICE, PRINTED, OTHER, COPY)  # what neither asks nor answers
+BESIDE = (NOTICE, PRINTED, OTHER, COPY, FAILURE)  # what neither asks nor answers
+ENDING = (ASSISTANT, FAILURE)
 MANY = UNKNOWN = -2
 _BESIDE = sum(1 << kind for kind in BESIDE)
 _LOCAL = _BESIDE | 1 << COMMAND  # what a command leaves that the program itself answered
@@ -41,8 +43,8 @@ class Tree:
         order = nodes.order()
         self._behind = _behind(nodes)
         self._rehung = self._go_on(order)
-        answers = (record for record, kind in enumerate(nodes.kinds) if kind == ASSISTANT)
-        found = in_turns(order, nodes.parents, answers, opens=self._opens, joins=self._joins)
+        ends = (record for record, kind in enumerate(nodes.kinds) if kind in ENDING)
+        found = in_turns(order, nodes.parents, ends, opens=self._opens, joins=self._joins)
         folded = self._fold(found)
         left = (top for top in found.turns if top not in folded)
         self.tops = array("i", roots_first(left, found.above))  # the record that opens each
@@ -58,10 +60,10 @@ class Tree:
         self._trailing: dict[int, list[int]] = {}  # and after them
         for top, other in folded.items():
             self._move(places[top], _at(places, other), leads=found.above[top] < 0)
-        self.answered = bytearray(len(self.tops))
+        self.ended = bytearray(len(self.tops))
         for record, kind in enumerate(nodes.kinds):
-            if kind in (ASSISTANT, *COMPACTING) and self.turn_of[record] >= 0:
-                self.answered[self.turn_of[record]] = 1
+            if kind in (*ENDING, *COMPACTING) and self.turn_of[record] >= 0:
+                self.ended[self.turn_of[record]] = 1
 
     def __len__(self) -> int:
         return len(self.tops)
@@ -159,9 +161,10 @@ class Tree:
     # -- what they are to each other ----------------------------------------------------------
 
     def head(self, record: int) -> int:
-        """The nearest answered turn at or above a record: a pending prompt is never a head."""
+        """The nearest turn at or above a record that was answered, or failed: a pending prompt is
+        never a head."""
         turn = self.turn_of[record]
-        while turn >= 0 and not self.answered[turn]:
+        while turn >= 0 and not self.ended[turn]:
             turn = self.parents[turn]
         return turn
 

@@ -42,7 +42,7 @@ TOKENS = {
 PERSISTED = "<persisted-output>"
 QUEUED_NOTICES = (*records.NOTICES, '{"task_id":')
 ASKED = {"prompt", "command"}
-BESIDE = {"notice", "printed", "other"}  # what neither asks nor answers
+BESIDE = {"notice", "printed", "other", "failure"}  # what neither asks nor answers
 KEPT_FIELDS = ("requestId", "permissionMode", "promptSource", "origin", "isApiErrorMessage")
 
 
@@ -112,11 +112,10 @@ class _Turn:
         """How a turn ended that nobody answered; None: as any other."""
         if self.builder.answered or self.builder.compaction:
             return None
-        if self.summarises:  # of a compaction whose past is not there only the summary is known
-            return "completed"
         if self.local and self.local.issuperset(self._asked()):  # nobody else was asked anything
             return "completed"
-        return "failed" if self.builder.failed else None
+        # Of a compaction whose past is not there only the summary is known.
+        return "completed" if self.summarises else None
 
     def _asked(self) -> Iterator[str]:
         uuids, kinds, _ = self.said
@@ -160,9 +159,10 @@ class _Turn:
             source = "event" if told else "human"
             metadata["queued"] = True
         elif record.get("type") == "system":
-            self._notice(uuid, record, at)
+            self._notice(uuid, kind, record, at)
             return
         text = text_of(content)
+        self._heed(kind, text)
         if record.get("isMeta"):
             metadata["meta"] = True
         if text.startswith("<teammate-message") or record.get("isSidechain"):
@@ -172,13 +172,16 @@ class _Turn:
             metadata["blocks"] = others
         self.builder.message(uuid, "user", text, at=at, source=source, metadata=metadata)
 
-    def _notice(self, uuid: str, record: dict[str, Any], at: int) -> None:
+    def _heed(self, kind: str, words: str | None) -> None:
+        """A prompt that was not answered failed, if it was interrupted or given up."""
+        if kind == "failure" and not self.builder.answered:
+            self.builder.failed, self.builder.error = True, words or "failed"
+
+    def _notice(self, uuid: str, kind: str, record: dict[str, Any], at: int) -> None:
         words = as_text(record.get("content"))
         if record.get("subtype") == "api_error":
             words = words or _refusal(record)
-            tried, most = (as_number(record.get(name)) for name in ("retryAttempt", "maxRetries"))
-            if tried and most and tried >= most and not self.builder.answered:
-                self.builder.failed, self.builder.error = True, words
+        self._heed(kind, words)
         detail = {
             name: record[name]
             for name in ("subtype", "level", "error", "retryAttempt", "durationMs")

@@ -27,6 +27,7 @@ from agents_ledger.importers.cline_turns import (
     api_calls,
     build_api,
     build_timeline,
+    given_up,
     is_input,
     texts,
 )
@@ -80,11 +81,10 @@ SENT_BYTES = 1 << 20  # of a file, in which what was sent first says the folder
 SENT = re.compile(WORKSPACE.pattern.encode())
 PROMPTS = ("task", "user_feedback", "user_feedback_diff")
 COMPACTIONS = ("condense_context",)
+FAILURES = ("api_req_failed", "error")
 NOTICES = (
-    "api_req_failed",
     "api_req_started",
     "diff_error",
-    "error",
     "error_retry",
     "mistake_limit_reached",
 )
@@ -107,6 +107,7 @@ REPLIES = (
 KINDS: dict[str, Kind] = {
     **dict.fromkeys(REPLIES, "reply"),
     **dict.fromkeys(NOTICES, "notice"),
+    **dict.fromkeys(FAILURES, "failure"),
     **dict.fromkeys(PROMPTS, "prompt"),
     **dict.fromkeys(COMPACTIONS, "compaction"),
 }
@@ -171,7 +172,7 @@ class Cline:
     """Reader of the task folders of Cline and its descendants."""
 
     name = NAME
-    version = 5
+    version = 6
     kind: SourceKind = "document"
 
     def roots(self, home: Home) -> Sequence[Path]:
@@ -470,4 +471,6 @@ def _kind(name: str, entry: _Entry, *, is_first: bool) -> Kind | None:
     said = as_text(entry.text)
     if name == "completion_result" and said is None:
         return None
+    if name == "api_req_started" and given_up(said):
+        return "failure"
     return KINDS.get(name)

@@ -117,7 +117,7 @@ def kind_of(role: Any, content: Any, metadata: Any) -> Kind | None:
         return "compaction"
     words = said_by_person(content)
     if _is_synthetic(said, words):
-        return "notice"
+        return "failure" if _shown_as(said) == "error" else "notice"
     if result_ids(content):
         return "reply"
     attached = any(block.get("type") in ("file", "image") for block in blocks(content))
@@ -126,10 +126,13 @@ def kind_of(role: Any, content: Any, metadata: Any) -> Kind | None:
     return "reply" if texts(content) else "notice"
 
 
+def _shown_as(metadata: Mapping[str, Any]) -> str:
+    return str(metadata.get("displayRole")).strip().lower()
+
+
 def _is_synthetic(metadata: Mapping[str, Any], words: Sequence[Words]) -> bool:
     """Whether the client says this to the model, in the place of a person."""
-    shown = str(metadata.get("displayRole")).strip().lower()
-    if shown in SHOWN_ROLES or metadata.get("kind") in SYNTHETIC:
+    if _shown_as(metadata) in SHOWN_ROLES or metadata.get("kind") in SYNTHETIC:
         return True
     if metadata.get("userRunSpan") == 0 and words and not any(w.is_wrapped for w in words):
         return True  # what a person adds to a run is wrapped
@@ -164,21 +167,23 @@ class _Building:
             at = milliseconds(said.get("ts")) or at
             if kind == "compaction":
                 self._compaction(message_id, said, at)
-            elif kind == "notice":
-                self._notice(message_id, said, at)
+            elif kind in ("notice", "failure"):
+                self._notice(message_id, said, at, failed=kind == "failure")
             elif said.get("role") == "assistant":
                 self._reply(message_id, said, at)
             else:
                 self._input(message_id, said, at)
         return self.builder.build()
 
-    def _notice(self, message_id: str, said: dict[str, Any], at: int) -> None:
+    def _notice(self, message_id: str, said: dict[str, Any], at: int, *, failed: bool) -> None:
         text = "\n\n".join(words_of(text).text for text in texts(said.get("content")))
         metadata = as_dict(said.get("metadata"))
         told = as_text(metadata.get("kind")) or as_text(metadata.get("displayRole"))
         self.builder.message(
             message_id, "system", text, at=at, source="event", metadata={"type": told or "client"}
         )
+        if failed and not self.builder.answered:
+            self.builder.failed, self.builder.error = True, text or "error"
 
     def _compaction(self, message_id: str, said: dict[str, Any], at: int) -> None:
         metadata = as_dict(said.get("metadata"))
@@ -218,6 +223,7 @@ class _Building:
         )
 
     def _reply(self, message_id: str, said: dict[str, Any], at: int) -> None:
+        self.builder.failed, self.builder.error = False, None
         content, metadata = said.get("content"), as_dict(said.get("metadata"))
         thoughts = (as_text(b.get("thinking")) for b in blocks(content))
         others = [without_data(b) for b in blocks(content) if b.get("type") not in APART]

@@ -198,6 +198,13 @@ def _call(builder: TurnBuilder, call_id: str, call: Call, at: int, message_id: s
 # -- the timeline -----------------------------------------------------------------------------
 
 
+def given_up(request: str | None) -> str | None:
+    """Why a request came to nothing, as it says itself; None if it did not."""
+    told = as_dict(parsed(request or ""))
+    reason = as_text(told.get("cancelReason"))
+    return (as_text(told.get("streamingFailedMessage")) or reason) if reason else None
+
+
 def build_timeline(
     turn: PlannedTurn, records: Sequence[Record], calls: dict[str, Call], workspace: str | None
 ) -> Turn:
@@ -224,8 +231,14 @@ class _Timeline:
                 self._prompt(message_id, said, at)
             elif kind == "compaction":
                 self._compaction(message_id, said, at)
-            elif kind == "notice":
+            elif kind in ("notice", "failure"):
                 self._notice(message_id, name, said, at)
+                if kind == "failure" and not self.builder.answered:
+                    text = as_text(said.get("text"))
+                    self.builder.failed, self.builder.error = (
+                        True,
+                        given_up(text) or text or "error",
+                    )
             else:
                 last = number == len(records) - 1
                 went_on = not said.get("partial") and ("say" in said or not last)
@@ -237,6 +250,7 @@ class _Timeline:
         if metadata.get("images"):
             metadata["images"] = [str(each)[:64] for each in as_list(metadata["images"])]
         text = as_text(said.get("text"))
+        self.builder.failed, self.builder.error = False, None
         self.builder.message(message_id, "user", text, at=at, source="human", metadata=metadata)
 
     def _compaction(self, message_id: str, said: dict[str, Any], at: int) -> None:
@@ -275,6 +289,7 @@ class _Timeline:
     def _reply(
         self, message_id: str, name: str, said: dict[str, Any], at: int, *, went_on: bool
     ) -> None:
+        self.builder.failed, self.builder.error = False, None
         text = as_text(said.get("text"))
         metadata = {"partial": True} if said.get("partial") else {}
         if name == "reasoning":

@@ -54,8 +54,8 @@ class Copies:
         """Whether another turn stands below it."""
         return bool(self._followed[turn])
 
-    def head(self, turn: int, is_answered: Callable[[int], Any]) -> int:
-        """The nearest answered turn at or above one, or NONE: a pending prompt is never a head."""
-        while turn != NONE and not is_answered(turn):
+    def head(self, turn: int, has_ended: Callable[[int], Any]) -> int:
+        """The nearest turn at or above one that has ended, or NONE: a prompt that waits has not."""
+        while turn != NONE and not has_ended(turn):
             turn = self.above[turn]
         return turn

@@ -356,8 +356,7 @@ def _build_turn(
         turn.add(entry.id, record, entry.at)
     if not isinstance(group[-1].said, Row):
         turn.went_on()
-    failed = turn.builder.failed and not turn.builder.answered
-    return turn.builder.build(status="failed" if failed else None)
+    return turn.builder.build()
 
 
 class _Turn:

@@ -136,7 +136,7 @@ class GeminiCli:
     """Reader of Gemini CLI's chats."""
 
     name = NAME
-    version = 6
+    version = 7
     kind: SourceKind = "document"
 
     def kind_of(self, path: Path, head: bytes) -> SourceKind:
@@ -336,6 +336,8 @@ class _Outline:
         type_ = str(brief.type or brief.role)
         kind = KINDS.get(type_, "notice")
         known = kind != "notice" or type_ in NOTICES
+        if type_ == "error" or (type_ == "info" and is_cancelled(as_dict(parsed(data)))):
+            kind = "failure"
         self.material.count(type_, "derived" if known else "unmapped")
         at = self.material.moment(brief.timestamp or brief.ts, file)
         session.first_at = session.first_at or at
@@ -462,8 +464,7 @@ def _build(
             _reply(builder, message_id, said)
         else:
             _input(builder, message_id, said, asked_by if node.kind == "prompt" else None)
-    failed = builder.error is not None and not builder.answered
-    return builder.build(status="failed" if failed else None)
+    return builder.build()
 
 
 def _input(
@@ -483,8 +484,13 @@ def _input(
     type_ = str(said.get("type"))
     metadata["type"] = type_
     builder.message(message_id, "system", text, at=at, source="event", metadata=metadata)
-    if type_ == "error" or (text.strip() == CANCELLED and not builder.answered):
+    if type_ == "error" or (is_cancelled(said) and not builder.answered):
         builder.failed, builder.error = True, text or "error"
+
+
+def is_cancelled(said: dict[str, Any]) -> bool:
+    """Whether the program says that nothing will come of a request."""
+    return content(said)[0].strip() == CANCELLED
 
 
 def content(said: dict[str, Any]) -> tuple[str, list[Any]]:
