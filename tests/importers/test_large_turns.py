@@ -9,6 +9,7 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from agents_ledger import Ledger
@@ -153,6 +154,15 @@ def test_another_process_gets_a_large_turn_whole(monkeypatch: pytest.MonkeyPatch
     sent = pickle.loads(pickle.dumps(turn))  # noqa: S301 - as the import does
 
     assert sent.messages == tuple(turn.messages)
+
+
+def test_steps_are_tuples_where_a_turn_is_decoded() -> None:
+    builder = TurnBuilder("turn", None)
+    builder.message("a", "user", "Begin.", at=1)
+    turn = builder.build()
+
+    assert msgspec.json.decode(msgspec.json.encode(turn), type=Turn) == turn
+    assert isinstance(turn.messages, tuple)
 
 
 def test_values_are_set_aside_in_any_order() -> None:

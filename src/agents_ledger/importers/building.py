@@ -21,6 +21,7 @@ from agents_ledger.model.turns import (
     MessageLint,
     MessageRole,
     MessageSource,
+    Steps,
     ToolCall,
     Turn,
     TurnStatus,
@@ -288,13 +289,12 @@ class TurnBuilder:
             first_kept_turn_id=as_id(kept) if kept is not None else None,
         )
 
-    def _all(self, steps: dict[str, S | Spot], whole: Callable[[S | Spot], S]) -> tuple[S, ...]:
+    def _all(self, steps: dict[str, S | Spot], whole: Callable[[S | Spot], S]) -> Steps[S]:
         """The steps as they are in the end; of a large turn each is read when somebody asks."""
         if self._aside is None:
             return tuple(map(whole, steps.values()))
         self._set_aside()
-        # Whoever writes turns only goes through them.
-        return cast(tuple[S, ...], ReadAgain(tuple(steps.values()), whole))
+        return ReadAgain(tuple(steps.values()), whole)
 
     def _closed(self, status: TurnStatus, held: ToolCall | Spot) -> ToolCall:
         call = self._step(held)

@@ -32,7 +32,6 @@ from agents_ledger.importers.cline_turns import (
     texts,
 )
 from agents_ledger.importers.outlines import (
-    BROKEN,
     NONE,
     States,
     as_dict,
@@ -43,7 +42,7 @@ from agents_ledger.importers.outlines import (
     project_name,
     record_of,
 )
-from agents_ledger.importers.pieces import LONG, brief_of, raw_list, text_pieces
+from agents_ledger.importers.pieces import LONG, raw_list, read_document, read_message, unread
 from agents_ledger.importers.reader import (
     RECORD_MAX,
     Held,
@@ -59,7 +58,6 @@ from agents_ledger.model.sources import (
     Derivation,
     DerivedSession,
     DerivedTurn,
-    Fault,
     SourceFile,
     SourceKind,
 )
@@ -275,21 +273,10 @@ class _Outline:
         return task
 
     def _messages(self, file: SourceFile) -> Iterator[_Message] | None:
-        if file.kept_bytes > RECORD_MAX:
-            what = f"a document of {file.kept_bytes:,} bytes is kept, but not read"
-        else:
-            try:
-                pieces = text_pieces(self.material, file)
-                raws = pieces.read(raw_list)
-                return (_Message(each, pieces.held(each)) for each in map(bytes, raws))
-            except BROKEN as error:
-                what = f"not a list of messages: {error}"
-        self._broken(file, what)
-        return None
-
-    def _broken(self, file: SourceFile, what: str) -> None:
-        self.material.faults.append(Fault(file.path, what))
-        self.material.count("(malformed)", "malformed")
+        found = read_document(self.material, file, raw_list, "a list of messages")
+        if found is None:
+            return None
+        return (_Message(each, found.pieces.held(each)) for each in map(bytes, found.said))
 
     # -- the timeline -------------------------------------------------------------------------
 
@@ -301,12 +288,9 @@ class _Outline:
         task.has_timeline = True
         task.live, task.times = Live(), _Times()
         for number, message in enumerate(messages):
-            try:
-                entry = brief_of(_entry, message.data)
-            except BROKEN as error:
-                self._broken(file, f"entry {number} cannot be read: {error}")
-                continue
-            self._add_entry(task, file, message, entry)
+            entry = read_message(self.material, file, _entry, message.data, f"entry {number}")
+            if entry is not None:
+                self._add_entry(task, file, message, entry)
         self.states.add(file, map(self.nodes.name, task.live))
 
     def _add_entry(self, task: _Task, file: SourceFile, message: _Message, entry: _Entry) -> None:
@@ -358,7 +342,7 @@ class _Outline:
             task.history.append(message.held)
             sums.append(zlib.crc32(message.data))
             if has_long_text(message.data):
-                self._broken(file, f"message {index} cannot be read: {LONG}")
+                unread(self.material, file, f"message {index} cannot be read: {LONG}")
                 continue
             said = as_dict(parsed(message.data))
             role = as_text(said.get("role"))

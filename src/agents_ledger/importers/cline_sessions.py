@@ -32,7 +32,6 @@ from agents_ledger.importers.cline_session_turns import (
 from agents_ledger.importers.cline_turns import texts
 from agents_ledger.importers.encodings import BOM
 from agents_ledger.importers.outlines import (
-    BROKEN,
     NONE,
     States,
     as_dict,
@@ -43,9 +42,8 @@ from agents_ledger.importers.outlines import (
     project_name,
     record_of,
 )
-from agents_ledger.importers.pieces import Pieces, brief_of, raw_dict, raw_list, text_pieces
+from agents_ledger.importers.pieces import Pieces, raw_dict, raw_list, read_document, read_message
 from agents_ledger.importers.reader import (
-    RECORD_MAX,
     Held,
     Home,
     Look,
@@ -57,7 +55,6 @@ from agents_ledger.model.sources import (
     Derivation,
     DerivedSession,
     DerivedTurn,
-    Fault,
     SourceFile,
 )
 from agents_ledger.model.turns import Turn
@@ -140,6 +137,12 @@ class _Brief(Struct):
 _brief = msgspec.json.Decoder(_Brief).decode
 
 
+def _decode(data: bytes) -> tuple[dict[str, Raw], list[Raw] | None]:
+    """What a file says, and its messages if it has any."""
+    said = raw_dict(data)
+    return said, raw_list(said["messages"]) if "messages" in said else None
+
+
 class _Session(Struct):
     session_id: str
     number: int
@@ -205,26 +208,16 @@ class Sessions:
     # -- reading ------------------------------------------------------------------------------
 
     def _document(self, file: SourceFile) -> None:
-        if file.kept_bytes > RECORD_MAX:
-            self._broken(file, f"a document of {file.kept_bytes:,} bytes is kept, but not read")
+        found = read_document(self.material, file, _decode, "a session")
+        if found is None:
             return
-        pieces = text_pieces(self.material, file)
-        try:
-            said = pieces.read(raw_dict)
-            messages = raw_list(said["messages"]) if "messages" in said else None
-        except BROKEN as error:
-            self._broken(file, f"not a session: {error}")
-            return
+        pieces, (said, messages) = found
         if messages is None:
             self._manifest(file, said)
         elif "source_message_count" in said:
             self._folded(file, said, messages, pieces)
         else:
             self._messages(file, said, messages, pieces)
-
-    def _broken(self, file: SourceFile, what: str) -> None:
-        self.material.faults.append(Fault(file.path, what))
-        self.material.count("(malformed)", "malformed")
 
     def _manifest(self, file: SourceFile, said: dict[str, Raw]) -> None:
         mapped = "session_id" in said
@@ -283,10 +276,9 @@ class Sessions:
     def _message(self, document: _Document, data: bytes, held: Held) -> int:
         """The number of its node, or NONE."""
         session, file = document.session, document.file
-        try:
-            brief = brief_of(_brief, data)
-        except BROKEN as error:
-            self._broken(file, f"message {len(document.listed)} cannot be read: {error}")
+        what = f"message {len(document.listed)}"
+        brief = read_message(self.material, file, _brief, data, what)
+        if brief is None:
             return NONE
         kind = kind_of(brief.role, brief.content, brief.metadata)
         self.material.count(f"message: {brief.role}", "derived" if kind else "unmapped")

@@ -54,9 +54,8 @@ from agents_ledger.importers.outlines import (
     strictly,
     without_data,
 )
-from agents_ledger.importers.pieces import Pieces, brief_of, raw_dict, raw_list, text_pieces
+from agents_ledger.importers.pieces import Pieces, raw_dict, raw_list, read_document, read_message
 from agents_ledger.importers.reader import (
-    RECORD_MAX,
     Held,
     Home,
     Line,
@@ -69,7 +68,6 @@ from agents_ledger.model.sources import (
     Derivation,
     DerivedSession,
     DerivedTurn,
-    Fault,
     SourceFile,
     SourceKind,
     SourceTitle,
@@ -242,24 +240,15 @@ class _Outline:
             self.roots.append(called(folder, file))
 
     def _document(self, file: SourceFile) -> None:
-        if file.kept_bytes > RECORD_MAX:
-            self._broken(file, f"a document of {file.kept_bytes:,} bytes is kept, but not read")
+        found = read_document(self.material, file, raw_dict, "a chat")
+        if found is None:
             return
-        pieces = text_pieces(self.material, file)
-        try:
-            said = pieces.read(raw_dict)
-        except BROKEN as error:
-            self._broken(file, f"not a chat: {error}")
-            return
+        pieces, said = found
         session = self._session(file, said)
         self._describe(session, {name: parsed(raw) for name, raw in said.items() if name in _KNOWN})
         messages = said.get("messages", said.get("history", Raw(b"null")))
         self._replace(session, file, messages, pieces)
         self.states.add(file, chain(said, map(self.nodes.name, session.live)))
-
-    def _broken(self, file: SourceFile, what: str) -> None:
-        self.material.faults.append(Fault(file.path, what))
-        self.material.count("(malformed)", "malformed")
 
     def _lines(self, file: SourceFile) -> None:
         session: _Session | None = None
@@ -328,10 +317,8 @@ class _Outline:
         self, session: _Session, file: SourceFile, data: bytes, record: Held, number: int = 0
     ) -> int:
         """The number of its node, or NONE."""
-        try:
-            brief = brief_of(_brief, data)
-        except BROKEN as error:
-            self._broken(file, f"message {number} cannot be read: {error}")
+        brief = read_message(self.material, file, _brief, data, f"message {number}")
+        if brief is None:
             return NONE
         type_ = str(brief.type or brief.role)
         kind = KINDS.get(type_, "notice")

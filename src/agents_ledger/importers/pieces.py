@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -189,3 +189,43 @@ def text_pieces(material: Material, file: SourceFile) -> Pieces:
     document = material.text_document(file)
     data = document.removeprefix(BOM)
     return Pieces(material, file, len(document) - len(data), data)
+
+
+class Document(NamedTuple, Generic[T]):
+    """A document, and what a decoder made of it."""
+
+    pieces: Pieces
+    said: T
+
+
+def read_document(
+    material: Material, file: SourceFile, decode: Callable[[bytes], T], what: str
+) -> Document[T] | None:
+    """A file that is one document; None if it is too large, or not what it should be."""
+    if file.kept_bytes > RECORD_MAX:
+        size = f"{file.kept_bytes:,} bytes"
+        unread(material, file, f"a document of {size} is kept, but not read")
+        return None
+    pieces = text_pieces(material, file)
+    try:
+        return Document(pieces, pieces.read(decode))
+    except BROKEN as error:
+        unread(material, file, f"not {what}: {error}")
+        return None
+
+
+def read_message(
+    material: Material, file: SourceFile, decode: Callable[[bytes], T], data: bytes, what: str
+) -> T | None:
+    """What a decoder makes of a message of a document; None if it cannot be read."""
+    try:
+        return brief_of(decode, data)
+    except BROKEN as error:
+        unread(material, file, f"{what} cannot be read: {error}")
+        return None
+
+
+def unread(material: Material, file: SourceFile, what: str) -> None:
+    """Report a document that is not read, or a message of one, and account for it."""
+    material.faults.append(Fault(file.path, what))
+    material.count("(malformed)", "malformed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -20,6 +20,14 @@ MessageSource = Literal["human", "trigger", "agent", "webhook", "cron", "event"]
 CallStatus = Literal["pending", "running", "completed", "failed", "cancelled", "rejected"]
 FileKind = Literal["read", "written", "referenced", "attached"]
 Severity = Literal["error", "warning", "info"]
+
+S = TypeVar("S")
+# Messages or calls in order: a tuple, as which they are decoded, too; of a large turn that is
+# imported, something that reads them whenever somebody goes through them.
+if TYPE_CHECKING:
+    Steps: TypeAlias = Sequence[S]
+else:
+    Steps = tuple[S, ...]
 
 SEALED: tuple[TurnStatus, ...] = ("completed", "failed")
 OPEN_CALL: tuple[CallStatus, ...] = ("pending", "running")
@@ -205,8 +213,8 @@ class Turn(Struct, frozen=True, gc=False):
     error: str | None = None
     projected: bool = False
     depth: int = 0
-    messages: tuple[Message, ...] = ()
-    tool_calls: tuple[ToolCall, ...] = ()
+    messages: Steps[Message] = ()
+    tool_calls: Steps[ToolCall] = ()
     compaction: Compaction | None = None
 
     @property
