@@ -7,7 +7,7 @@ of an earlier turn is of the one that begins last before it.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from agents_ledger.importers.copilot_parts import COMPACTION, PROMPT, Part, Parts
 from agents_ledger.importers.outlines import NONE
@@ -45,12 +45,25 @@ class Claims:
         best: dict[int, tuple[Strength, int]] = {}
         for number, part in enumerate(parts):
             events = parts.events(number)
-            for at, event in enumerate(events):
-                key = parts.key(event)
-                if key in claimed:
-                    claim = self._strength(part, events, at, depths[part.name]), part.name
-                    best[key] = max(best.get(key, claim), claim)
+            if not claimed.isdisjoint(map(parts.key, events)):
+                for key, strength in self._strengths(part, events, depths[part.name]):
+                    if key in claimed:
+                        claim = strength, part.name
+                        best[key] = max(best.get(key, claim), claim)
         self._take({key: name for key, (_, name) in best.items()})
+
+    def _strengths(
+        self, part: Part, events: Sequence[int], depth: int
+    ) -> Iterator[tuple[int, Strength]]:
+        """How well a turn's claims to its events are founded."""
+        parts = self._parts
+        keys = [parts.key(event) for event in events]
+        opener = keys.index(part.name) if part.name in keys else NONE
+        is_asked = opener != NONE and parts.kind(events[opener]) in (PROMPT, COMPACTION)
+        is_subagent, name = part.subagent is not None, parts.names.name(part.name)
+        for at, key in enumerate(keys):
+            opens = is_asked and at == opener
+            yield key, (opens, at >= opener, is_subagent, depth, is_asked, name)
 
     def _depths(self) -> Sequence[int]:
         """By name, how many turns lead to one. Each file may know some that others do not."""
@@ -63,16 +76,6 @@ class Claims:
             if depths == before:
                 break
         return depths
-
-    def _strength(self, part: Part, events: Sequence[int], at: int, depth: int) -> Strength:
-        """How well a turn's claim to one of its events is founded."""
-        parts = self._parts
-        keys = map(parts.key, events)
-        opener = next((n for n, key in enumerate(keys) if key == part.name), NONE)
-        is_asked = opener != NONE and parts.kind(events[opener]) in (PROMPT, COMPACTION)
-        opens = is_asked and at == opener
-        is_subagent = part.subagent is not None
-        return opens, at >= opener, is_subagent, depth, is_asked, parts.names.name(part.name)
 
     def _take(self, owners: dict[int, int]) -> None:
         """Leave each turn what is its own, and hang what follows on the turn that goes on there."""
@@ -87,7 +90,7 @@ class Claims:
             latest[part.name] = number
             events = parts.events(number)
             owned = [owners.get(parts.key(event), part.name) for event in events]
-            kept = [event for event, name in zip(events, owned, strict=True) if name == part.name]
+            kept = {event for event, name in zip(events, owned, strict=True) if name == part.name}
             if kept or not events:
                 whole.add(part.name)
             if len(kept) == len(events):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import NamedTuple
 
@@ -147,7 +147,7 @@ class Parts(Packed[Part]):
         """What kind of event it is, by number."""
         return self._kinds[event]
 
-    def keep(self, number: int, kept: Collection[int], *, with_totals: bool) -> None:
+    def keep(self, number: int, kept: Set[int], *, with_totals: bool) -> None:
         """Leave a turn only these of its events, from the next grouping on. `with_totals`: it has
         what the totals at the end say of it."""
         part, spent = self[number], Counter[int]()
