@@ -8,6 +8,7 @@ whose audit must find nothing.
 
 from __future__ import annotations
 
+import codecs
 import random
 import tempfile
 import traceback
@@ -245,11 +246,18 @@ def _broken_sessions(derivation: Derivation, turns: set[str]) -> Iterator[str]:
         labels.add(session.label)
 
 
+def _text(data: bytes) -> str:
+    """What a file says, lines as it has them."""
+    is_wide = data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    is_wider = data.startswith(codecs.BOM_UTF32_LE)
+    return data.decode("utf-16", "replace") if is_wide and not is_wider else data.decode("latin-1")
+
+
 def lost(family: Family, derivation: Derivation) -> str | None:
     """Records that nobody accounts for, where each line is a record."""
     if {file.kind for file in family.files} != {"lines"}:
         return None
-    lines = sum(bool(line.strip()) for data in family.data for line in data.split(b"\n"))
+    lines = sum(bool(line.strip()) for data in family.data for line in _text(data).split("\n"))
     told = sum(derivation.counts.values())
     return f"{lines} records, {told} accounted for" if told < lines else None
 
