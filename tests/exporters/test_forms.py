@@ -340,6 +340,7 @@ def record_hostile(ledger: Ledger) -> None:
             ToolCall.of(
                 "Patch", {"patch": f"*** Begin Patch\n+{bad}"}, [{"type": "text", "text": bad}]
             ),
+            ToolCall.of("apply_patch", {"changes": {bad: {"type": "update", "unified_diff": bad}}}),
             ToolCall("Odd", bad, bad),
             ToolCall("Shot", "{}", json.dumps({"media_type": "image/png", "data": bad})),
             ToolCall("Task", spawned_session_label=f"agent-{number}"),
@@ -425,6 +426,19 @@ def test_html_tells_what_was_masked(ledger: Ledger) -> None:
     assert "Looked through for secrets; none was found." in text(
         ledger, ledger.record("b", "q", "a").id, "html"
     )
+
+
+def test_a_patch_told_file_by_file_is_drawn_as_diffs() -> None:
+    from agents_ledger.exporters import bodies
+
+    updated = {"type": "update", "unified_diff": "@@ -1 +1 @@\n-x\n+y", "move_path": None}
+    drawn = bodies.parameters(
+        json.dumps({"changes": {"a.py": updated, "b.py": {"type": "add", "content": "new"}}})
+    )
+
+    assert '<div class="path">a.py</div>' in drawn
+    assert '<span class="ins">+y</span>' in drawn
+    assert '<span class="ins">+new</span>' in drawn
 
 
 def test_the_cleaner_is_not_what_keeps_html_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from pygments.util import ClassNotFound
 from agents_ledger.exporters.lines import command_of, texts_of
 from agents_ledger.model.contents import difference, edits_of, first_text
 from agents_ledger.model.harmless import visible_lines
-from agents_ledger.model.touching import decoded, path_of
+from agents_ledger.model.touching import changes_of, decoded, path_of
 
 CODE_MAX = 50_000  # longer code is shown without colours
 REMEMBERED_MAX = 4_000  # longer messages are drawn anew each time
@@ -151,7 +151,7 @@ def parameters(params_json: str, most: int = SHOWN_MAX) -> Markup:
     params = decoded(params_json)
     if not isinstance(params, dict):
         return text_block(params_json, most)
-    for draw in (_edits, _patch, _todos, _command, _written):
+    for draw in (_edits, _patch, _changes, _todos, _command, _written):
         drawn = draw(params, most)
         if drawn is not None:
             return drawn
@@ -168,6 +168,16 @@ def _patch(params: dict[str, Any], most: int) -> Markup | None:
     if text is None or not text.lstrip().startswith(("*** Begin Patch", "--- ", "diff --git")):
         return None
     return patch(text[:most], path_of(params))
+
+
+def _changes(params: dict[str, Any], most: int) -> Markup | None:
+    drawn = [
+        patch(each.diff[:most], each.moved_to or each.path)
+        if each.diff is not None
+        else diff("", each.content[:most], each.path)
+        for each in changes_of(params)
+    ]
+    return Markup("").join(drawn) if drawn else None
 
 
 def _todos(params: dict[str, Any], most: int) -> Markup | None:
