@@ -143,6 +143,20 @@ def test_whatever_one_copy_lost_both_orders_end_in_the_same(
         shutil.rmtree(folder)
 
 
+@pytest.mark.parametrize("log", [claude_code, codex, copilot, gemini, pi], ids=lambda f: f.__name__)
+def test_two_halves_of_a_log_that_share_no_record_end_in_the_same(
+    log: Callable[[Path], tuple[Path, Lines]], empty_file: Path, tmp_path: Path
+) -> None:
+    path, lines = log(tmp_path / "world")
+    header = [] if log is claude_code else lines[:1]
+    for at in range(1, len(lines)):
+        folder = tmp_path / str(at)
+        first, second = save(folder, path.name, lines[:at], header + lines[at:])
+
+        assert ends_in(empty_file, first, second) == ends_in(empty_file, second, first)
+        shutil.rmtree(folder)
+
+
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("damage", ["lost", "no record", "of no known kind", "under another id"])
 def test_an_answer_is_of_the_prompt_that_only_one_copy_has(

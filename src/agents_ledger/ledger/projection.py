@@ -298,10 +298,15 @@ def _outcome(before: str | None, now: str) -> Outcome:
 
 
 def files_sharing(core: Core, names: Names) -> set[int]:
-    """The files that already told of any of these records: they are of the same trees."""
+    """The files that already told of any of these records, or sessions: they are of the same
+    trees, or copies of one file of which each has lost something else."""
     found: set[int] = set()
-    for ids in in_batches(names.records()):
-        found |= {row[0] for row in core.db.read(partial(_run, "source_files_of_records", ids))}
+    for statement, given in (
+        ("source_files_of_records", names.records()),
+        ("files_of_sessions", names.sessions),
+    ):
+        for ids in in_batches(given):
+            found |= {row[0] for row in core.db.read(partial(_run, statement, ids))}
     return found
 
 

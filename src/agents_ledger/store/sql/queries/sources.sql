@@ -28,6 +28,9 @@ FROM (
 ) AS x JOIN turn_sources s ON s.turn_id = x.turn_id
 GROUP BY x.id;
 
+-- files_of_sessions --
+SELECT DISTINCT file_id FROM session_sources WHERE session_label IN <ids>;
+
 -- files_of_children --
 SELECT DISTINCT s.file_id
 FROM source_links l JOIN session_sources s ON s.session_label = l.child_label
