@@ -122,8 +122,11 @@ TOOLS = (
     ("told", "is_event"),
     [
         (f"<user_query>{ENDED}</user_query>", True),
-        (f"{TASK}<user_query>Look at it.</user_query>", True),
-        (f"<timestamp>Aug 6, 2026, 4:33 PM (UTC)</timestamp>\n{TASK}{asked('Look.')}", True),
+        (f"{TASK}<user_query>{ENDED}</user_query>", True),
+        (f"{TASK}<user_query>Fix the login.</user_query>", False),
+        (f"<timestamp>Aug 6, 2026, 4:33 PM (UTC)</timestamp>\n{TASK}", True),
+        ("<user_info>x</user_info>\nFix it.\n<system_reminder>y</system_reminder>", False),
+        ("<user_info>never ends", False),
         (f"\n{TOOLS}\n", True),
         (f"{TOOLS}\n{asked('Go on.')}", False),
         (f"{TOOLS}\nWhat are these?", False),
@@ -133,6 +136,11 @@ TOOLS = (
 )
 def test_what_the_program_asks_is_told_from_what_people_do(told: str, is_event: bool) -> None:
     assert prompt_in(told).is_event == is_event
+
+
+def test_a_prompt_without_its_end_is_read_in_no_time() -> None:
+    told = "<user_query>" + " " * 200_000
+    assert prompt_in(told).words == told
 
 
 def test_a_session_is_not_listed_by_what_the_program_asks(ledger: Ledger, tmp_path: Path) -> None:

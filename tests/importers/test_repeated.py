@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import tracemalloc
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,10 @@ class Object(list[tuple[str, Any]]):
 
 NAMES = st.sampled_from(["a", "b", 'q"', "back\\", "é", "\n", ":"])
 VALUES = st.recursive(
-    st.none() | st.integers() | st.sampled_from(['"a": 1', '{"a":1,"a":2}', "\\", '\\"', "}"]),
+    st.none()
+    | st.integers()
+    | st.sampled_from([1e6, 1e-7, 1.5, 1e22, -0.0])
+    | st.sampled_from(['"a": 1', '{"a":1,"a":2}', "\\", '\\"', "}"]),
     lambda inner: (
         st.lists(inner, max_size=3) | st.lists(st.tuples(NAMES, inner), max_size=3).map(Object)
     ),
@@ -75,6 +79,22 @@ def test_a_name_is_the_same_however_it_is_written() -> None:
 def test_what_a_string_holds_is_no_name_even_where_the_string_never_ends() -> None:
     assert repeated_name(rb'{"a":"{\"b\":1,\"b\":2}"}') is None
     assert repeated_name(rb'{"a":"' + rb"\"b\":" * 200_000) is None  # in no time
+
+
+@pytest.mark.parametrize("data", [b'{"a":1,"a":1e6}', b'{"a":1,"a":1e5 }'])
+def test_a_lost_value_is_noticed_though_another_came_back_longer(data: bytes) -> None:
+    assert not is_sound(data)
+    assert repeated_name(data) == "a"
+
+
+def test_what_is_nested_without_end_takes_little_memory() -> None:
+    data = b'{"a":' * 1_000_000
+    tracemalloc.start()
+    try:
+        assert repeated_name(data) is None
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_of_long_json_no_values_are_made(monkeypatch: pytest.MonkeyPatch) -> None:

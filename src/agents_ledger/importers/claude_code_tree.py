@@ -154,7 +154,7 @@ class Tree:
 
     def let_go(self) -> None:
         """Of all but what is asked of turns while they are written."""
-        self.turn_of, self.answered = array("i"), bytearray()
+        self.turn_of, self.ended = array("i"), bytearray()
         self._behind, self._rehung = array("i"), set()
         self.nodes.let_go()
 

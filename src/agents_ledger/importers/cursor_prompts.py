@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from agents_ledger.importers.building import milliseconds
 
-ASKED = re.compile(r"<user_query>\s*(.*?)\s*</user_query>", re.DOTALL)
+ASKED, ASKED_END = "<user_query>", "</user_query>"
 TAG = r"<timestamp>([^<>]{1,80})</timestamp>\s*"
 SENT = re.compile(rf"\A\s*{TAG}")
 SENT_BESIDE = re.compile(rf"{TAG}(?=<user_query>)")
@@ -19,15 +19,9 @@ TIME = re.compile(
 )
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 HALF_DAY = 12
-TOLD = "<system_notification>"
 FINISHED = "Briefly inform the user about the task result"  # that a task in the background ended
-CONTEXT = (
-    "available_subagent_models",
-    "available_subagent_types",
-    "dynamic_tools",
-    "system_notification",
-    "system_reminder",
-    "user_info",
+CONTEXT = re.compile(
+    r"<(available_subagent_(?:models|types)|dynamic_tools|system_(?:notification|reminder)|user_info)>"
 )
 
 
@@ -41,15 +35,17 @@ class Prompt(NamedTuple):
 
 def prompt_in(text: str) -> Prompt:
     """What was asked, and when. A tag that says no time stays where it is."""
-    query = ASKED.search(text)
+    begin = text.find(ASKED)
+    end = text.find(ASKED_END, begin) if begin >= 0 else -1
+    query = text[begin + len(ASKED) : end].strip() if end >= 0 else None
     tag = SENT.match(text)
     if tag is None and query is not None:
-        tag = SENT_BESIDE.search(text, 0, query.end())
+        tag = SENT_BESIDE.search(text, 0, end)
     at = moment(tag[1]) if tag is not None else 0
     rest = text[tag.end() :] if tag is not None and at and not tag.start() else text
-    words = query[1] if query is not None else rest
-    is_event = rest.lstrip().startswith(TOLD) or words.startswith(FINISHED)
-    return Prompt(words, at, is_event or (query is None and _is_context(rest.strip())))
+    words = rest if query is None else query
+    is_event = words.startswith(FINISHED) or (query is None and _is_context(rest))
+    return Prompt(words, at, is_event)
 
 
 def moment(said: str) -> int:
@@ -73,5 +69,9 @@ def moment(said: str) -> int:
 
 def _is_context(text: str) -> bool:
     """Whether a text is nothing but what the program tells the model."""
-    begins = any(text.startswith(f"<{name}>") for name in CONTEXT)
-    return begins and any(text.endswith(f"</{name}>") for name in CONTEXT)
+    rest = text.strip()
+    is_told = ""
+    while tag := CONTEXT.match(rest):
+        _, is_told, rest = rest.partition(f"</{tag[1]}>")
+        rest = rest.lstrip()
+    return bool(is_told) and not rest

@@ -8,6 +8,7 @@ import msgspec
 
 AT_ONCE = 1 << 17  # bytes; of longer JSON no values are made
 TOKEN = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)(?:"\s*+(:)?|\Z)|[{}]', re.DOTALL)
+DEEPEST = 10_000
 BEGINS = re.compile(rb"\s*+[{\[]")
 BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -17,15 +18,16 @@ _encode = msgspec.json.Encoder().encode
 
 def is_sound(data: bytes) -> bool:
     """Whether it is sure that some JSON is strict, and no name stands twice: most of it is written
-    without spaces, and then comes back as long as it was unless a value was lost."""
+    without spaces, and then comes back as it was unless a value was lost."""
     try:
-        return len(data) <= AT_ONCE and len(_encode(_decode(data))) == len(data)
+        return len(data) <= AT_ONCE and _encode(_decode(data)) == data
     except BROKEN:
         return False
 
 
 def repeated_name(data: bytes) -> str | None:
-    """The first name that an object has twice; of broken JSON as far as it goes."""
+    """The first name that an object has twice; of broken JSON, and of what is nested so deeply that
+    nobody reads it, as far as it goes."""
     objects: list[set[bytes]] = []
     for token in TOKEN.finditer(data) if BEGINS.match(data) else ():
         if token[0] == b"{":
@@ -38,6 +40,8 @@ def repeated_name(data: bytes) -> str | None:
             if name in objects[-1]:
                 return name.decode(errors="replace")
             objects[-1].add(name)
+        if len(objects) > DEEPEST:
+            break
     return None
 
 
