@@ -40,10 +40,10 @@ def original(folder: Path) -> Log:
     return log
 
 
-def fork(folder: Path) -> Log:
+def fork(folder: Path, name: str = FORK, shared: int = 3) -> Log:
     """It begins behind a compaction that left records of the original, and tells them again."""
-    log = Log(folder, FORK)
-    log.lines, log.last = original(folder).lines[:3], uid("b1")
+    log = Log(folder, name)
+    log.lines = original(folder).lines[:shared]
     boundary(log, "c1", "b3", ["b2", "b3"], "c2")
     log.assistant("b2", tool("t1", "Bash", command="ls"), usage=NOTHING, sessionKind="bg")
     log.result("b3", "t1", "a file")
@@ -81,6 +81,23 @@ def test_of_a_record_and_the_same_told_again_the_first_counts(
     assert ledger.head(f"claude-code:{SESSION}") == uid("b1")
     assert ledger.get_turn(uid("b1")).output_tokens == 1651
     assert packed_result(tmp_path, tmp_path) == result(ledger)
+
+
+@pytest.mark.parametrize("name", [FORK, "00000000-2222-4222-8222-222222222222"])
+@pytest.mark.parametrize("shared", [0, 2, 3])
+@pytest.mark.parametrize("order", [*permutations((0, 1))])
+def test_however_little_a_fork_shares_it_stands_behind_the_compaction(
+    ledger: Ledger, tmp_path: Path, name: str, shared: int, order: tuple[int, ...]
+) -> None:
+    logs = [original(tmp_path), fork(tmp_path, name, shared)]
+    for number in order:
+        import_paths(ledger, logs[number].save())
+
+    thread = ids(ledger.thread(f"claude-code:{name}").turns)
+    assert thread == [uid("a1"), uid("b1"), uid("c1"), uid("d1"), uid("e1")]
+    assert ledger.head(f"claude-code:{SESSION}") == uid("b1")
+    assert ledger.get_turn(uid("b1")).output_tokens == 1651
+    assert ledger.query("SELECT count(*) FROM turns")[1] == [(5,)]
 
 
 def test_compact_is_said_to_the_program_alone(ledger: Ledger, tmp_path: Path) -> None:

@@ -235,6 +235,22 @@ def test_a_script_that_failed_is_a_failed_call(ledger: Ledger, tmp_path: Path) -
     assert "Begun." in str(calls(ledger)[0].result_json)
 
 
+def test_only_what_a_script_printed_tells_how_a_script_ended(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Rollout(tmp_path)
+    log.start(1)
+    log.ask("Look.")
+    told = "Script failed\nWall time 0.1 seconds\nOutput:\nScript error:\nno"
+    log.call("c1", "read_file", output=told, path="a.log")
+    log.call("c2", "exec", output="Script " + "a" * 1_000_000 + "\nX", code="...")  # in no time
+    log.say("So it says.")
+
+    import_paths(ledger, log.save())
+
+    assert [call.status for call in calls(ledger)] == ["completed", "completed"]
+
+
 PRINTED = [
     (['{"chunk_id":"1f","wall_time_seconds":0.1,"exit_code":2,"output":"no such file"}'], 2),
     (['{"output":"no such file","exit_code":2}'], 2),

@@ -10,7 +10,7 @@ import pytest
 
 from agents_ledger import Ledger
 from tests.importers import test_cline, test_cline_sessions, test_cursor_agent, test_gemini
-from tests.importers.claude_log import Log, text
+from tests.importers.claude_log import SESSION, Log, text, uid
 from tests.importers.copilot_log import Events
 from tests.importers.helping import import_paths
 from tests.importers.test_pi import Transcript
@@ -146,3 +146,37 @@ def test_a_prompt_that_only_failed_is_a_head_until_the_next_is_answered(
     assert any(word in error.lower() for word in ("overloaded", "interrupted", "cancelled"))
     assert told(3) == (["failed", "pending"], "failed")
     assert told(4) == (["failed", "completed"], "completed")
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_command_of_the_program_behind_a_failure_takes_nothing_back(
+    ledger: Ledger, tmp_path: Path, answered: bool
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    if answered:
+        log.assistant("a2", text("Overloaded"), model="<synthetic>", isApiErrorMessage=True)
+    else:
+        log.user("a2", "[Request interrupted by user]")
+    log.user("b1", "<command-name>/cost</command-name>")
+    log.user("b2", "<local-command-stdout>$1</local-command-stdout>")
+
+    import_paths(ledger, log.save())
+
+    assert ledger.head(f"claude-code:{SESSION}") == uid("a1")
+    assert ledger.get_turn(uid("a1")).status == "failed"
+
+
+def test_a_failure_of_nothing_that_was_asked_is_no_turn_to_stand_on(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "[Request interrupted by user]")
+    import_paths(ledger, log.save())
+    assert ledger.head(f"claude-code:{SESSION}") is None
+
+    log.user("b1", "Begin.")
+    log.assistant("b2", text("Begun."))
+    import_paths(ledger, log.save())
+
+    assert ledger.query("SELECT id, status FROM turns")[1] == [(uid("b1"), "completed")]

@@ -157,3 +157,13 @@ def test_a_diff_that_does_not_fit_makes_a_file_unknown() -> None:
 
     assert contents.known == {}
     assert contents.changes == {"a.py": [("one", "1")]}
+
+
+def test_a_diff_with_odd_numbers_harms_nothing() -> None:
+    first = {"type": "update", "unified_diff": "@@ -0 +1 @@\n+b\n"}
+    huge = {"type": "update", "unified_diff": f"@@ -{'9' * 5000},1 +1 @@\n-a\n+b\n"}
+
+    known = {"a.py": "x\ny", "b.py": "x"}
+    found = after(("apply_patch", {"changes": {"a.py": first, "b.py": huge}}), known=known)
+
+    assert found["a.py"] == "b\nx\ny"

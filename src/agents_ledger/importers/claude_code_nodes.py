@@ -93,7 +93,19 @@ class Nodes:
         file_set: int,
     ) -> None:
         """The record that has the next number. `previous` is the one before it in its file."""
+        self.parents.append(previous)
+        self.hang(len(self.kinds), uuid, parent, previous, side)
+        self.places.add(line)
+        self.kinds.append(kind)
+        self.sides.append(side)
+        self.ats.append(at)
+        self.file_sets.append(file_set)
+
+    def hang(self, number: int, uuid: str, parent: str | None, previous: int, side: int) -> None:
+        """Hang a record on the one that it says it follows, or as long as that is not known on
+        nothing. It is the last one whose number was asked for."""
         above = previous
+        self._lost.pop(number, None)
         if parent is None:
             above = NONE if side else previous
         elif parent == self._before[0] and side == MAIN:
@@ -101,13 +113,8 @@ class Nodes:
         elif parent != uuid:
             above = self._above(parent, previous)
             if above == LOST:
-                self._lost[len(self.kinds)] = _Lost(parent, previous)
-        self.parents.append(above)
-        self.places.add(line)
-        self.kinds.append(kind)
-        self.sides.append(side)
-        self.ats.append(at)
-        self.file_sets.append(file_set)
+                self._lost[number] = _Lost(parent, previous)
+        self.parents[number] = above
 
     def insert(self, after: Mapping[int, Iterable[int]]) -> None:
         """Say after which records those added last were written."""

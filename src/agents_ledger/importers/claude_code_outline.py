@@ -241,15 +241,16 @@ class Outline:
         inline = record.is_sidechain and not record.agent_id
         chain = session.side_chain if inline else session.chain
         comes_again = session.preserved is not None and session.preserved.take(record)
-        number = self.nodes.number(uuid)
+        number, before = self.nodes.number(uuid), chain[-1] if chain else NONE
         if number < len(self.nodes.kinds):
+            if number in self.told_again and not comes_again:  # here it hangs where it did
+                self.nodes.hang(number, uuid, _above(record), before, side_of(record))
             self._meet_again(number, kind, side_of(record), line, comes_again)
         else:
-            self._note(kind, line, record, session, chain[-1] if chain else NONE, at=at)
+            self._note(kind, line, record, session, before, at=at)
             if comes_again:
                 self.told_again.add(number)
         if kind == ASSISTANT and not inline and record.message and record.message.id:
-            before = chain[-1] if chain else NONE
             self.answers.add(record.message.id, number, self.nodes.parents[number], before)
         elif kind == PROMPT:
             self.answers.end()
@@ -302,7 +303,7 @@ class Outline:
             kind,
             line,
             at=at,
-            parent=record.parent_uuid or record.logical_parent_uuid,
+            parent=_above(record),
             previous=previous,
             side=side_of(record),
             file_set=file_set,
@@ -585,6 +586,10 @@ class Outline:
             routing_key=metadata.get("cwd"),
             metadata=metadata,
         )
+
+
+def _above(record: Record) -> str | None:
+    return record.parent_uuid or record.logical_parent_uuid
 
 
 def _digest(text: str) -> bytes:

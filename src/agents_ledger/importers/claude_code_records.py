@@ -113,11 +113,9 @@ class Preserved(Struct):
     def take(self, record: Record) -> bool:
         """Whether a record behind the compaction is one of these. It hangs where it did, and what
         was said after the compaction hangs on the summary."""
-        if self.before is None:
-            return False
         if record.uuid in self.uuids:
             self.came_again |= record.uuid == self.last
-            if record.uuid == self.first:
+            if record.uuid == self.first and self.before is not None:
                 record.parent_uuid = self.before
             return True
         if self.came_again and record.parent_uuid == self.last:

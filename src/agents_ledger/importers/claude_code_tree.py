@@ -32,6 +32,8 @@ BESIDE = (NOTICE, PRINTED, OTHER, COPY, FAILURE)  # what neither asks nor answer
 ENDING = (ASSISTANT, FAILURE)
 MANY = UNKNOWN = -2
 _BESIDE = sum(1 << kind for kind in BESIDE)
+_ASKED = 1 << PROMPT | 1 << COMMAND | 1 << QUEUED
+_ANSWERED = 1 << ASSISTANT | 1 << SUMMARY | 1 << BOUNDARY
 _LOCAL = _BESIDE | 1 << COMMAND  # what a command leaves that the program itself answered
 
 
@@ -60,13 +62,21 @@ class Tree:
         self._trailing: dict[int, list[int]] = {}  # and after them
         for top, other in folded.items():
             self._move(places[top], _at(places, other), leads=found.above[top] < 0)
-        self.ended = bytearray(len(self.tops))
-        for record, kind in enumerate(nodes.kinds):
-            if kind in (*ENDING, *COMPACTING) and self.turn_of[record] >= 0:
-                self.ended[self.turn_of[record]] = 1
+        self.ended = self._ended()
 
     def __len__(self) -> int:
         return len(self.tops)
+
+    def _ended(self) -> bytearray:
+        """Which turns were answered, or failed though something was asked in them."""
+        kinds, said = self.nodes.kinds, array("H", bytes(2 * len(self.tops)))  # as bits
+        for record, turn in enumerate(self.turn_of):
+            if turn >= 0:
+                said[turn] |= 1 << kinds[record]
+        return bytearray(
+            bool(each & _ANSWERED) or (bool(each & 1 << FAILURE) and bool(each & _ASKED))
+            for each in said
+        )
 
     # -- which records are a turn -------------------------------------------------------------
 

@@ -149,7 +149,7 @@ class _Turn:
             and not record.get("isMeta")
         )
         source: MessageSource = "human" if typed else "event"
-        if kind in ASKED:  # what was refused before was another's
+        if kind in ASKED and uuid not in self.local:  # what was refused before was another's
             self.builder.failed, self.builder.error = False, None
         if kind == "queued":
             attached = as_dict(record.get("attachment"))

@@ -13,6 +13,7 @@ from agents_ledger.importers.codex_prompts import content_text
 from agents_ledger.importers.outlines import as_dict, as_list, as_number, as_text, parsed
 
 SCRIPT = "exec"  # the tool that runs one
+SCRIPTS = (SCRIPT, "wait")  # tools whose outputs are those of scripts
 CALLED = f"{SCRIPT}-"  # how the ids of calls begin that a script made
 TOLD_BY = {  # kinds of events and of their items, and the tools whose calls they tell
     "CommandExecution": "exec_command",
@@ -26,7 +27,7 @@ TOLD_BY = {  # kinds of events and of their items, and the tools whose calls the
     "web_search_end": "web_search",
 }
 NO_NAME = re.compile(r"\W")
-HEADER = re.compile(r"Script (\w+)[^\n]*\nWall time [\d.]+ seconds\nOutput:\n")
+HEADER = re.compile(r"Script (\w{1,32})(?!\w)[^\n]{0,200}\nWall time [\d.]+ seconds\nOutput:\n")
 ERROR = "Script error:\n"
 CUT = re.compile(r"\s*(?:Warning: truncated output [^\n]*\n(?:Total output lines: \d+\n)?\s*)?")
 # How a command's result begins as a script prints it; the rest may be cut off.

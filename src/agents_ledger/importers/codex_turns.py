@@ -15,7 +15,15 @@ from agents_ledger.importers.codex_prompts import (
     content_text,
     read_prompt,
 )
-from agents_ledger.importers.codex_scripts import SCRIPT, Called, called, ended, id_of, told
+from agents_ledger.importers.codex_scripts import (
+    SCRIPT,
+    SCRIPTS,
+    Called,
+    called,
+    ended,
+    id_of,
+    told,
+)
 from agents_ledger.importers.outlines import (
     as_dict,
     as_list,
@@ -304,7 +312,7 @@ class _Turn:
         output = payload.get("output", payload.get("result", payload.get("tools")))
         detail = self.details.get(call_id, {})
         shown, text, code = _unwrapped(output)
-        end = ended(output)
+        end = ended(output) if self.names.get(call_id) in SCRIPTS else None
         if end is None:
             status, error, word = _status(text, code, detail)
         else:

@@ -315,8 +315,7 @@ class _Log:
         self._account(kind)
         if kind in USED:
             key, caller = self._key(event), self._caller(kind, event, data)
-            named, whole = (data.interaction_id, data.source), self._tokens.is_whole
-            if self._asked.is_added(kind, caller, *named, is_whole=whole):
+            if self._asked.is_added(kind, caller, data.interaction_id, data.source):
                 kind = ADDED
             if caller is None or kind in RUNS:
                 self._take(line, kind, key, data, at)

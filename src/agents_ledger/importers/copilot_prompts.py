@@ -8,6 +8,7 @@ from typing import Any
 from agents_ledger.importers.outlines import as_text
 from agents_ledger.model.turns import MessageSource
 
+BEGIN = "session.start"
 PROMPT = "user.message"
 SAID = (PROMPT, "assistant.message")
 NOTICE = re.compile(r"\s*<(system_notification|system_reminder)>.*?</\1>\s*", re.DOTALL)
@@ -33,16 +34,16 @@ class Interactions:
 
     def __init__(self) -> None:
         self._now: dict[str | None, str] = {}  # by the call that started a subagent
+        self._has_begun = False  # the log has its beginning
 
-    def is_added(
-        self, kind: str, caller: str | None, interaction: Any, source: Any, *, is_whole: bool
-    ) -> bool:
+    def is_added(self, kind: str, caller: str | None, interaction: Any, source: Any) -> bool:
         """Whether the program added an event to what is being worked on: it names that interaction,
         or one whose beginning the log has lost."""
+        self._has_begun |= kind == BEGIN
         named = as_text(interaction)
         if named is None or kind not in SAID:
             return False
         before, self._now[caller] = self._now.get(caller), named
         if kind != PROMPT or written_by(source) != "event":
             return False
-        return before == named or (before is None and not is_whole)
+        return before == named or (before is None and not self._has_begun)

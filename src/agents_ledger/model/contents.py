@@ -19,7 +19,7 @@ _WHOLE = ("content", "contents", "file_text", "new_source")
 _PART_OF_A_FILE = ("offset", "limit", "start_line", "end_line", "view_range", "line_start")
 _NUMBERED = re.compile(r" *(\d+)(?:→|\t|\| )(.*)")
 _NOT_ALL = re.compile(r"\b(?:truncated|more lines)\b")
-_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? ")
+_HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? ")
 _SECTION = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$")
 
 Change = tuple[str, str]  # what was there, and what stands in its place
@@ -144,7 +144,7 @@ def _hunks(diff: str) -> Iterator[_Hunk]:
         if found := _HUNK.match(line):
             if hunk:
                 yield hunk
-            hunk = _Hunk(int(found[1]) - (found[2] != "0"), [], [])
+            hunk = _Hunk(max(0, int(found[1]) - (found[2] != "0")), [], [])
         elif hunk:
             if line[:1] in ("-", " "):
                 hunk.old.append(line[1:])
