@@ -27,6 +27,7 @@ from agents_ledger import (
     validate,
 )
 from agents_ledger.cli.demonstration import Demonstration
+from agents_ledger.exporters import lines
 from agents_ledger.exporters import markdown as md
 from agents_ledger.exporters.exporting import Export, Form
 from agents_ledger.exporters.messages import PROVIDERS
@@ -426,6 +427,18 @@ def test_html_tells_what_was_masked(ledger: Ledger) -> None:
     assert "Looked through for secrets; none was found." in text(
         ledger, ledger.record("b", "q", "a").id, "html"
     )
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({"changes": {"a.py": {"type": "add", "content": "x"}, "b.py": {}}}, "a.py, b.py"),
+        ({"input": "const r = 1"}, "const r = 1"),
+        ({"odd": 1}, '{"odd": 1}'),
+    ],
+)
+def test_a_call_in_a_line_tells_its_files_or_its_text(params: Any, told: str) -> None:
+    assert lines.argument(json.dumps(params)) == told
 
 
 def test_a_patch_told_file_by_file_is_drawn_as_diffs() -> None:

@@ -9,13 +9,13 @@ import msgspec
 
 from agents_ledger.model import amounts
 from agents_ledger.model.harmless import one_line
-from agents_ledger.model.touching import decoded
+from agents_ledger.model.touching import changes_of, decoded
 from agents_ledger.model.turns import OPEN_CALL, ToolCall, Turn
 
 # Of a tool's parameters the one worth a line, the most telling first.
 TELLING = (
     "command", "cmd", "file_path", "path", "notebook_path", "target_file", "pattern", "query",
-    "url", "description", "prompt", "name",
+    "url", "description", "prompt", "name", "input",
 )  # fmt: skip
 _DEEPEST = 6
 
@@ -28,6 +28,9 @@ def argument(params_json: str) -> str:
     for name in TELLING:
         if isinstance(params.get(name), str):
             return one_line(str(params[name]))
+    changed = [change.path for change in changes_of(params)]
+    if changed:
+        return one_line(", ".join(changed))
     return one_line(params_json) if params else ""
 
 
