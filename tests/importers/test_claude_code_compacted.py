@@ -118,6 +118,8 @@ def test_compact_is_said_to_the_program_alone(ledger: Ledger, tmp_path: Path) ->
     first, compaction, last = ledger.thread(f"claude-code:{SESSION}").turns
     assert ledger.query("SELECT count(*) FROM turns WHERE status <> 'completed'")[1] == [(0,)]
     assert (first.id, compaction.turn_type) == (uid("a1"), "compaction")
+    assert first.response is not None
+    assert first.completed_at == first.response.created_at
     assert [m.content for m in first.messages if m.source == "event"] == ["/compact keep the plan"]
     asked = next(m for m in last.messages if m.content == "Go on.")
     assert last.started_at == asked.created_at

@@ -104,7 +104,10 @@ class _Turn:
             elif kind in ("boundary", "summary"):
                 self._compaction(uuid, kind, record)
             elif kind != "other":
+                ended_at = self.builder.ended_at
                 self._input(uuid, kind, record)
+                if uuid in self.local or (kind in BESIDE and kind != "failure"):
+                    self.builder.ended_at = ended_at  # nobody works on it any more
             self.builder.workspace_path = self.builder.workspace_path or as_text(record.get("cwd"))
         return self.builder.build(status=self._end())
 
