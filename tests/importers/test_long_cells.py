@@ -14,19 +14,21 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
-from agents_ledger.importers import databases, reader
-from agents_ledger.importers.databases import snapshot
+from agents_ledger.importers import databases, long_cells, reader
+from agents_ledger.importers.databases import DOUBTED, snapshot
 from agents_ledger.importers.importing import rederive
 from agents_ledger.ledger.sources import Sources
 from agents_ledger.model.records import RowRecord, frame, part, parted, raw, records
 from tests.importers import test_aix, test_openclaw_database, test_opencode
 from tests.importers.cursor_made import bubble, chat, state_db
 from tests.importers.helping import import_paths, result
+from tests.importers.test_exclusion import import_without
 from tests.importers.test_pi import ONE
 
 GLOBAL = Path("Cursor/User/globalStorage/state.vscdb")
 PAIR = (bubble("q1", 1, "What is new?", 1), bubble("a1", 2, "Two fixes.", 2))
 NEXT = (bubble("q2", 1, "Which ones?", 3), bubble("a2", 2, "Those.", 4))
+SECRET = "/home/me/secret"
 LIMIT = 200_000
 LONG = random.Random(5).randbytes(LIMIT).hex()
 
@@ -36,7 +38,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is long."""
     monkeypatch.setattr(databases, "TEXT_MAX", LIMIT)
     monkeypatch.setattr(reader, "TEXT_MAX", LIMIT)
-    monkeypatch.setattr(databases, "PART_BYTES", 30_000)
+    monkeypatch.setattr(long_cells, "PART_BYTES", 30_000)
 
 
 def rows_of(path: Path, table: str = "cursorDiskKV") -> list[tuple[Any, ...]]:
@@ -199,14 +201,92 @@ def test_a_table_without_rowids_is_read_as_it_is(tmp_path: Path) -> None:
     assert [raw(said) for _, said in found] == [LONG.encode()]
 
 
+def in_folder(name: str, folder: str, words: str) -> dict[str, Any]:
+    """A chat that stands in one cell, and says in it where it was held."""
+    said = [bubble(f"{name}-q", 1, "What is new?"), bubble(f"{name}-a", 2, words + LONG)]
+    place = {"workspaceIdentifier": {"uri": {"fsPath": folder}}}
+    return {f"composerData:{name}": {"composerId": name, "conversation": said} | place}
+
+
+def kept(ledger: Ledger) -> bytes:
+    sources = Sources(ledger._core)
+    return b"".join(b"".join(sources.stream(file.id)) for file in sources.all_files())
+
+
+@pytest.mark.usefixtures("small")
+def test_a_long_chat_of_a_project_that_is_left_out_stays_out(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    made = in_folder("c", SECRET, "hidden") | in_folder("d", "/home/me/open", "shown")
+    path = state_db(tmp_path / GLOBAL, made)
+
+    report = import_without(ledger, path, SECRET)
+
+    assert (report.left.sessions, report.left.met) == (1, {SECRET})
+    assert b"hidden" not in kept(ledger)
+    assert b"shown" in kept(ledger)
+    assert not any("folders are excluded" in fault.what for fault in report.faults)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_chat_too_long_to_look_for_its_project_stays_out_until_nothing_is_excluded(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_cells, "RECORD_MAX", LIMIT)
+    made = in_folder("c", SECRET, "hidden") | {"bubbleId:c:x": bubble("x", 2, "covert")}
+    made |= in_folder("d", "/home/me/open", "shown")
+    heads = [{"composerId": "d", "workspaceIdentifier": {"uri": {"fsPath": "/home/me/open"}}}]
+    lists = {"composer.composerHeaders": {"allComposers": heads}}
+    path = state_db(tmp_path / GLOBAL, made, lists)
+
+    report = import_without(ledger, path, SECRET)
+
+    assert [f.what for f in report.faults if "excluded" in f.what] == [f"1 session {DOUBTED}"]
+    assert (report.left.sessions, report.left.met) == (1, {SECRET})
+    assert [word in kept(ledger) for word in (b"hidden", b"covert", b"shown")] == [0, 0, 1]
+    import_paths(ledger, path)
+    assert [word in kept(ledger) for word in (b"hidden", b"covert", b"shown")] == [1, 1, 1]
+
+
+@pytest.mark.usefixtures("small")
+def test_what_only_a_list_too_long_to_look_through_may_tell_of_stays_out(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_cells, "RECORD_MAX", LIMIT)
+    heads = {"composerId": "c", "workspaceIdentifier": {"uri": {"fsPath": SECRET}}, "name": LONG}
+    lists = {"composer.composerHeaders": {"allComposers": [heads]}}
+    said = (bubble("q", 1, "hidden"), bubble("a", 2, "covert"))
+    path = state_db(tmp_path / GLOBAL, chat("c", *said), lists)
+
+    report = import_without(ledger, path, SECRET)
+
+    assert report.left.met == {SECRET}
+    assert kept(ledger) == b""
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("kind", ["bubbleId", "messageRequestContext"])
+def test_a_chat_whose_folder_may_stand_in_another_long_row_stays_out(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(long_cells, "RECORD_MAX", LIMIT)
+    made = chat("task-call_1", bubble("q", 1, "hidden"), bubble("a", 2, "covert"))
+    of = "c" if kind == "bubbleId" else "task-call_1"
+    path = state_db(tmp_path / GLOBAL, made | {f"{kind}:{of}:x": {"text": LONG}})
+
+    import_without(ledger, path, SECRET)
+
+    assert b"hidden" not in kept(ledger)
+
+
 def test_parts_that_an_interrupted_import_left_are_no_rows() -> None:
     row = RowRecord("t", ("id",), ("id", "v"), (1, "x"))
-    kept = part(b"left") + part(b"own") + frame(row)
+    data = part(b"left") + part(b"own") + frame(row)
 
-    assert [each.row for each in records([kept])] == [row]
-    ((framed, parts),) = parted([kept])
+    assert [each.row for each in records([data])] == [row]
+    ((framed, parts),) = parted([data])
     assert framed.row == row
-    assert [kept[at : at + length] for at, length in parts] == [part(b"left"), part(b"own")]
+    assert [data[at : at + length] for at, length in parts] == [part(b"left"), part(b"own")]
 
 
 def test_a_long_value_takes_little_memory(ledger: Ledger, tmp_path: Path) -> None:

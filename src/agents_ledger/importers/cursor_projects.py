@@ -23,13 +23,14 @@ from agents_ledger.importers.cursor_scope import (
 from agents_ledger.importers.outlines import as_dict, as_list, as_text
 from agents_ledger.importers.reader import Look, Project, Select, Table, Trace
 from agents_ledger.importers.sieves import told, value_of
-from agents_ledger.model.records import RowRecord, raw
+from agents_ledger.model.records import Parted, RowRecord, raw
 
 KEPT_ALIKE = (*OF_CHATS, "codeBlockDiff")  # `<kind>:<chat>:...`
 OF_AGENT = ("checkpoint", "bubbleCheckpoint")  # `agentKv:<kind>:<chat>...`
 OF_ALL = ("aiService.generations", "aiService.prompts")  # of no chat
 MD5 = re.compile(r"[0-9a-fA-F]{32}")
 ENTRIES = ("allComposers", "tabs")
+SOMEWHERE = Trace("long", "")
 
 
 def projects(path: Path, look: Look) -> Collection[Project] | None:
@@ -88,6 +89,7 @@ class ChatSieve(Struct):
     left: frozenset[str]
     known: frozenset[str]
     is_of_one: bool = False  # all of the database is of one project
+    doubted: frozenset[str] = frozenset()
     untold: set[str] = field(default_factory=set)
 
     def __call__(self, row: RowRecord) -> RowRecord | None:
@@ -156,8 +158,10 @@ def sieve(path: Path, own: Select, look: Look, is_left: Callable[[Project], bool
     folder = _workspace(path.parent, look)
     if folder is not None:
         found.folders = {**dict.fromkeys(found.chats, folder), **found.folders}
-    left, known = told(found.folders, found.parents, found.chats, is_left)
-    return ChatSieve(left, known, folder is not None)
+    doubted = frozenset(found.doubted - found.folders.keys() if folder is None else ())
+    folders = {**dict.fromkeys(doubted, SOMEWHERE), **found.folders}
+    left, known = told(folders, found.parents, found.chats | doubted, is_left)
+    return ChatSieve(left, known, folder is not None, doubted)
 
 
 class _Finder:
@@ -167,11 +171,13 @@ class _Finder:
         self.folders: dict[str, Project] = {}
         self.parents: dict[str, str] = {}
         self.chats: set[str] = set()
+        self.doubted: set[str] = set()  # what tells of them is too long to look through
         self._own = own
         self._look = look
+        self._are_lists_long = False
         self._workspaces = path.parent.parent / "workspaceStorage"
         for key, value in self._rows("composerData:"):
-            self._say(key, decoded(value, _BRIEF))
+            self._told(key, value)
         self._headers()
         for name in look.names(self._workspaces):
             self._listed(name)
@@ -179,6 +185,8 @@ class _Finder:
             self.chats.add(key.partition(":")[0])
         self._sent()
         self._tasks()
+        if self._are_lists_long:
+            self.doubted |= {*self.chats, LISTS[0]}
 
     def _rows(self, prefix: str, *columns: str) -> Iterator[tuple[str, Any]]:
         """The rows of a kind, by what stands behind it in the key."""
@@ -186,6 +194,12 @@ class _Finder:
         for key, *value in self._own(table, columns or ("key", "value")):
             if isinstance(key, str):
                 yield key.removeprefix(prefix), value[0] if value else None
+
+    def _told(self, chat: str, value: Any) -> None:
+        """What a cell says of a chat."""
+        if Parted.of(value):
+            self.doubted.add(chat)
+        self._say(chat, decoded(value, _BRIEF))
 
     def _say(self, chat: str, said: _Brief | None) -> None:
         """What a record says of a chat; the first one that says it counts."""
@@ -213,12 +227,12 @@ class _Finder:
         """The lists of the database itself."""
         table = Table("ItemTable", ("key",), keys=(*LISTS, TABS))
         for _, value in self._own(table, ("key", "value")):
-            for chat, entry in _entries(value):
+            for chat, entry in self._entries(value):
                 self._say(chat, decoded(bytes(entry), _BRIEF))
         table = Table(HEADERS, ("composerId",))
         for chat, workspace, value in self._own(table, ("composerId", "workspaceId", "value")):
             if isinstance(chat, str):
-                self._say(chat, decoded(value, _BRIEF))
+                self._told(chat, value)
                 if chat not in self.folders and (place := self._place(workspace)):
                     self.folders[chat] = place
 
@@ -230,8 +244,12 @@ class _Finder:
         table = Table("ItemTable", ("key",), keys=(LISTS[0], TABS))
         database = self._workspaces / workspace / "state.vscdb"
         for _, value in self._look.rows(database, table, ("key", "value")):
-            for chat, _ in _entries(value):
+            for chat, _ in self._entries(value):
                 self.folders.setdefault(chat, folder)
+
+    def _entries(self, value: Any) -> Iterator[tuple[str, Raw]]:
+        self._are_lists_long = self._are_lists_long or Parted.of(value) is not None
+        return _entries(value)
 
     def _sent(self) -> None:
         """The layout of the project that went with a prompt."""
@@ -241,7 +259,9 @@ class _Finder:
             chat = key.partition(":")[0]
             if chat in self.folders:
                 continue
-            if place := sent_folder(loose(value)):
+            if Parted.of(value):
+                self.doubted.add(chat)
+            elif place := sent_folder(loose(value)):
                 self.folders[chat] = place
 
     def _tasks(self) -> None:
@@ -257,6 +277,8 @@ class _Finder:
         named = Mentions(_escaped(tasks))
         for key, value in self._rows("bubbleId:"):
             chat = key.partition(":")[0]
+            if Parted.of(value):
+                self.doubted.update(tasks.values())
             for name in named(raw(value)):
                 task = tasks.get(name.replace(b"\\n", b"\n"), "")
                 if task and task != chat:

@@ -6,7 +6,6 @@ what is kept; a row that vanished stays.
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -18,18 +17,18 @@ import msgspec
 from msgspec import msgpack
 
 from agents_ledger.importers import files
+from agents_ledger.importers.long_cells import LongCell, long_row, quoted
 from agents_ledger.importers.marks import Cursor, Mark, State, cursor_of, hashed, wanted_of
 from agents_ledger.importers.reader import TEXT_MAX, Select, Sieve, Table, is_long
 from agents_ledger.ledger.sources import Looks, Sources
 from agents_ledger.model import amounts
 from agents_ledger.model.errors import LedgerError, Refused
-from agents_ledger.model.records import BAD_TEXT, Parted, RowRecord, digest, frame, part, records
+from agents_ledger.model.records import BAD_TEXT, RowRecord, digest, frame, records
 from agents_ledger.model.sources import SourceFile
 
 MAGIC = b"SQLite format 3\0"
 SIDECARS = ("-wal", "-shm", "-journal")
 BATCH_BYTES = 8 << 20
-PART_BYTES = 4 << 20  # of a cell too long to be held
 LENGTH = sqlite3.SQLITE_LIMIT_LENGTH
 LONGEST = 1_000_000_000  # as databases have it
 WAIT_SECONDS = 10
@@ -46,6 +45,7 @@ STRETCH = 16  # so many whole rows behind a damaged one, and all are read at onc
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG)
 UNREADABLE = (LedgerError, OSError, sqlite3.Error)  # what comes of a look into one
 UNTOLD = "kept though folders are excluded: nothing says the project"
+DOUBTED = "left out as folders are excluded: what says the project is too long to look through"
 LOGGED = 18  # where a database says with 2 that its changes go to a log first
 
 
@@ -239,26 +239,12 @@ def _text(raw: bytes) -> object:
         return msgpack.Ext(BAD_TEXT, raw)
 
 
-class _LongCell(NamedTuple):
-    """A cell that stays where it is."""
-
-    connection: sqlite3.Connection
-    table: str
-    column: str
-    rowid: int
-    parted: Parted
-
-    def parts(self) -> Iterator[bytes]:
-        """The frames to keep."""
-        return map(part, _some(self.connection, self.table, self.column, self.rowid))
-
-
 class _Met(NamedTuple):
     """A row of a database."""
 
     row: RowRecord
     is_new: bool  # that is known; else it is to be compared
-    long: Sequence[_LongCell]  # of its values
+    long: Sequence[LongCell]  # of its values
 
 
 class _Rows:
@@ -291,8 +277,9 @@ class _Rows:
                 for cell in long:
                     yield from cell.parts()
                 yield data
-        if sieve is not None and sieve.untold:
-            self.faults.append(f"{amounts.count(len(sieve.untold), 'session')} {UNTOLD}")
+        if sieve is not None:
+            told = ((sieve.untold, UNTOLD), (sieve.doubted, DOUBTED))
+            self.faults += [f"{amounts.count(len(n), 'session')} {what}" for n, what in told if n]
 
     def _sieve(self, connection: sqlite3.Connection) -> Sieve | None:
         """Where something was left out and is no longer, all rows are compared."""
@@ -326,7 +313,7 @@ class _Rows:
         goes_on = table.grows and has_rowid and _stands(connection, table, mark)
         latest = Mark(mark.rowid, dict(mark.keys)) if goes_on else Mark()
         for rowid, *found in scan.rows(mark.rowid if goes_on else None):
-            long = [each for each in found if isinstance(each, _LongCell)]
+            long = [each for each in found if isinstance(each, LongCell)]
             told = (each.parted.value() if each in long else each for each in found)
             values = tuple(told if long else found)
             row = RowRecord(table.name, table.key, columns, values)
@@ -366,7 +353,7 @@ def select(
         return
     if set(columns) <= set(_columns(connection, table.name)):
         for _, *values in _scan(connection, table, columns).rows(None):
-            yield tuple(values)
+            yield tuple(each.told() if isinstance(each, LongCell) else each for each in values)
 
 
 def _stands(connection: sqlite3.Connection, table: Table, mark: Mark) -> bool:
@@ -380,11 +367,11 @@ def _stands(connection: sqlite3.Connection, table: Table, mark: Mark) -> bool:
 
 
 def _is_as_marked(connection: sqlite3.Connection, table: Table, mark: Mark) -> bool:
-    name = _quoted(table.name)
+    name = quoted(table.name)
     top = connection.execute(f"SELECT max(rowid) FROM {name}").fetchone()[0]
     if top is None or top < mark.rowid:
         return False
-    key = ", ".join(_quoted(column) for column in table.key)
+    key = ", ".join(quoted(column) for column in table.key)
     for rowid, identity in mark.keys.items():
         found = connection.execute(f"SELECT {key} FROM {name} WHERE rowid = ?", (rowid,)).fetchone()
         if found and RowRecord(table.name, table.key, table.key, found).identity.hex() != identity:
@@ -455,7 +442,7 @@ class _Scan:
         except sqlite3.DataError:
             if _allowed(self._table)[0]:  # that it may be read must be known
                 list(_Scan(self._connection, self._table, self._table.key, True)._selected(at, at))
-            yield _long_row(self._connection, self._table.name, self._columns, at)
+            yield long_row(self._connection, self._table.name, self._columns, at)
 
     def _note(self, error: sqlite3.DatabaseError) -> None:
         _raise_unless_damage(error)
@@ -463,7 +450,7 @@ class _Scan:
         self.damage = self.damage or str(error)
 
     def _selected(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
-        key = ", ".join(_quoted(column) for column in self._table.key)
+        key = ", ".join(quoted(column) for column in self._table.key)
         conditions, values = [], []
         if self.has_rowid:
             conditions, values = ["rowid BETWEEN ? AND ?"], [first, last]
@@ -471,10 +458,10 @@ class _Scan:
         if allowed:
             conditions.append(f"({allowed})")
         where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
-        wanted = ", ".join(_quoted(column) for column in self._columns)
+        wanted = ", ".join(quoted(column) for column in self._columns)
         yield from self._execute(
             f"SELECT {'rowid' if self.has_rowid else '0'}, {wanted} "
-            f"FROM {_quoted(self._table.name)} "
+            f"FROM {quoted(self._table.name)} "
             f"{where}ORDER BY {'rowid' if self.has_rowid else key}",
             (*values, *named),
         )
@@ -483,7 +470,7 @@ class _Scan:
         """The first rowid from one on; the one behind the last if there is none."""
         if at > LAST_ROWID:
             return at
-        name = _quoted(self._table.name)
+        name = quoted(self._table.name)
         query = f"SELECT rowid FROM {name} WHERE rowid >= ? ORDER BY rowid LIMIT 1"
         found = self._execute(query, (at,)).fetchone()
         if found and found[0] < at:
@@ -521,34 +508,6 @@ def _limit(connection: sqlite3.Connection, most: int) -> None:
         connection.setlimit(LENGTH, most)
 
 
-def _long_row(
-    connection: sqlite3.Connection, table: str, columns: Sequence[str], rowid: int
-) -> tuple[Any, ...]:
-    """A row with a cell that was refused, its rowid first."""
-    return rowid, *(_cell(connection, table, column, rowid) for column in columns)
-
-
-def _cell(connection: sqlite3.Connection, table: str, column: str, rowid: int) -> Any:
-    named, place = _quoted(column), f"FROM {_quoted(table)} WHERE rowid = ?"
-    try:
-        return connection.execute(f"SELECT {named} {place}", (rowid,)).fetchone()[0]
-    except sqlite3.DataError:
-        pass
-    (kind,) = connection.execute(f"SELECT typeof({named}) {place}", (rowid,)).fetchone()
-    size, parts, said = 0, 0, hashlib.blake2b(digest_size=16)
-    for some in _some(connection, table, column, rowid):
-        size, parts = size + len(some), parts + 1
-        said.update(some)
-    found = Parted(kind == "text", size, parts, said.digest())
-    return _LongCell(connection, table, column, rowid, found)
-
-
-def _some(connection: sqlite3.Connection, table: str, column: str, rowid: int) -> Iterator[bytes]:
-    with connection.blobopen(table, column, rowid, readonly=True) as blob:
-        while some := blob.read(PART_BYTES):
-            yield some
-
-
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
     """Whether it is the same each time: not that the disk fails, or that others write."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE
@@ -561,7 +520,7 @@ def _raise_unless_damage(error: sqlite3.DatabaseError) -> None:
 
 def _allowed(table: Table) -> tuple[str, list[str]]:
     """The condition that a key is one of those named. The plus keeps the scan in rowid order."""
-    key = f"+{_quoted(table.key[0])}"
+    key = f"+{quoted(table.key[0])}"
     parts = [f"{key} = ?" for _ in table.keys]
     values = list(table.keys)
     for prefix in table.prefixes:
@@ -579,17 +538,13 @@ def _is_table(connection: sqlite3.Connection, name: str) -> bool:
 
 
 def _columns(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
-    described = connection.execute(f"SELECT * FROM {_quoted(name)} LIMIT 0").description
+    described = connection.execute(f"SELECT * FROM {quoted(name)} LIMIT 0").description
     return tuple(column[0] for column in described)
 
 
 def _has_rowid(connection: sqlite3.Connection, name: str) -> bool:
     try:
-        connection.execute(f"SELECT rowid FROM {_quoted(name)} LIMIT 0")
+        connection.execute(f"SELECT rowid FROM {quoted(name)} LIMIT 0")
     except sqlite3.OperationalError:
         return False
     return True
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

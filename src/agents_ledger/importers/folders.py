@@ -69,9 +69,11 @@ class Folder(NamedTuple):
 
     def holds(self, project: Project) -> bool | None:
         """Whether a project is it, or within. None: the disk does not say which of two folders it
-        is."""
+        is, or it is too long to look for."""
         if isinstance(project, str):
             return self.has(project)
+        if project.kind == "long":
+            return None
         if project.kind == "dashes":
             return self._holds_dashed(project.value)
         return any(_hashed(project, each) for each in self.ways)

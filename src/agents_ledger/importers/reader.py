@@ -472,7 +472,8 @@ class Material:
 class Trace(NamedTuple):
     """What a source made of the folder of a project; the folder itself cannot be had from it."""
 
-    kind: Literal["md5", "sha256", "dashes"]  # a hash, or all but letters and digits as dashes
+    # A hash; all but letters and digits as dashes; or it stands in what is too long to look at.
+    kind: Literal["md5", "sha256", "dashes", "long"]
     value: str
 
 
@@ -555,6 +556,7 @@ class Sieve(Protocol):
     """Which rows of a database may be kept, where projects are left out."""
 
     left: frozenset[str]  # what is left out, by name
+    doubted: frozenset[str]  # of these, what says its project where it is too long to look for
     untold: set[str]  # what says no project, so far
 
     def __call__(self, row: RowRecord) -> RowRecord | None:

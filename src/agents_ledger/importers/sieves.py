@@ -53,6 +53,7 @@ class BySession(Struct):
     left: frozenset[str]
     known: frozenset[str]
     columns: Mapping[str, str]  # of each table, the one that names it
+    doubted: frozenset[str] = frozenset()
     untold: set[str] = field(default_factory=set)
 
     def __call__(self, row: RowRecord) -> RowRecord | None:
