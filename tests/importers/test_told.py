@@ -10,9 +10,11 @@ import zstandard
 
 from agents_ledger import Ledger
 from agents_ledger.importers import files
+from agents_ledger.importers.claude_code import ClaudeCode
 from agents_ledger.importers.discovery import Unknown, found_at
 from tests.importers.claude_log import SESSION, Log, text, uid
 from tests.importers.codex_log import Rollout
+from tests.importers.copilot_log import Events
 from tests.importers.helping import import_paths
 
 MEGABYTE = 1 << 20
@@ -93,6 +95,44 @@ def test_a_file_of_which_nothing_can_be_read_is_told_by_its_place(
     (found,) = found_at(tmp_path, Unknown([], []))
 
     assert (found.path, found.reader.name) == (path, source)
+
+
+def test_what_a_file_says_counts_before_the_name_of_a_rollout(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Events(tmp_path)
+    log.add("user.message", content="a question")
+    log.say("an answer")
+    log.save().rename(tmp_path / ROLLOUT)
+
+    report = import_paths(ledger, tmp_path / ROLLOUT)
+
+    assert report.counts.imported == 1
+    assert [session.origin for session in ledger.sessions()] == ["copilot"]
+
+
+@pytest.mark.parametrize(
+    ("said", "is_one"),
+    [
+        (b"", True),
+        (b'{"timestamp": "2026-03-01T10:00:00Z", "type": "new", "payload": {}}\n', True),
+        (b'{"type": "message", "role": "user", "content": []}\n', True),
+        (b'"half": "a record"}}\n', True),
+        (b'{"reward": 1}', False),
+        (b'{"reward": 1}\n{"reward": 2}\n', False),
+    ],
+)
+def test_the_name_of_a_rollout_tells_it_unless_it_says_something_else(
+    tmp_path: Path, said: bytes, is_one: bool
+) -> None:
+    path = tmp_path / ROLLOUT
+    path.write_bytes(said)
+    unknown = Unknown([], [])
+
+    found = found_at(path, unknown)
+
+    assert [each.reader.name for each in found] == ["codex"] * is_one
+    assert unknown.without_reader == [str(path)] * (not is_one)
 
 
 def test_what_only_speaks_of_records_is_of_no_source(tmp_path: Path) -> None:

@@ -74,10 +74,7 @@ class Codex:
         return path.name.endswith((".jsonl", ".jsonl.zst"))
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        """The whole name of a rollout; else an envelope of this source, the first line of its old
-        format, or a line of the index."""
-        if self.wants(path) and ROLLOUT.match(_stem(path)):
-            return True
+        """An envelope of this source, the first line of its old format, or a line of the index."""
         for line in head.split(b"\n")[:50]:
             try:
                 record = decode_envelope(line)
@@ -90,6 +87,11 @@ class Codex:
             except BROKEN:
                 continue
         return False
+
+    def is_named(self, path: Path, head: bytes) -> bool:
+        """The whole name of a rollout. Of the records that can be read, if any, one has a type."""
+        types = [said for line in head.split(b"\n")[:50] if (said := _type_of(line)) is not None]
+        return self.wants(path) and bool(ROLLOUT.match(_stem(path))) and (not types or any(types))
 
     def family(self, path: Path) -> str:
         """All files of a thread; forks are found by the turns they share."""
@@ -223,6 +225,14 @@ def _own_session(
         created_at=milliseconds(meta.timestamp) or uuid7_ms(thread) or last.first_at,
         updated_at=last.last_at or milliseconds(meta.timestamp),
     )
+
+
+def _type_of(line: bytes) -> str | None:
+    """The type of a record, empty if it has none; None: it is no record."""
+    try:
+        return as_text(decode_envelope(line).type) or ""
+    except BROKEN:
+        return None
 
 
 def _session(thread: str, meta: Payload, extra: dict[str, Any], **fields: Any) -> DerivedSession:

@@ -13,7 +13,14 @@ from msgspec import Struct, structs
 
 from agents_ledger.importers import databases, files
 from agents_ledger.importers.exclusion import HEADS, Excluded, Left, Verdict
-from agents_ledger.importers.reader import Home, Reader, is_text, kind_of, tables_of
+from agents_ledger.importers.reader import (
+    Home,
+    Reader,
+    ReaderOfNames,
+    is_text,
+    kind_of,
+    tables_of,
+)
 from agents_ledger.importers.readers import READERS
 from agents_ledger.model import amounts
 from agents_ledger.model.errors import LedgerError
@@ -162,7 +169,7 @@ def found_at(path: Path, unknown: Unknown) -> list[Found]:
 def _told(path: Path) -> tuple[Reader | None, bytes]:
     """The reader of a file, and its first bytes: more than some where the first line has more. A
     database may also be told by its tables; one that is known by its name must have some. What is
-    damaged where it begins is told by where it stands, or by what stands further on."""
+    damaged where it begins is told by its place, by what stands further on, or by its name."""
     for size in HEADS:
         first = files.head(path, size)
         reader = told_by(path, first, READERS.values())
@@ -173,6 +180,7 @@ def _told(path: Path) -> tuple[Reader | None, bytes]:
         schema = databases.MAGIC + databases.schema(path)  # it may stand anywhere
         reader = told_by(path, schema, READERS.values())
     reader = reader or _told_by_place(path) or _told_further_on(path, first)
+    reader = reader or _told_by_name(path, first)
     if reader is not None and _is_only_named(path, first, reader):
         reader = None
     return reader, first
@@ -199,6 +207,11 @@ def _told_by_place(path: Path) -> Reader | None:
     place = f"/{path.as_posix()}/"
     named = (READERS[name] for name, folders in _layouts() if folders in place)
     return next((reader for reader in named if reader.wants(path)), None)
+
+
+def _told_by_name(path: Path, first: bytes) -> Reader | None:
+    named = (each for each in READERS.values() if isinstance(each, ReaderOfNames))
+    return next((reader for reader in named if reader.is_named(path, first)), None)
 
 
 @cache

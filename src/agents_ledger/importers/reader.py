@@ -546,6 +546,15 @@ class ReaderOfKinds(Reader, Protocol):
 
 
 @runtime_checkable
+class ReaderOfNames(Reader, Protocol):
+    """A source whose files are called as no other's are."""
+
+    def is_named(self, path: Path, head: bytes) -> bool:
+        """Whether a file that nothing else tells is of this source by its name, and says nothing
+        else where it begins."""
+
+
+@runtime_checkable
 class ReaderOfRows(ReaderOfKinds, Protocol):
     """A source that keeps its history in databases, and perhaps in files beside them."""
 
