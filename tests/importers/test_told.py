@@ -167,3 +167,20 @@ def test_little_of_a_large_file_is_looked_at(tmp_path: Path) -> None:
     assert len(looked) <= files.PLACES + 1
     assert {len(each) for each in looked} == {files.HEAD_BYTES}
     assert looked[0] == path.read_bytes()[-files.HEAD_BYTES :]
+
+
+def test_of_what_is_no_text_readers_are_given_only_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+    recognises = ClaudeCode.recognises
+
+    def counting(self: ClaudeCode, path: Path, head: bytes) -> bool:
+        given.append(len(head))
+        return recognises(self, path, head)
+
+    monkeypatch.setattr(ClaudeCode, "recognises", counting)
+    (tmp_path / "photo.jpg").write_bytes(JUNK)
+
+    assert found_at(tmp_path, Unknown([], [])) == []
+    assert given == [files.HEAD_BYTES]

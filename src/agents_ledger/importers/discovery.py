@@ -232,11 +232,18 @@ def _told_further_on(path: Path, first: bytes) -> Reader | None:
     if first.startswith(databases.MAGIC) or not (is_damaged or path.suffix == ".jsonl"):
         return None
     for some in files.throughout(path):
-        whole = some.split(b"\n")[1:-1]
+        whole = [line for line in some.split(b"\n")[1:-1] if _is_record(line.strip())]
+        if not whole:
+            continue
         reader = told_by(path, b"\n".join(whole[-LINES:]), READERS.values())
         if reader is not None and kind_of(reader, path, partial(bytes, first)) == "lines":
             return reader
     return None
+
+
+def _is_record(line: bytes) -> bool:
+    """Whether a line may be one: readers try to mend what is none, and a film has many."""
+    return line.startswith(b"{") and line.endswith(b"}")
 
 
 def _is_archive(path: Path) -> bool:
