@@ -116,6 +116,26 @@ def test_a_log_in_utf_16_that_grows_goes_on(ledger: Ledger, tmp_path: Path) -> N
     assert ledger.get_turn(uid("a1")).status == "completed"
 
 
+@pytest.mark.parametrize("change", [marked, little, big])
+@pytest.mark.parametrize("kept", [1, 2, 3, 5])
+def test_a_file_may_come_with_a_part_of_its_mark_first(
+    ledger: Ledger, tmp_path: Path, change: Callable[[bytes], bytes], kept: int
+) -> None:
+    log = Log(tmp_path / ".claude" / "projects" / "-home-me")
+    log.user("a1", "Hello")
+    log.assistant("a2", text("Hi."))
+    path = log.save()
+    data = change(path.read_bytes())
+    path.write_bytes(data[:kept])
+    import_paths(ledger, [path])
+    path.write_bytes(data)
+
+    report = import_paths(ledger, [path])
+
+    assert ledger.get_turn(uid("a1")).status == "completed"
+    assert not any(fault.line for fault in report.faults)
+
+
 def test_a_first_line_in_utf_16_may_be_long(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.user("a1", "a" * 100_000)
@@ -139,7 +159,7 @@ class Given:
         return self.data[start : start + length]
 
 
-@pytest.mark.parametrize("size", [3, 7, 64, 10_000])
+@pytest.mark.parametrize("size", [1, 3, 7, 64, 10_000])
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 def test_any_piece_of_it_can_be_read(
     size: int, encoding: str, monkeypatch: pytest.MonkeyPatch
@@ -164,6 +184,10 @@ def test_any_piece_of_it_can_be_read(
 def test_what_is_broken_in_it_harms_nothing() -> None:
     broken = LITTLE + "a".encode("utf-16-le") + b"\x00\xd8" + "b".encode("utf-16-le") + b"x"
 
-    found = b"".join(Utf8(Given(broken, 3), lambda _: None).stream(1)).decode()
+    given = Utf8(Given(broken, 3), lambda _: None)
+    found = b"".join(given.stream(1))
 
-    assert found == "a\ufffdb\ufffd"
+    assert found.decode() == "a\ufffdb\ufffd"
+    assert given.read(1, 0, len(found)) == found
+    assert given.read(1, len(found) - 3, 3) == "\ufffd".encode()
+    assert given.kept_at(1, len(found) - 3) == len(broken) - 1

@@ -69,7 +69,10 @@ class _Wide:
                 kept.append(seen - len(decoder.getstate()[0]))
                 read.append(read[-1] + len(data))
                 yield data
-        yield _encoded(decoder.decode(b"", final=True))
+        data = _encoded(decoder.decode(b"", final=True))
+        kept.append(seen)
+        read.append(read[-1] + len(data))
+        yield data
         self.kept, self.read, self.is_known = kept, read, True
 
 
@@ -83,9 +86,11 @@ class Utf8:
         self._files: dict[int, _Wide | None] = {}
 
     def stream(self, file_id: int) -> Iterator[bytes]:
-        """A file's bytes, some at a time."""
+        """A file's bytes, some at a time, and a mark at once: the first block may be one byte."""
         blocks = self._given.stream(file_id)
-        first = next(blocks, b"")
+        first = b""
+        while len(first) < len(WIDEST) and (more := next(blocks, None)) is not None:
+            first += more
         wide = self._wide(file_id, first)
         blocks = chain((first,), blocks)
         return blocks if wide is None else wide.pieces(blocks)
