@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import sqlite3
@@ -104,12 +105,12 @@ def test_of_long_json_no_values_are_made(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not is_sound(b'{"a":1,"b":2}')
 
 
-def _say_twice(path: Path) -> bool:
+def _say_twice(path: Path, mark: bytes) -> bool:
     """Give the first name of a file's JSON, or of a database's, once more before it."""
     if path.read_bytes().startswith(b"SQLite"):
         return _say_twice_in_cells(path)
     data, found = FIRST_NAME.subn(rb"{\1:null,\1:", path.read_bytes(), count=1)
-    path.write_bytes(data)
+    path.write_bytes((mark if path.suffix in (".json", ".jsonl") else b"") + data)
     return bool(found) and path.suffix in (".json", ".jsonl")
 
 
@@ -127,13 +128,14 @@ def _say_twice_in_cells(path: Path) -> bool:
     return changed > 0
 
 
-def test_it_is_told_of_every_source_and_nothing_else_is_shown(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
+def test_it_is_told_of_every_source_and_nothing_else_is_shown(tmp_path: Path, mark: bytes) -> None:
     write_all(tmp_path / "histories")
     with Ledger.open(str(tmp_path / "once.db")) as ledger:
         once = import_paths(ledger, tmp_path / "histories")
         shown = result(ledger)
     files = [path for path in sorted((tmp_path / "histories").rglob("*")) if path.is_file()]
-    twice = {str(path) for path in files if _say_twice(path)}
+    twice = {str(path) for path in files if _say_twice(path, mark)}
 
     with Ledger.open(str(tmp_path / "twice.db")) as ledger:
         report = import_paths(ledger, tmp_path / "histories")

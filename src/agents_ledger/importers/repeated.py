@@ -9,7 +9,7 @@ import msgspec
 AT_ONCE = 1 << 17  # bytes; of longer JSON no values are made
 TOKEN = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)(?:"\s*+(:)?|\Z)|[{}]', re.DOTALL)
 DEEPEST = 10_000
-BEGINS = re.compile(rb"\s*+[{\[]")
+BEGINS = re.compile(rb"(?:\xef\xbb\xbf)?+\s*+[{\[]")  # perhaps with a mark before it
 BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _decode = msgspec.json.Decoder().decode
