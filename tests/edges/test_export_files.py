@@ -79,7 +79,8 @@ def test_what_is_kept_is_listed(run: Run, kept: Path) -> None:
     below = run("export", "--list", "--file", str(kept / "claude"), "--json").json["kept"]
     log = kept / "claude" / f"{SESSION}.jsonl"
     size = log.stat().st_size
-    assert below == [{"path": str(log), "source": "claude-code", "kind": "lines", "bytes": size}]
+    whose = {"path": str(log), "generation": 0, "source": "claude-code"}
+    assert below == [whose | {"kind": "lines", "bytes": size}]
     assert run("export", "--list", f"claude-code:{SESSION}", "--json").json["kept"] == below
     assert str(log) in run("export", "--list").out
 
@@ -113,3 +114,77 @@ def test_a_former_state_of_a_log_comes_back_too(run: Run, kept: Path, tmp_path: 
 
     assert (tmp_path / "out" / log.name).read_bytes() == log.read_bytes()
     assert (tmp_path / "out" / f"{SESSION}~0.jsonl").read_bytes() == first
+
+
+def written_anew(run: Run, log: Path) -> tuple[bytes, bytes]:
+    """What a log held, and what it holds."""
+    before = log.read_bytes()
+    now = json.dumps(json.loads(before.split(b"\n")[0]) | {"more": 1}).encode() + b"\n"
+    log.write_bytes(now)
+    run("import", str(log))
+    return before, now
+
+
+def test_a_former_state_takes_no_other_files_place(run: Run, kept: Path, tmp_path: Path) -> None:
+    log = kept / "claude" / f"{SESSION}.jsonl"
+    beside = log.with_name(f"{SESSION}~0.jsonl")
+    beside.write_bytes(log.read_bytes() + b"\n")
+    run("import", str(beside))
+    before, now = written_anew(run, log)
+
+    answer = run("export", "--file", str(log.parent), "-o", str(tmp_path / "out"))
+
+    assert answer.code == 0
+    made = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    former = f"{SESSION}~1.jsonl"
+    assert made == {log.name: now, beside.name: beside.read_bytes(), former: before}
+
+
+def test_a_file_and_a_folder_of_one_name_both_come_back(
+    run: Run, kept: Path, tmp_path: Path
+) -> None:
+    log = kept / "claude" / f"{SESSION}.jsonl"
+    data = log.read_bytes()
+    log.unlink()
+    within = log / log.name
+    within.parent.mkdir()
+    within.write_bytes(data)
+    run("import", str(within))
+
+    assert run("export", "--file", str(log.parent), "-o", str(tmp_path / "out")).code == 0
+
+    made = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    names = [path.relative_to(tmp_path / "out").as_posix() for path in made]
+    assert sorted(names) == [f"{log.name}/{log.name}", f"{SESSION}~0.jsonl"]
+
+
+def test_nothing_is_written_where_one_file_is_there_already(
+    run: Run, kept: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    there = tmp_path / "out" / "session_diff" / "ses_1.json"
+    there.parent.mkdir()
+    there.write_bytes(b"mine")
+
+    answer = run("export", "--file", str(kept / "opencode"), "-o", str(tmp_path / "out"))
+
+    assert (answer.code, f"{there} exists already" in answer.err) == (5, True)
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == [there]
+    assert there.read_bytes() == b"mine"
+    answer = run("export", "--file", str(kept / "opencode"), "-o", str(there))
+    assert (answer.code, f"{there} exists already" in answer.err) == (5, True)
+
+
+def test_former_states_are_listed_with_the_path_they_have(run: Run, kept: Path) -> None:
+    log = kept / "claude" / f"{SESSION}.jsonl"
+    written_anew(run, log)
+
+    lists = [
+        run("export", "--list", *of, "--json").json["kept"]
+        for of in ([], ["--file", str(log)], [f"claude-code:{SESSION}"])
+    ]
+
+    states = [(str(log), 1), (str(log), 0)]
+    for each in lists:
+        of_log = [one for one in each if one["source"] == "claude-code"]
+        assert [(one["path"], one["generation"]) for one in of_log] == states

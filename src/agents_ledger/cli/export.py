@@ -140,16 +140,16 @@ def _files(
     run: Invocation, target: str | None, named: str | None, output: str | None, *, only_list: bool
 ) -> None:
     """Kept files, whether or not they are of a session."""
-    from agents_ledger.exporters.source import kept_files, named_files, session_files
+    from agents_ledger.exporters.source import kept_files, session_files
 
     with run.reading() as ledger:
         if only_list and target is not None:
             label = ledger.session(ledger.lookup(target)).label
             _list(run, session_files(ledger, label))
         elif only_list or named is None:
-            _list(run, kept_files(ledger, named))
+            _list(run, kept_files(ledger, named).files)
         else:
-            _give(run, ledger, named_files(ledger, named), output)
+            _give(run, ledger, kept_files(ledger, named).files, output)
 
 
 def _give(run: Invocation, ledger: Ledger, files: Sequence[SourceFile], output: str | None) -> None:
@@ -165,13 +165,20 @@ def _give(run: Invocation, ledger: Ledger, files: Sequence[SourceFile], output: 
 def _list(run: Invocation, files: Sequence[SourceFile]) -> None:
     if run.as_json:
         kept = [
-            {"path": f.path, "source": f.source, "kind": f.kind, "bytes": f.kept_bytes}
-            for f in files
+            {
+                "path": file.path,
+                "generation": file.generation,
+                "source": file.source,
+                "kind": file.kind,
+                "bytes": file.kept_bytes,
+            }
+            for file in files
         ]
         run.out.json(kept=kept)
         return
-    rows = [[file.source, file.kind, f"{file.kept_bytes:,}", file.path] for file in files]
-    run.out.table(["SOURCE", "KIND", "BYTES", "PATH"], rows, right=("BYTES",))
+    rows = [[f.source, f.kind, f"{f.kept_bytes:,}", str(f.generation), f.path] for f in files]
+    heads = ["SOURCE", "KIND", "BYTES", "GENERATION", "PATH"]
+    run.out.table(heads, rows, right=("BYTES", "GENERATION"))
 
 
 def _write(run: Invocation, made: Export, output: str | None) -> None:

@@ -6,12 +6,13 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from hashlib import blake2b
-from itertools import chain, groupby, islice
-from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from itertools import chain, count, groupby, islice
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
-from msgspec import msgpack, structs
+from msgspec import msgpack
 
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.sources import Sources
@@ -24,29 +25,28 @@ _COMPRESSED = ".zst"  # such a file is known without it
 _LIST = "`agents-ledger export --list` lists the files that are kept."
 
 
-def kept_files(ledger: Ledger, named: str | None = None) -> list[SourceFile]:
-    """The files that are kept, each as it was last: all of them, or the one at a path, those below
-    a folder, or those of a source."""
+class Kept(NamedTuple):
+    """Files that are kept: each as it was last, and former states that held other lines."""
+
+    files: list[SourceFile]
+    is_one: bool  # the file at a path, and not what is below a folder or of a source
+
+
+def kept_files(ledger: Ledger, named: str | None = None) -> Kept:
+    """All that are kept, or the one at a path, those below a folder, or those of a source: also
+    those that are of no session."""
     sources = Sources(ledger._core)
-    states = sources.all_files() if named is None else _named(sources, named)
-    return sorted({file.path: file for file in states}.values(), key=lambda file: file.path)
+    found = Kept(list(sources.all_files()), False) if named is None else _named(sources, named)
+    return found._replace(files=_with_former(sources, found.files))
 
 
 def session_files(ledger: Ledger, label: str) -> list[SourceFile]:
-    """The files a session comes from, as they were last, and former states that held other
-    lines."""
+    """The same of the files that a session comes from."""
     sources = Sources(ledger._core)
     files = _with_former(sources, sources.files_of_session(label))
     if not files:
         raise NotFound(f"no source records are kept for session {label!r}", _NATIVE)
     return files
-
-
-def named_files(ledger: Ledger, named: str) -> list[SourceFile]:
-    """The same of the files at or below a path, or of a source: also those that are of no
-    session."""
-    sources = Sources(ledger._core)
-    return _with_former(sources, _named(sources, named))
 
 
 def export_source(ledger: Ledger, label: str, target_path: str | Path) -> tuple[Path, ...]:
@@ -55,20 +55,27 @@ def export_source(ledger: Ledger, label: str, target_path: str | Path) -> tuple[
 
 
 def write_files(
-    ledger: Ledger, files: Sequence[SourceFile], target_path: str | Path
+    ledger: Ledger,
+    files: Sequence[SourceFile],
+    target_path: str | Path,
+    *,
+    in_folder: bool = False,
 ) -> tuple[Path, ...]:
     """Write kept files; the paths written.
 
-    One file becomes `target_path`. Several become files of their names in a folder of that name; so
-    does what a file held before it was written anew, where it holds it no longer. A database is
-    made anew, with the rows that were read of it.
+    One file becomes `target_path`, unless it is to be in a folder. Several become files of their
+    names in a folder of that name; so does what a file held before it was written anew, where it
+    holds it no longer. A database is made anew, with the rows that were read of it. Nothing is
+    written if a file is there already.
     """
     sources = Sources(ledger._core)
     target = Path(target_path)
-    paths = [target] if len(files) == 1 else _inside(target, files)
-    for file, path in zip(files, paths, strict=True):
-        if path.exists():
+    is_single = len(files) == 1 and not in_folder
+    paths = [target] if is_single else _inside(target, files)
+    for path in paths if is_single or target.is_dir() else [target, *paths]:
+        if os.path.lexists(path):
             raise Refused(f"{path} exists already", "Choose another path.")
+    for file, path in zip(files, paths, strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
         if file.kind == "rows":
             _write_rows(sources, file, path)
@@ -89,20 +96,20 @@ def print_file(ledger: Ledger, files: Sequence[SourceFile], out: BinaryIO) -> No
     out.flush()
 
 
-def _named(sources: Sources, named: str) -> list[SourceFile]:
+def _named(sources: Sources, named: str) -> Kept:
     """Every state of the files at a path, below a folder, or of a source."""
     whole = os.path.abspath(os.path.expanduser(named))
     for path in (named, whole, whole.removesuffix(_COMPRESSED)):
         if sources.file(path) is not None:
-            return [file for file in sources.files_under(path) if file.path == path]
+            return Kept([file for file in sources.files_under(path) if file.path == path], True)
     of_source = [file for file in sources.all_files() if file.source == named]
     if of_source:
-        return of_source
+        return Kept(of_source, False)
     for folder in (named, whole):
         parting = "\\" if "\\" in folder else "/"
         found = sources.files_under(folder.rstrip(parting) + parting) if folder else ()
         if found:
-            return list(found)
+            return Kept(list(found), False)
     raise NotFound(f"no source file is kept of {named!r}", _LIST)
 
 
@@ -118,7 +125,7 @@ def _with_former(sources: Sources, files: Iterable[SourceFile]) -> list[SourceFi
         for file in former:
             lines = set(_lines(sources, file))
             if not lines <= held:
-                found.append(structs.replace(file, path=_former(file)))
+                found.append(file)
             held |= lines
     return found
 
@@ -135,20 +142,30 @@ def _lines(sources: Sources, file: SourceFile) -> Iterator[bytes]:
         line.update(begun)
 
 
-def _former(file: SourceFile) -> str:
-    """Its path with a number in the file's name, before the ending."""
-    name = _parts(file.path)[-1]
-    ending = PurePosixPath(name).suffix
-    return f"{file.path.removesuffix(ending)}~{file.generation}{ending}"
-
-
-def _inside(folder: Path, files: Iterable[SourceFile]) -> list[Path]:
-    """A path in the folder for each file: as they stood to each other."""
+def _inside(folder: Path, files: Sequence[SourceFile]) -> list[Path]:
+    """A path in the folder for each file: as they stood to each other. A former state has a number
+    in its name, and so has whatever would take the place of another."""
     parts = [[part for part in _parts(file.path) if part not in ("", ".", "..")] for file in files]
     shared = 0
     while all(len(each) > shared + 1 for each in parts) and len({e[shared] for e in parts}) == 1:
         shared += 1
-    return [folder.joinpath(*each[shared:]) for each in parts]
+    wanted = [folder.joinpath(*each[shared:]) for each in parts]
+    latest = {file.path: file for file in sorted(files, key=lambda file: file.generation)}
+    taken = {above for path in wanted for above in path.parents}
+    made: dict[int, Path] = {}
+    former = [file is not latest[file.path] for file in files]
+    for at in sorted(range(len(files)), key=former.__getitem__):
+        numbers = count(files[at].generation if former[at] else 0)
+        own = () if former[at] else (wanted[at],)
+        names = chain(own, map(partial(_numbered, wanted[at]), numbers))
+        made[at] = next(path for path in names if path not in taken)
+        taken.add(made[at])
+    return [made[at] for at in range(len(files))]
+
+
+def _numbered(path: Path, number: int) -> Path:
+    """With a number in the file's name, before the ending."""
+    return path.with_name(f"{path.stem}~{number}{path.suffix}")
 
 
 def _parts(path: str) -> list[str]:
