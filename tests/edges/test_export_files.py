@@ -61,9 +61,10 @@ def test_all_files_of_a_folder_come_back(run: Run, kept: Path, tmp_path: Path) -
 
 
 def test_all_files_of_a_source_come_back(run: Run, kept: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out.vscdb"
+    """In a folder, also where there is one alone: what is made must not hang on how many."""
+    out = tmp_path / "backup" / "state.vscdb"
 
-    answer = run("export", "--file", "cursor", "-o", str(out), "--json")
+    answer = run("export", "--file", "cursor", "-o", str(out.parent), "--json")
 
     assert answer.json["files"] == [str(out)]
     with closing(sqlite3.connect(out)) as made:
@@ -89,9 +90,21 @@ def test_what_is_kept_is_listed(run: Run, kept: Path) -> None:
     ("given", "code", "told"),
     [
         (["--file", "nowhere.jsonl"], 3, "no source file is kept of 'nowhere.jsonl'"),
-        (["--file", "opencode"], 5, "there are"),
-        (["--file", "cursor", "--format", "markdown"], 2, "no other format"),
-        (["main", "--file", "cursor"], 2, "not with a TARGET"),
+        (["--file", "nowhere.jsonl"], 3, "`agents-ledger export --list` lists"),
+        (["--file", "claude"], 3, "Did you mean claude-code?"),
+        (["--file", "opncode"], 3, "Did you mean opencode?"),
+        (["--file", ""], 5, "a path is empty"),
+        (["--list", "--file", ""], 5, "a path is empty"),
+        (["--file", "opencode"], 5, "files: not to be printed"),
+        (["--file", "cursor"], 5, "it is a database: not to be printed"),
+        (["--file", "cursor", "--format", "markdown"], 2, "--format markdown has no meaning here"),
+        (["--file", "cursor", "--review"], 2, "--review has no meaning here"),
+        (["--file", "cursor", "--last", "2"], 2, "--last has no meaning here"),
+        (["--file", "cursor", "--full", "--no-mask"], 2, "--full, --no-mask have no meaning here"),
+        (["--file", "cursor", "--no-subagents"], 2, "--no-subagents has no meaning here"),
+        (["--file", "cursor", "--provider", "openai"], 2, "--provider has no meaning here"),
+        (["--list", "-o", "x.txt"], 2, "--list writes no file: leave out --output"),
+        (["main", "--file", "cursor"], 2, "TARGET, or source files with --file, and not both"),
         ([], 2, "name a TARGET"),
     ],
 )

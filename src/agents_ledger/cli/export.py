@@ -72,9 +72,19 @@ def export(
 ) -> None:
     """Give a conversation away: Markdown, JSON, messages, one HTML file, or its own format."""
     if file is not None or only_list:
-        if (target and file) or form not in (None, "source") or last or only_review:
-            raise click.UsageError("source files go with no other format, and not with a TARGET")
-        _files(run, target, file, None if only_list else output, only_list=only_list)
+        unfit = {
+            f"--format {form}": form not in (None, "source"),
+            "--provider": _is_given("provider"),
+            "--last": last,
+            "--full": full,
+            "--no-subagents": no_subagents,
+            "--no-mask": no_mask,
+            "--review": only_review,
+        }
+        _check_files(target, file, [name for name, is_given in unfit.items() if is_given])
+        if only_list and output is not None:
+            raise click.UsageError("--list writes no file: leave out --output")
+        _files(run, target, file, output, only_list=only_list)
         return
     if target is None:
         raise click.UsageError("name a TARGET, or source files with --file")
@@ -104,6 +114,19 @@ def export(
             provider=provider,
         )
         _write(run, made, output)
+
+
+def _is_given(option: str) -> bool:
+    source = click.get_current_context().get_parameter_source(option)
+    return source is not click.core.ParameterSource.DEFAULT
+
+
+def _check_files(target: str | None, file: str | None, unfit: Sequence[str]) -> None:
+    if target is not None and file is not None:
+        raise click.UsageError("name a TARGET, or source files with --file, and not both")
+    if unfit:
+        means = "has no meaning" if len(unfit) == 1 else "have no meaning"
+        raise click.UsageError(f"source files come as they are: {', '.join(unfit)} {means} here")
 
 
 def _told_by(output: str | None) -> str | None:
@@ -149,16 +172,24 @@ def _files(
         elif only_list or named is None:
             _list(run, kept_files(ledger, named).files)
         else:
-            _give(run, ledger, kept_files(ledger, named).files, output)
+            files, is_one = kept_files(ledger, named)
+            _give(run, ledger, files, output, in_folder=not is_one)
 
 
-def _give(run: Invocation, ledger: Ledger, files: Sequence[SourceFile], output: str | None) -> None:
+def _give(
+    run: Invocation,
+    ledger: Ledger,
+    files: Sequence[SourceFile],
+    output: str | None,
+    *,
+    in_folder: bool = False,
+) -> None:
     from agents_ledger.exporters.source import print_file, write_files
 
     if output is None:
         print_file(ledger, files, sys.stdout.buffer)
         return
-    written = write_files(ledger, files, Path(output))
+    written = write_files(ledger, files, Path(output), in_folder=in_folder)
     _tell(run, [str(path) for path in written], ())
 
 

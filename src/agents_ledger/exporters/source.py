@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from difflib import get_close_matches
 from functools import partial
 from hashlib import blake2b
 from itertools import chain, count, groupby, islice
@@ -88,16 +89,16 @@ def write_files(
 def print_file(ledger: Ledger, files: Sequence[SourceFile], out: BinaryIO) -> None:
     """Write the one file that these are into a stream."""
     if len(files) > 1 or files[0].kind == "rows":
-        raise Refused(
-            f"there are {len(files)} files, or there is a database",
-            "Say where to write with --output.",
-        )
+        what = f"there are {len(files)} files" if len(files) > 1 else "it is a database"
+        raise Refused(f"{what}: not to be printed", "Say where to write with --output.")
     out.writelines(Sources(ledger._core).stream(files[0].id))
     out.flush()
 
 
 def _named(sources: Sources, named: str) -> Kept:
     """Every state of the files at a path, below a folder, or of a source."""
+    if not named:
+        raise Refused("a path is empty", "Name a file, a folder or a source; `.` is this folder.")
     whole = os.path.abspath(os.path.expanduser(named))
     for path in (named, whole, whole.removesuffix(_COMPRESSED)):
         if sources.file(path) is not None:
@@ -107,10 +108,18 @@ def _named(sources: Sources, named: str) -> Kept:
         return Kept(of_source, False)
     for folder in (named, whole):
         parting = "\\" if "\\" in folder else "/"
-        found = sources.files_under(folder.rstrip(parting) + parting) if folder else ()
+        found = sources.files_under(folder.rstrip(parting) + parting)
         if found:
             return Kept(list(found), False)
-    raise NotFound(f"no source file is kept of {named!r}", _LIST)
+    raise NotFound(f"no source file is kept of {named!r}", _like(sources, named))
+
+
+def _like(sources: Sources, named: str) -> str:
+    """The sources that somebody may have meant; else what is kept can be listed."""
+    names = sorted({file.source for file in sources.all_files()})
+    close = [each for each in names if each.startswith(named)]
+    close = close or get_close_matches(named, names, 2)
+    return f"Did you mean {' or '.join(close)}?" if close else _LIST
 
 
 def _with_former(sources: Sources, files: Iterable[SourceFile]) -> list[SourceFile]:
