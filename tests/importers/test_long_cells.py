@@ -304,3 +304,18 @@ def test_a_long_value_takes_little_memory(ledger: Ledger, tmp_path: Path) -> Non
     file = Sources(ledger._core).file(str(path))
     assert file is not None
     assert file.kept_bytes > 60 << 20
+
+
+def test_to_look_for_its_project_takes_a_long_value_once(ledger: Ledger, tmp_path: Path) -> None:
+    made = in_folder("c", SECRET, "a" * (60 << 20))
+    path = state_db(tmp_path / GLOBAL, made)
+    del made
+    tracemalloc.start()
+
+    report = import_without(ledger, path, SECRET)
+
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 80 << 20
+    assert report.left.sessions == 1
+    assert kept(ledger) == b""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from typing import Any, NamedTuple
 
 from msgspec import msgpack
@@ -33,8 +34,10 @@ class LongCell(NamedTuple):
         any record that is read."""
         if self.parted.size > RECORD_MAX:
             return self.parted.value()
-        data = b"".join(_some(self.connection, self.table, self.column, self.rowid))
-        return msgpack.Ext(BAD_TEXT, data) if self.parted.is_text else data
+        data = BytesIO()  # unlike a list of parts to be joined it holds them once
+        data.writelines(_some(self.connection, self.table, self.column, self.rowid))
+        said = data.getvalue()
+        return msgpack.Ext(BAD_TEXT, said) if self.parted.is_text else said
 
 
 def long_row(
