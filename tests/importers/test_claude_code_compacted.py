@@ -145,6 +145,20 @@ def test_a_prompt_asked_again_after_a_command_stands_where_the_command_stood(
     assert uid("b1") in {message.id for message in ledger.get_turn(uid("a1")).messages}
 
 
+def test_a_turn_that_is_none_any_more_counts_as_changed(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    log.user("b1", "<command-name>/model</command-name>")
+    log.user("b2", "<local-command-stdout>Set model to opus</local-command-stdout>")
+    log.user("c1", "Go on.")
+    assert import_paths(ledger, log.save()).written_turns == 2  # a1, and b1 with c1
+
+    log.user("d1", "Go on, please.", parentUuid=uid("b2"))
+    assert import_paths(ledger, log.save()).written_turns == 4  # a1, c1, d1, and b1 is none
+    assert ledger.query("SELECT count(*) FROM turns")[1] == [(3,)]
+
+
 def test_commands_before_the_first_prompt_wait_for_no_answer(
     ledger: Ledger, tmp_path: Path
 ) -> None:

@@ -258,7 +258,7 @@ class Importer:
             if isinstance(written, Exception):
                 failed(written)
                 return
-            self.report.written_turns += written.turns
+            self.report.written_turns += written.turns + written.gone
             self._titled += written.titled
             for label, outcome in written.outcomes.items():
                 self._note(label, outcome)

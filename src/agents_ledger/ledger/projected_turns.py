@@ -424,12 +424,13 @@ def _metrics(tx: Transaction, turn_id: str) -> Turn:
     return structs.replace(turn, **dict(zip(Usage.__struct_fields__, tokens, strict=True)))
 
 
-def retire(tx: Transaction, gone: set[str]) -> None:
-    """Take away turns whose records are now understood to belong to other turns. What names them
-    names those: heads, and lines of the history.
+def retire(tx: Transaction, gone: set[str]) -> int:
+    """Take away turns whose records are now understood to belong to other turns, and return how
+    many. What names them names those: heads, and lines of the history.
 
     One that is named still stays, empty, and says so. What is frozen stays as it is.
     """
+    taken = 0
     known = known_now(tx, sorted(gone))
     due = [turn_id for turn_id in gone if known[turn_id].projected and not known[turn_id].frozen]
     if due:
@@ -451,8 +452,10 @@ def retire(tx: Transaction, gone: set[str]) -> None:
         tx.run("delete_repeated_records", turn_id=turn_id)
         tx.run("delete_bus_turn", turn_id=turn_id)
         tx.run("delete_turn", id=turn_id)
+        taken += 1
         if known[turn_id].parent_id is not None:
             tx.run("unmark_childless", id=known[turn_id].parent_id)
+    return taken
 
 
 def _heir(tx: Transaction, turn_id: str, gone: Container[str]) -> str | None:

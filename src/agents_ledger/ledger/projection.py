@@ -11,7 +11,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Literal, NamedTuple
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from agents_ledger.ledger import names, sessions, threads, waiting
 from agents_ledger.ledger.core import Core
@@ -52,12 +52,13 @@ TURNS_AT_ONCE = 1000
 FEW = 10_000  # names of records that are held
 
 
-class Written(NamedTuple):
-    """What a projection did."""
+class Written(Struct):
+    """What a projection did, as far as it is committed: another may be quicker."""
 
-    outcomes: dict[str, Outcome]  # by label
-    turns: int  # new or rewritten
-    titled: list[SourceTitle]  # what sessions of other files are called, and were not before
+    outcomes: dict[str, Outcome] = field(default_factory=dict)  # by label
+    turns: int = 0  # new or rewritten
+    gone: int = 0  # turns that are none any more
+    titled: list[SourceTitle] = field(default_factory=list)  # of other files, not so called before
 
 
 class _Part(NamedTuple):
@@ -111,9 +112,7 @@ class Projector:
         self._core.recover_once()
         derivation = _with_ids(derivation)
         tree = Tree(derivation)
-        written, stale = 0, set[str]()
-        outcomes: dict[str, Outcome] = {}  # known when it is committed: another may be quicker
-        titled: list[SourceTitle] = []
+        written, stale = Written(), set[str]()
         batch: list[Change] = []
         before = [partial(_ensure_sessions, source=source, derived=derivation.sessions)]
         is_gone = partial(_is_gone, files=files, part=derivation.part, tree=tree)
@@ -124,7 +123,7 @@ class Projector:
                 self._commit([_Part(before, batch)])
                 before = []
             batch = more
-            written += len(batch)
+            written.turns += len(batch)
         after: list[Work[None]] = [
             partial(
                 _finish,
@@ -134,14 +133,14 @@ class Projector:
                 derivation=derivation,
                 tree=tree,
                 fingerprints=tree.fingerprints(),
-                outcomes=outcomes,
+                written=written,
                 stale=stale,
             )
         ]
         if derivation.titles:
-            after.append(partial(note_titles, titles=derivation.titles, titled=titled))
+            after.append(partial(note_titles, titles=derivation.titles, titled=written.titled))
         part = _Part(before, batch, after)
-        self._asked.append(_Asked(part, Written(outcomes, written, titled), done))
+        self._asked.append(_Asked(part, written, done))
         self._turns += len(batch)
         self._bytes += sum(file.kept_bytes for file in files)
         if self._turns >= BATCH_TURNS or self._bytes > BATCH_BYTES or len(self._asked) >= BATCH:
@@ -380,7 +379,7 @@ def _finish(
     derivation: Derivation,
     tree: Tree,
     fingerprints: dict[str, str],
-    outcomes: dict[str, Outcome],
+    written: Written,
     stale: set[str],
 ) -> None:
     """What is said of the sessions, their heads, and that the files are derived."""
@@ -388,13 +387,13 @@ def _finish(
     for session in derivation.sessions:
         settled = structs.replace(session, head=heads[session.label])
         before = _follow(tx, source, settled, fingerprints[session.label])
-        outcomes[session.label] = _outcome(before, fingerprints[session.label])
+        written.outcomes[session.label] = _outcome(before, fingerprints[session.label])
         if stale:
             tx.run("mark_source_has_more", label=session.label)
     hang_subagents(tx, derivation, tree)
     if derivation.part is None:
         lead_on(tx, files, derivation)
-    _note_sources(tx, files, derivation.part, tree)
+    written.gone = _note_sources(tx, files, derivation.part, tree)
     for file in files:
         tx.run(
             "mark_derived",
@@ -427,8 +426,9 @@ def _note_faults(tx: Transaction, files: Sequence[SourceFile], derivation: Deriv
 
 def _note_sources(
     tx: Transaction, files: Sequence[SourceFile], part: Part | None, tree: Tree
-) -> None:
-    """Which turns each file is part of, also where it told nothing new of them."""
+) -> int:
+    """Which turns each file is part of, also where it told nothing new of them. Returns how many
+    are none any more."""
     gone: set[str] = set()
     told = tree.by_file()
     is_new = bytearray(len(tree))
@@ -447,7 +447,7 @@ def _note_sources(
         for number in told.get(file.id, ()):
             is_new[number] = 0
     _note_repeated(tx, tree)
-    retire(tx, gone)
+    return retire(tx, gone)
 
 
 def _note_repeated(tx: Transaction, tree: Tree) -> None:
