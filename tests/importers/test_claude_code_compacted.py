@@ -53,6 +53,16 @@ def fork(folder: Path, name: str = FORK, shared: int = 3) -> Log:
     return log
 
 
+def asked_after_a_command(folder: Path) -> Log:
+    log = Log(folder)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    log.user("b1", "<command-name>/model</command-name>")
+    log.user("b2", "<local-command-stdout>Set model to opus</local-command-stdout>")
+    log.user("c1", "Go on.")
+    return log
+
+
 def ids(turns: tuple[Turn, ...]) -> list[str]:
     return [turn.id for turn in turns]
 
@@ -129,12 +139,7 @@ def test_compact_is_said_to_the_program_alone(ledger: Ledger, tmp_path: Path) ->
 def test_a_prompt_asked_again_after_a_command_stands_where_the_command_stood(
     ledger: Ledger, tmp_path: Path
 ) -> None:
-    log = Log(tmp_path)
-    log.user("a1", "Begin.")
-    log.assistant("a2", text("Begun."))
-    log.user("b1", "<command-name>/model</command-name>")
-    log.user("b2", "<local-command-stdout>Set model to opus</local-command-stdout>")
-    log.user("c1", "Go on.")
+    log = asked_after_a_command(tmp_path)
     log.user("d1", "Go on, please.", parentUuid=uid("b2"))
     log.assistant("d2", text("On."))
 
@@ -146,12 +151,7 @@ def test_a_prompt_asked_again_after_a_command_stands_where_the_command_stood(
 
 
 def test_a_turn_that_is_none_any_more_counts_as_changed(ledger: Ledger, tmp_path: Path) -> None:
-    log = Log(tmp_path)
-    log.user("a1", "Begin.")
-    log.assistant("a2", text("Begun."))
-    log.user("b1", "<command-name>/model</command-name>")
-    log.user("b2", "<local-command-stdout>Set model to opus</local-command-stdout>")
-    log.user("c1", "Go on.")
+    log = asked_after_a_command(tmp_path)
     assert import_paths(ledger, log.save()).written_turns == 2  # a1, and b1 with c1
 
     log.user("d1", "Go on, please.", parentUuid=uid("b2"))

@@ -98,8 +98,8 @@ class Claims:
             begins = owned[0] == part.name
             parts.keep(number, kept, with_totals=not begins)
             # What a subagent did is of no turn of who called it, nor the other way round.
-            alike = (part.name in subagents).__eq__
-            others = [n for n in owned if n != part.name and alike(n in subagents)]
+            is_subagent = part.name in subagents
+            others = [n for n in owned if n != part.name and (n in subagents) == is_subagent]
             if not others:
                 whole.add(part.name)
             elif begins:
