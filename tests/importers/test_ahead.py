@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import random
+import select
 import signal
 import subprocess
 import sys
@@ -143,21 +144,19 @@ def test_copies_are_derived_ahead_with_their_original(
 def test_it_ends_in_the_same_ledger(address: str, tmp_path: Path) -> None:
     folder = some_sessions(tmp_path / "logs")
     for seed in range(3):  # forks, of which some are derived together by the parent
-        a_world(random.Random(seed), folder / f"world-{seed}")
+        a_world(random.Random(seed), folder / f"world-{seed}", 10_000 * (seed + 1))
     for name, turn in (("00", "5d"), ("zz", "7d")):  # titles of sessions in other files
         leaf = f"00000000-0000-4000-8000-{turn:0>12}"
         said = {"type": "summary", "summary": f"Called by {name}", "leafUuid": leaf}
         (folder / f"{name}.jsonl").write_text(json.dumps(said) + "\n")
     (folder / "broken.jsonl").write_text('{"type": "user", "uuid": "x"}\n{"type": "us\n')
     check_same(address, folder, tmp_path)
+    called = "SELECT source_title FROM sessions WHERE source_title LIKE 'Called%'"
     with Ledger.open(address) as ledger:
-        _, rows = ledger.query(
-            "SELECT source_title FROM sessions WHERE source_title LIKE 'Called%'"
-        )
-    assert set(rows) == {("Called by 00",), ("Called by zz",)}
+        assert set(ledger.query(called)[1]) == {("Called by 00",), ("Called by zz",)}
 
 
-def test_all_that_is_planned_is_used(
+def test_all_that_is_planned_is_used_or_given_back(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = some_sessions(tmp_path / "logs")
@@ -171,6 +170,7 @@ def test_all_that_is_planned_is_used(
     monkeypatch.setattr(ahead, "ASKED_BYTES", 3000)
     planned: list[tuple[str, ...]] = []
     used: list[tuple[str, ...]] = []
+    given_back: list[tuple[str, ...]] = []
 
     def meddle(other: Ahead) -> None:
         plan, derived = other.plan, other.derived
@@ -181,15 +181,15 @@ def test_all_that_is_planned_is_used(
 
         def deriving(families: Sequence[str]) -> Derived | Apart | None:
             found = derived(families)
-            if isinstance(found, Derived):
-                used.append(tuple(families))
+            (used if isinstance(found, Derived) else given_back).append(tuple(families))
             return found
 
         monkeypatch.setattr(other, "plan", planning)
         monkeypatch.setattr(other, "derived", deriving)
 
     imported(address, folder, meddle)
-    assert used == planned
+    assert used
+    assert used + given_back[::-1] == planned
     assert len(planned) < 17  # copies are derived with their original
 
 
@@ -448,7 +448,24 @@ def test_no_more_is_asked_for_than_memory_should_hold(
     assert (len(other._asked), len(other._planned)) == (3, 6)
     assert other.derived(["family 7"]) is None  # not asked for yet: its parent does not wait
     other.close()
-    assert other.pid == 0
+
+
+def test_who_would_wait_takes_the_last_that_is_not_asked_for(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ahead, "ASKED_BYTES", 60)
+    Ledger.open(address).close()
+    other = Ahead(address)
+    os.kill(other.pid, signal.SIGSTOP)
+    for number in range(4):
+        other.plan([f"family {number}"], READERS["claude-code"], 30)
+
+    given = [other.gives_back([f"family {number}"]) for number in (3, 2, 1, 0)]
+    assert given == [True, True, False, False]
+    os.kill(other.pid, signal.SIGCONT)
+    select.select([other._results], [], [])
+    assert not other.gives_back(["a family too large to be planned"])  # an answer is there
+    other.close()
 
 
 def test_a_job_that_waits_is_pickled_once(address: str, monkeypatch: pytest.MonkeyPatch) -> None:

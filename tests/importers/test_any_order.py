@@ -18,11 +18,12 @@ from tests.importers.helping import import_paths, result
 CORPUS = os.environ.get("AGENTS_LEDGER_CORPUS")
 
 
-def a_world(chance: random.Random, folder: Path) -> list[Path]:
-    """Sessions that fork each other, spawn subagents, compact, and end anywhere."""
+def a_world(chance: random.Random, folder: Path, first: int = 0) -> list[Path]:
+    """Sessions that fork each other, spawn subagents, compact, and end anywhere. `first`: where
+    ids begin; worlds with other ones, 10,000 away or more, share nothing."""
     logs: list[Log] = []
-    names = iter(f"{n:x}" for n in range(1, 10_000))
-    for number in range(chance.randrange(1, 5)):
+    names = iter(f"{n:x}" for n in range(first + 1, first + 10_000))
+    for number in range(first, first + chance.randrange(1, 5)):
         log = Log(folder, f"{number:08}-0000-4000-8000-000000000000")
         if logs and chance.random() < 0.7:
             origin = chance.choice(logs)
@@ -41,7 +42,7 @@ def a_world(chance: random.Random, folder: Path) -> list[Path]:
                 log.resume(names, chance.choice((0, chance.randrange(len(log.thread())))))
         logs.append(log)
     named = [uuid for log in logs for uuid in log.uuids if uuid is not None]
-    logs.append(Log(folder, "99999999-0000-4000-8000-000000000000"))
+    logs.append(Log(folder, f"{99_999_999 - first}-0000-4000-8000-000000000000"))
     for number in range(chance.randrange(0, 5)):
         log = chance.choice(logs)
         leaf = {"summary": f"title {number}", "leafUuid": chance.choice(named)}

@@ -77,6 +77,9 @@ class _Answers(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def fileno(self) -> int:
+        return self._fd
+
     def readinto(self, buffer: WriteableBuffer) -> int:
         while not select.select([self._fd], [], [], SILENT_SECONDS)[0]:
             if os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None:
@@ -153,6 +156,18 @@ class Ahead:
         self._asked.clear()
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
+
+    def gives_back(self, families: Sequence[str]) -> bool:
+        """Whether families are better derived by who would only wait for others: nothing is there
+        yet, and they, the last of all, were not asked for."""
+        if not self._asked or select.select([self._results], [], [], 0)[0]:
+            return False
+        group = tuple(families)
+        if any(job.families == group for job in self._asked):
+            return False
+        if self._planned and self._planned[-1].families == group:
+            self._planned.pop()
+        return True
 
     def derived(self, families: Sequence[str]) -> Derived | Apart | None:
         """What was asked for, once it is there. None: derive it here."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -180,13 +180,18 @@ class Importer:
         others afterwards, together: a family with many forks is read twice, not once more for
         every fork."""
         tangled = Tangles()
-        for group in together:
+        left = deque(together)
+        while left:
+            group = left.pop() if self._is_waiting(left[-1]) else left.popleft()
             self._derive_one(keeper.families[group[0]], group, tangled)
             for family in group:
                 told(family)
         for tangle in tangled:
             self._derive_one(tangle.reader, sorted(tangle.families))
         self._flush()
+
+    def _is_waiting(self, last: Sequence[str]) -> bool:
+        return self._ahead is not None and self._ahead.gives_back(last)
 
     def _flush(self) -> None:
         """Commit what waits; then those whose sessions others have called something are derived
