@@ -157,6 +157,38 @@ def test_two_halves_of_a_log_that_share_no_record_end_in_the_same(
         shutil.rmtree(folder)
 
 
+def codex_with_totals(folder: Path) -> tuple[Path, Lines]:
+    log = Rollout(folder)
+    log.exchange(1, "Begin.")
+    log.start(2)
+    log.ask("And?")
+    log.tokens(150)
+    log.tokens(150)  # said again
+    log.say("So.")
+    log.tokens(200)
+    log.end(2)
+    log.exchange(3, "More?")
+    log.tokens(50)  # begun anew
+    log.exchange(4, "Still?")
+    return log.path, log.lines
+
+
+@pytest.mark.parametrize("log", [codex_with_totals], ids=lambda f: f.__name__)
+def test_what_a_copy_lost_counts_once(
+    log: Callable[[Path], tuple[Path, Lines]], empty_file: Path, tmp_path: Path
+) -> None:
+    path, lines = log(tmp_path / "world")
+    counted = [at for at, line in enumerate(lines) if "okens" in line]
+    spent = ends_in(empty_file, *save(tmp_path / "whole", path.name, lines))["threads"]
+    for lost in counted:
+        folder = tmp_path / str(lost)
+        whole, copy = save(folder, path.name, lines, lines[:lost] + lines[lost + 1 :])
+
+        assert ends_in(empty_file, whole, copy)["threads"] == spent
+        assert ends_in(empty_file, copy, whole)["threads"] == spent
+        shutil.rmtree(folder)
+
+
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("damage", ["lost", "no record", "of no known kind", "under another id"])
 def test_an_answer_is_of_the_prompt_that_only_one_copy_has(

@@ -24,7 +24,10 @@ class Turns:
         self._copies = copies = Copies(parts.rank)
         for number in range(len(parts)):
             part = parts.read(number)
-            copies.add(self._ids.add(part.id), number, part.file_id)
+            turn = self._ids.add(part.id)
+            if turn < len(copies):
+                parts.share_tokens(number, copies.best[turn])
+            copies.add(turn, number, part.file_id)
         copies.hang(self._parent)
         self._prints = bytearray()
         self._heads = bytearray()  # whether each can be one: a prompt that waits cannot

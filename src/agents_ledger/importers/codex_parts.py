@@ -13,10 +13,13 @@ from agents_ledger.importers.packed import Packed
 from agents_ledger.importers.places import Places
 from agents_ledger.importers.reader import Line, Material, fingerprint
 
-VERSION = 15
+VERSION = 16
 KINDS = ("item", "asked", "said", "detail", "context")
 KIND = 3  # bits before a number of its kind
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
+
+Total = dict[str, int]  # tokens of a thread so far, by kind
+Grown = tuple[Total, Total]  # from which to which
 
 
 class Piece(Struct, frozen=True, gc=False):
@@ -51,7 +54,7 @@ class Part(Struct, array_like=True):
     prompts: set[int] = field(default_factory=set)  # their keys
     answered: bool = False
     summarises: bool = False  # what came before it stands in no file
-    tokens: dict[str, int] = field(default_factory=dict)
+    grown: list[Grown] = field(default_factory=list)  # each without a gap
     first_at: int = 0
     ended: bool = False  # since its last prompt, with or without an answer
 
@@ -60,8 +63,19 @@ class Part(Struct, array_like=True):
         """Whether nothing but a summary of what stands in no file is known of it."""
         return self.summarises and not (self.answered or self.prompts)
 
+    @property
+    def tokens(self) -> dict[str, int]:
+        """What was spent in it."""
+        spent: dict[str, int] = {}
+        for before, after in self.grown:
+            for name, number in after.items():
+                grown = max(0, number - before.get(name, 0))
+                if grown or name != "cache_write_tokens":
+                    spent[name] = spent.get(name, 0) + grown
+        return spent
 
-Rank = tuple[int, int, bool, int, int, list[bytes], str]
+
+Rank = tuple[int, bool, int, int, list[bytes], str]
 
 
 class Parts(Packed[Part]):
@@ -102,13 +116,37 @@ class Parts(Packed[Part]):
         prints = map(self._places.print, self._records[number])
         return fingerprint(VERSION, (*prints, said.encode()))
 
+    def share_tokens(self, one: int, other: int) -> None:
+        """What two copies of a turn say together of its tokens, as either may have lost a total."""
+        self[one].grown = self[other].grown = _together(
+            self.read(one).grown, self.read(other).grown
+        )
+
     def rank(self, number: int) -> Rank:
         """The longest copy tells most, then the original, then the earliest."""
         part = self.read(number)
-        counted = part.tokens.get("total_tokens", 0)
         prints = list(map(self._places.print, self._records[number]))
         told = repr(_told(part))
-        return (part.weight, counted, not part.replayed, len(prints), -part.first_at, prints, told)
+        return (part.weight, not part.replayed, len(prints), -part.first_at, prints, told)
+
+
+def go_on(grown: list[Grown], before: Total, after: Total) -> None:
+    """One more total of a turn, and the one before it."""
+    if grown and grown[-1][1] == before and all(after.get(n, -1) >= before[n] for n in before):
+        before = grown.pop()[0]
+    grown.append((before, after))
+
+
+def _together(one: list[Grown], other: list[Grown]) -> list[Grown]:
+    """A copy that lost a total begins too early, or ends so. The one with more gaps saw them."""
+    if len(one) != len(other):
+        return max(one, other, key=len)
+    pairs = zip(one, other, strict=True)
+    return [(max(a[0], b[0], key=_size), max(a[1], b[1], key=_size)) for a, b in pairs]
+
+
+def _size(total: Total) -> tuple[int, list[tuple[str, int]]]:
+    return total.get("total_tokens", 0), sorted(total.items())
 
 
 def _told(part: Part) -> tuple[object, ...]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from array import array
-from collections import Counter
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from agents_ledger.importers.building import milliseconds
-from agents_ledger.importers.codex_parts import Part, Parts
+from agents_ledger.importers.codex_parts import Grown, Part, Parts, Total, go_on
 from agents_ledger.importers.codex_prompts import Prompt, asked_prompt, read_prompt
 from agents_ledger.importers.codex_scripts import id_of, tool_called
 from agents_ledger.importers.codex_turns import (
@@ -155,8 +154,8 @@ class Rollout:
         self._last_of = array("i")  # the turn of each task, or NONE
         self._opened = array("I")  # turns of each task
         self._compacted_in = array("I")
-        self._early: Counter[str] = Counter()  # tokens before the first turn
-        self._total: dict[str, int] | None = None
+        self._early: list[Grown] = []  # tokens before the first turn
+        self._total: Total | None = None
         self._context: int | None = None
         self._chain = hashlib.blake2b(digest_size=8)
         for line in material.lines(file):
@@ -314,7 +313,7 @@ class Rollout:
         for kind, line in self._waiting:
             self._add(number, kind, line, 0)
         self._waiting.clear()
-        self._parts[number].tokens |= self._early
+        self._parts[number].grown += self._early
         self._early.clear()
         return number
 
@@ -526,11 +525,7 @@ class Rollout:
             base = {}
         self._total = total
         part = self._part or (self._parts[self.path[-1]] if self.path else None)
-        counted = self._early if part is None else part.tokens
-        for name, number in total.items():
-            grown = max(0, number - base.get(name, 0))
-            if grown or name != "cache_write_tokens":
-                counted[name] = counted.get(name, 0) + grown
+        go_on(self._early if part is None else part.grown, base, total)
 
 
 def is_subagent(meta: Payload) -> bool:
