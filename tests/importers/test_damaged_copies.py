@@ -173,7 +173,18 @@ def codex_with_totals(folder: Path) -> tuple[Path, Lines]:
     return log.path, log.lines
 
 
-@pytest.mark.parametrize("log", [codex_with_totals], ids=lambda f: f.__name__)
+def copilot_with_totals(folder: Path) -> tuple[Path, Lines]:
+    log = Events(folder)
+    for number in range(1, 5):
+        log.add("user.message", content="Go on.")
+        log.say("Going on.")
+        log.say("Done.", outputTokens=20)
+        log.add("session.shutdown", modelMetrics=copilot_log.metrics(500 * number, 37 * number))
+        log.add("session.resume")
+    return log.path, log.lines
+
+
+@pytest.mark.parametrize("log", [codex_with_totals, copilot_with_totals], ids=lambda f: f.__name__)
 def test_what_a_copy_lost_counts_once(
     log: Callable[[Path], tuple[Path, Lines]], empty_file: Path, tmp_path: Path
 ) -> None:

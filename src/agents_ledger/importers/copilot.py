@@ -437,6 +437,7 @@ class _Log:
         if kind == "assistant.message" and tokens is not None:
             part.spend({"output_tokens": tokens, "total_tokens": tokens})
             self._tokens.say(tokens)
+            part.heard = self._tokens.heard
         if kind == "tool.execution_start" and call_id:
             self._calls.note(call_id, turn, event)
 
@@ -489,10 +490,11 @@ class _Log:
         say."""
         is_guess = not self._tokens.is_whole
         spent = self._tokens.count(metrics)
-        if self.last != NONE and spent:
+        if self.last != NONE:
             part = self._parts[self.last]
             part.spend(spent)
-            part.is_guess = part.is_guess or is_guess
+            part.is_guess = part.is_guess or (is_guess and bool(spent))
+            part.heard = self._tokens.heard
 
 
 class _History(_Log):

@@ -19,7 +19,7 @@ from agents_ledger.model.numbering import Numbering
 from agents_ledger.model.turns import Usage
 
 NAME = "copilot"
-VERSION = 12
+VERSION = 13
 ANSWERS = {"assistant.message", "assistant.reasoning", "tool.execution_start"}
 ADDED = "user.message:added"  # by the program, while a prompt is worked on
 CARRIED = ANSWERS | {
@@ -67,6 +67,7 @@ class Part(Struct, array_like=True):
     failed: bool = False  # before any answer
     spent: dict[int, int] = field(default_factory=dict)  # tokens, by the number of their kind
     is_guess: bool = False  # these may hold what was spent before its file begins
+    heard: int = 0  # how often its file told of tokens up to here
     spawned: dict[str, str] = field(default_factory=dict)
     subagent: str | None = None  # the call that started it, if it is one's
     asked: int = NONE  # the event of that call: it says what was asked
@@ -96,7 +97,7 @@ class Part(Struct, array_like=True):
         return {TOKENS[kind]: number for kind, number in self.spent.items()}
 
 
-Rank = tuple[bool, int, int, int, bool, int, list[bytes], list[str]]
+Rank = tuple[bool, int, int, int, bool, int, int, list[bytes], list[str]]
 
 
 class Parts(Packed[Part]):
@@ -200,12 +201,14 @@ class Parts(Packed[Part]):
     def rank(self, number: int) -> Rank:
         """The copy with the latest event says how it is now; else the one that knows most of what
         came before it, and of those the longest, tells most. Tokens that are sure are before
-        others."""
+        others, and then those of the file that told of tokens most often: what another has lost
+        stands in its later totals."""
         part, has_events = self.read(number), bool(self._events[number])
         prints, counted = self._prints(number, part), part.tokens.get("total_tokens", 0)
         ended_at, is_sure = self._ended_at(number), not part.is_guess
         said = [self.text(name) or "" for name in (part.cwd, part.model, part.above)]
-        return (has_events, ended_at, part.depth, len(prints), is_sure, counted, prints, said)
+        sure = (is_sure, part.heard, counted)
+        return (has_events, ended_at, part.depth, len(prints), *sure, prints, said)
 
     def _ended_at(self, number: int) -> int:
         """When the last event was that says so."""

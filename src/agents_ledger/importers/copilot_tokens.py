@@ -27,6 +27,7 @@ class Tokens:
 
     def __init__(self) -> None:
         self.is_whole = False  # the totals hold nothing that stood before this log
+        self.heard = 0  # how often anything was told
         self._totals: Totals = {}  # as last told
         self._is_resumed = False  # whether these are another run's
         self._said = 0  # output of messages that no total has covered, of this run
@@ -44,6 +45,7 @@ class Tokens:
 
     def say(self, output: int) -> None:
         """Output of one more message."""
+        self.heard += 1
         self._said += output
         self._late += output
 
@@ -56,6 +58,7 @@ class Tokens:
         now = _totals(metrics)
         if not now:
             return {}
+        self.heard += 1
         if self._is_resumed and not self._goes_on(now):
             self._totals, self._lost = {}, 0
         grown = dict.fromkeys(USAGE.values(), 0)
