@@ -541,6 +541,24 @@ def test_a_damaged_file_that_was_only_touched_is_not_read_each_time(
     assert (report.counts.failed, report.faults) == (0, [])  # as it looked before
 
 
+@pytest.mark.skipif(os.name == "nt", reason="names are text")
+@pytest.mark.parametrize("name", [b"caf\xe9.jsonl", b"a\x1a.jsonl"])
+def test_a_file_whose_name_no_database_holds_is_skipped_like_others(
+    ledger: Ledger, tmp_path: Path, name: bytes
+) -> None:
+    path = tmp_path / os.fsdecode(name)
+    try:
+        a_log(tmp_path, SESSION, "a").save().rename(path)
+    except OSError:
+        pytest.skip("this system takes no such names")
+    import_paths(ledger, [path])
+
+    report = import_paths(ledger, [path])
+
+    assert (report.counts.skipped, report.counts.failed) == (1, 0)
+    assert (report.read_bytes, report.derived_records) == (0, 0)
+
+
 def test_imports_that_keep_a_large_file_at_once_end_as_one_would(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,7 +39,6 @@ TAIL_BYTES = 4096
 CACHED_BLOCKS = 3
 CACHED_BASES = 2  # of states of documents that lean on each other each is unpacked once
 BLOCKS_AT_ONCE = 8
-PATHS_AT_ONCE = 500
 ONE_LEANS = Lock()  # to pack against the longest base takes 70 MB
 NOT_KEPT = 0  # the number of a file of which nothing is kept yet
 
@@ -236,9 +235,8 @@ class Sources:
     def labels_of_paths(self, paths: Sequence[str]) -> tuple[str, ...]:
         """The sessions that were derived from any of these files."""
         found: dict[str, None] = {}
-        for at in range(0, len(paths), PATHS_AT_ONCE):
-            some = to_json(list(paths[at : at + PATHS_AT_ONCE]))
-            rows = self._core.db.read(partial(_run, "labels_of_paths", some))
+        for ids in in_batches(paths):
+            rows = self._core.db.read(partial(_run, "labels_of_paths", ids))
             found |= dict.fromkeys(row[0] for row in rows)
         return tuple(found)
 
