@@ -25,6 +25,7 @@ from agents_ledger.ledger import projection
 from agents_ledger.model import settings
 from tests.edges.conftest import Run
 from tests.importers.claude_log import SESSION, Log, a_log, text, uid
+from tests.importers.codex_log import THREAD, Rollout, thread_id
 from tests.importers.cursor_made import bubble, chat, state_db
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="it is measured by /proc")
@@ -528,6 +529,24 @@ def test_a_session_is_exported_as_its_source_wrote_it(
     assert run("export", "no-such-session", "--format", "source").code == 3
     assert run(*export[:2], "--last", "1").code == 5  # records come whole
     assert run(*export[:2], "--last", "1", "--format", "markdown").code == 0
+
+
+def test_a_subagent_that_only_its_call_tells_of_names_its_parent_for_an_export(
+    run: Run, projects: Path, tmp_path: Path
+) -> None:
+    log = Rollout(tmp_path)
+    log.start(1)
+    log.ask("Let somebody look.")
+    log.call("s1", "spawn_agent", output=json.dumps({"agent_id": thread_id(5)}))
+    run("import", str(log.save()))
+
+    answer = run("export", f"codex:{thread_id(5)}", "--format", "source")
+
+    assert answer.code == 3
+    assert "recorded here" not in answer.err
+    assert f"known only from the call that started it: export its parent, 'codex:{THREAD}'" in (
+        answer.err.replace("\n", " ")
+    )
 
 
 def test_all_is_derived_again_from_what_is_kept(run: Run, projects: Path) -> None:

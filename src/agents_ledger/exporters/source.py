@@ -46,7 +46,12 @@ def session_files(ledger: Ledger, label: str) -> list[SourceFile]:
     sources = Sources(ledger._core)
     files = _with_former(sources, sources.files_of_session(label))
     if not files:
-        raise NotFound(f"no source records are kept for session {label!r}", _NATIVE)
+        hint = _NATIVE
+        session = ledger.session(label, exact=True)
+        parent = session.parent_session_label
+        if session.thread_id is None and parent and sources.files_of_session(parent):
+            hint = f"It is known only from the call that started it: export its parent, {parent!r}."
+        raise NotFound(f"no source records are kept for session {label!r}", hint)
     return files
 
 
