@@ -225,6 +225,26 @@ def test_a_dry_run_knows_what_is_kept_of_an_archive(run: Run, tmp_path: Path) ->
     assert run("import", "--dry-run", str(path)).out.endswith("2 files would be read\n")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes in folders here")
+@pytest.mark.parametrize("what", [(), ("{projects}",)])
+def test_a_pipe_among_the_files_is_told_and_never_opened(
+    run: Run, projects: Path, what: tuple[str, ...]
+) -> None:
+    a_log(projects)
+    pipe = projects / "pipe.jsonl"
+    os.mkfifo(pipe)
+    writer = subprocess.Popen(["sh", "-c", f"exec 3> '{pipe}'"])  # it waits for a reader
+    try:
+        answer = run("import", *(each.format(projects=projects) for each in what))
+
+        assert answer.out == f"imported 1 upserted 0 skipped 0 failed {len(what)}\n"
+        assert "it is not a file" in answer.err.replace("\n", " ")
+        assert writer.poll() is None
+    finally:
+        writer.kill()
+        writer.wait()
+
+
 def test_a_linked_folder_that_nobody_named_is_told_and_no_failure(
     run: Run, projects: Path, tmp_path: Path
 ) -> None:

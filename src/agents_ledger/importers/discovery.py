@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
@@ -120,12 +121,19 @@ def find(home: Home, sources: Iterable[str] = (), faults: list[Fault] | None = N
 def below(root: Path, reader: Reader, faults: list[Fault]) -> Iterator[Found]:
     """The files of a source at or below a root."""
     for path in (root,) if os.path.isfile(root) else _files_below(root, faults):
-        if reader.wants(path) and (os.path.islink(path) or os.path.isfile(path)):
-            try:
-                status = path.lstat()
-            except FileNotFoundError:  # gone meanwhile
-                continue
+        if not reader.wants(path):
+            continue
+        try:
+            status = path.lstat()
+        except FileNotFoundError:  # gone meanwhile
+            continue
+        except OSError as error:
+            faults.append(Fault(str(path), f"cannot be read: {error.strerror}"))
+            continue
+        if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
             yield Found(path, reader, status.st_size, status.st_mtime)
+        else:
+            faults.append(Fault(str(path), files.NO_FILE))
 
 
 def _files_below(root: Path, faults: list[Fault]) -> list[Path]:

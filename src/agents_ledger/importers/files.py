@@ -29,6 +29,7 @@ PLACES = 16  # in a file, at which it is looked at
 PACKED_BYTES = 1 << 20  # from each, where it is packed
 ARCHIVE, COMPRESSED = ".zip", ".zst"
 LINKED = "it is a link: to import what it leads to, name that file itself"
+NO_FILE = "it is not a file"
 NO_FILES = b"PK\x05\x06" + bytes(18)  # an archive without any
 
 
@@ -41,14 +42,21 @@ def open_regular(path: Path) -> BinaryIO:
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     flags |= getattr(os, "O_BINARY", 0)
     try:
+        if not _may_be_opened(path.lstat().st_mode):
+            raise Refused(NO_FILE)
         fd = os.open(path, flags)
     except OSError as error:
         what = LINKED if path.is_symlink() else f"cannot be read: {error.strerror}"
         raise Refused(what) from error
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise Refused("it is not a file")
+        raise Refused(NO_FILE)
     return os.fdopen(fd, "rb")
+
+
+def _may_be_opened(mode: int) -> bool:
+    """Whether nobody notices: who writes into a pipe waits for a reader, and devices do things."""
+    return stat.S_ISREG(mode) or stat.S_ISLNK(mode)
 
 
 def on_disk(path: Path) -> Path:
