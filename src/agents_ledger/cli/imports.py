@@ -195,8 +195,10 @@ def _like(name: str) -> str:
 
 def _dry_run(run: Invocation, found: Sequence[Found], report: Report, asked: Sequence[str]) -> int:
     """What an import would read, of which files all is kept, and what it could not read."""
+    from agents_ledger.importers.discovery import empty_of
     from agents_ledger.importers.survey import left_of
 
+    report.empty += empty_of(found)
     report.left.add(left_of(found))
     sources: dict[str, list[Found]] = {}
     for each in found:
@@ -208,6 +210,7 @@ def _dry_run(run: Invocation, found: Sequence[Found], report: Report, asked: Seq
             not_imported={name: behind[name] for name in sources},
             faults=_faults(report),
             without_reader=report.without_reader,
+            empty=report.empty,
             excluded=_excluded(report, asked),
         )
         return 0
@@ -287,6 +290,7 @@ def _tell(run: Invocation, report: Report, asked: Sequence[str] = ()) -> None:
                 for (source, kind, fate), number in sorted(report.records.items())
             ],
             without_reader=report.without_reader,
+            empty=report.empty,
             excluded=_excluded(report, asked),
         )
         return
@@ -330,6 +334,9 @@ def _tell_unread(report: Report) -> None:
         note(("no reader ", "dim"), path)
     if len(report.without_reader) > SHOWN:
         note((f"… {len(report.without_reader) - SHOWN:,} more without a reader", "dim"))
+    if report.empty:
+        said = f"{amounts.count(len(report.empty), 'file')}, as " if report.empty[1:] else ""
+        note(("empty ", "dim"), f"{said}{report.empty[0]}")
 
 
 def _tell_unmapped(report: Report) -> None:

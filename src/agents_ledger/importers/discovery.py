@@ -92,6 +92,11 @@ class Wanted(Struct, frozen=True):
         return "left" if by_path else excluded.leaves(found.reader, found.path, met)
 
 
+def empty_of(found: Iterable[Found]) -> list[str]:
+    """The paths of files with nothing in them: some were only begun, others are lost."""
+    return [str(each.path) for each in found if each.size == 0]
+
+
 class Unknown(Struct):
     """What was found and cannot be imported."""
 

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from agents_ledger.importers import titles
 from agents_ledger.importers.ahead import Ahead
 from agents_ledger.importers.copies import REMEMBERED
-from agents_ledger.importers.discovery import Found, Unknown, found_at
+from agents_ledger.importers.discovery import Found, Unknown, empty_of, found_at
 from agents_ledger.importers.exclusion import Left
 from agents_ledger.importers.families import (
     Apart,
@@ -61,6 +61,7 @@ class Report(Struct):
     derived_records: int = 0
     written_turns: int = 0
     without_reader: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
     left: Left = field(default_factory=Left)
 
 
@@ -110,6 +111,7 @@ class Importer:
         """Keep what is new of every file, then derive the families it belongs to. `progress` is
         told how many more bytes are done."""
         started_at = now_ms()
+        self.report.empty += empty_of(found)
         self._titled += self.sources.unshown_titles()
         behind = [file for file in self.sources.files_behind() if file.source in READERS]
         sizes: Counter[str] = Counter()
