@@ -35,6 +35,14 @@ def big(data: bytes) -> bytes:
     return BIG + data.decode().encode("utf-16-be")
 
 
+def unmarked(data: bytes) -> bytes:
+    return data.decode().encode("utf-16-le")
+
+
+def unmarked_big(data: bytes) -> bytes:
+    return data.decode().encode("utf-16-be")
+
+
 def every_text(folder: Path) -> Iterator[Path]:
     for path in sorted(each for each in folder.rglob("*") if each.is_file()):
         data = path.read_bytes()
@@ -77,7 +85,21 @@ def test_every_source_is_read_whatever_the_encoding(
     assert told == (set() if change is marked else {str(path) for path in paths})
 
 
-@pytest.mark.parametrize("change", [marked, little, big])
+@pytest.mark.parametrize("change", [unmarked, unmarked_big])
+@pytest.mark.parametrize("begins", ["", "[", "[ {", "{}", '{"a"', "{\n"])
+def test_json_in_utf_16_needs_no_mark(begins: str, change: Callable[[bytes], bytes]) -> None:
+    data = change(begins.encode())
+
+    assert encodings.as_utf8(data) == (begins.encode() if begins[1:] else data)
+    assert b"".join(Utf8(Given(data, 3), lambda _: None).stream(1)) == encodings.as_utf8(data)
+
+
+@pytest.mark.parametrize("data", [b"{\0\0\0", b"\0\0\0{", b"[\0\1\0", b"a\0b\0", b"{}", b"[]\0\0"])
+def test_other_bytes_are_no_utf_16(data: bytes) -> None:
+    assert encodings.as_utf8(data) == data
+
+
+@pytest.mark.parametrize("change", [marked, little, big, unmarked, unmarked_big])
 def test_it_is_kept_as_it_is_and_faults_stand_where_they_are_kept(
     ledger: Ledger, tmp_path: Path, change: Callable[[bytes], bytes]
 ) -> None:
@@ -116,7 +138,7 @@ def test_a_log_in_utf_16_that_grows_goes_on(ledger: Ledger, tmp_path: Path) -> N
     assert ledger.get_turn(uid("a1")).status == "completed"
 
 
-@pytest.mark.parametrize("change", [marked, little, big])
+@pytest.mark.parametrize("change", [marked, little, big, unmarked, unmarked_big])
 @pytest.mark.parametrize("kept", [1, 2, 3, 5])
 def test_a_file_may_come_with_a_part_of_its_mark_first(
     ledger: Ledger, tmp_path: Path, change: Callable[[bytes], bytes], kept: int

@@ -250,7 +250,13 @@ def _text(data: bytes) -> str:
     """What a file says, lines as it has them."""
     is_wide = data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     is_wider = data.startswith(codecs.BOM_UTF32_LE)
-    return data.decode("utf-16", "replace") if is_wide and not is_wider else data.decode("latin-1")
+    if is_wide and not is_wider:
+        return data.decode("utf-16", "replace")
+    for encoding in ("utf-16-le", "utf-16-be"):  # without a mark it may be JSON
+        begins = data[:4].decode(encoding, "replace").ljust(2, "x")
+        if begins[0] in "{[" and begins[1] in '"{}[] \t\r\n\v\f':
+            return data.decode(encoding, "replace")
+    return data.decode("latin-1")
 
 
 def lost(family: Family, derivation: Derivation) -> str | None:

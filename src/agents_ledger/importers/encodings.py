@@ -6,6 +6,7 @@ They are kept as they are. Where something stands in what is read is told by whe
 from __future__ import annotations
 
 import codecs
+import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
@@ -15,6 +16,10 @@ from typing import Protocol
 BOM = b"\xef\xbb\xbf"
 WIDE = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 MARK = 2  # bytes that say so
+UNMARKED = {  # how JSON begins
+    "utf-16-le": re.compile(rb"[{\[]\0[\"{}\[\]\s]\0"),
+    "utf-16-be": re.compile(rb"\0[{\[]\0[\"{}\[\]\s]"),
+}
 WIDEST = codecs.BOM_UTF32_LE  # which begins as one of them
 PIECE = 64 << 10
 
@@ -31,7 +36,15 @@ class Bytes(Protocol):
 
 def encoding_of(first: bytes) -> str | None:
     """How a file is written that begins so, if that is UTF-16."""
-    return None if first.startswith(WIDEST) else WIDE.get(first[:MARK])
+    if first.startswith(WIDEST):
+        return None
+    unmarked = (name for name, begins in UNMARKED.items() if begins.match(first))
+    return WIDE.get(first[:MARK]) or next(unmarked, None)
+
+
+def _mark(first: bytes) -> int:
+    """The bytes of the mark of a file in UTF-16."""
+    return MARK if first[:MARK] in WIDE else 0
 
 
 def as_utf8(first: bytes) -> bytes:
@@ -39,7 +52,7 @@ def as_utf8(first: bytes) -> bytes:
     encoding = encoding_of(first)
     if encoding is None:
         return first.removeprefix(BOM)
-    return _encoded(first[MARK:].decode(encoding, "ignore"))
+    return _encoded(first[_mark(first) :].decode(encoding, "ignore"))
 
 
 def _encoded(text: str) -> bytes:
@@ -49,17 +62,18 @@ def _encoded(text: str) -> bytes:
 class _Wide:
     """A file in UTF-16, and where pieces of it begin, here and as UTF-8."""
 
-    def __init__(self, encoding: str) -> None:
+    def __init__(self, encoding: str, mark: int) -> None:
         self.encoding = encoding
-        self.kept = array("q", [MARK])
+        self.mark = mark
+        self.kept = array("q", [mark])
         self.read = array("q", [0])
         self.is_known = False  # all of it
 
     def pieces(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """As UTF-8. Halves of letters, and a last byte, become U+FFFD."""
-        kept, read = array("q", [MARK]), array("q", [0])
+        kept, read = array("q", [self.mark]), array("q", [0])
         decoder = codecs.getincrementaldecoder(self.encoding)("replace")
-        seen, skipped = 0, MARK
+        seen, skipped = 0, self.mark
         for block in blocks:
             for at in range(0, len(block), PIECE):
                 piece = block[at : at + PIECE]
@@ -127,7 +141,7 @@ class Utf8:
     def _wide(self, file_id: int, first: bytes) -> _Wide | None:
         if file_id not in self._files:
             encoding = encoding_of(first)
-            self._files[file_id] = None if encoding is None else _Wide(encoding)
+            self._files[file_id] = None if encoding is None else _Wide(encoding, _mark(first))
             if encoding is not None:
                 self._noticed(file_id)
         return self._files[file_id]
