@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from agents_ledger import Ledger
 from tests.importers.claude_log import SESSION, Log, text, tool, uid
 from tests.importers.helping import import_paths, result
@@ -165,3 +167,47 @@ def test_that_a_command_is_unknown_was_said_by_nobody(ledger: Ledger, tmp_path: 
         ("Unknown skill: buddy", "event"),
         ("Unknown skill: what is it?", "human"),
     ]
+
+
+COMMAND = "<command-name>/buddy</command-name>\n<command-message>buddy</command-message>"
+
+
+@pytest.mark.parametrize("words", [COMMAND, "/buddy", "/buddy wake up", None])
+@pytest.mark.parametrize("is_system", [True, False])
+@pytest.mark.parametrize("answer", ["Unknown skill: buddy", "Unknown slash command: buddy"])
+def test_an_unknown_command_waits_for_nobody(
+    ledger: Ledger, tmp_path: Path, words: str | None, is_system: bool, answer: str
+) -> None:
+    log = Log(tmp_path)
+    if words is not None:
+        log.user("a1", words)
+    if is_system:
+        log.add("system", "a2", subtype="local_command", content=answer, level="info")
+    else:
+        log.user("a2", answer)
+    import_paths(ledger, log.save())
+    assert ledger.query("SELECT status FROM turns")[1] == [("completed",)]
+    log.user("b1", "Hello?")
+
+    import_paths(ledger, log.save())
+
+    assert {status for (status,) in ledger.query("SELECT status FROM turns")[1]} == {"pending"}
+    log.assistant("b2", text("Hi."))
+    import_paths(ledger, log.save())
+    (turn,) = ledger.thread(LABEL).turns
+    asked = [message.content for message in turn.messages if message.source == "human"]
+    assert (turn.status, asked) == ("completed", ["Hello?"])
+
+
+@pytest.mark.parametrize("words", ["/etc is full.", "/home/me/a.py fails.", "/review all of it"])
+def test_a_prompt_may_begin_as_a_command_does(ledger: Ledger, tmp_path: Path, words: str) -> None:
+    log = Log(tmp_path)
+    log.user("a1", words)
+    import_paths(ledger, log.save())
+    assert ledger.query("SELECT status FROM turns")[1] == [("pending",)]
+    log.assistant("a2", text("So it is."))
+
+    import_paths(ledger, log.save())
+
+    (turn,) = ledger.thread(LABEL).turns
+    assert [(message.content, message.source) for message in turn.query] == [(words, "human")]

@@ -238,6 +238,20 @@ def side_of(record: Record) -> int:
     return OWN_FILE if record.agent_id else INLINE
 
 
+def user_kind(text: str, *, is_side: bool) -> int:
+    """What a user's record with these words is. What begins as a command does is typed to the
+    agent, unless the program prints something then; a subagent is given no commands."""
+    if text.startswith(records.COMMANDS):
+        return COMMAND
+    if records.is_printed(text):
+        return PRINTED
+    if text.startswith(records.INTERRUPTED):
+        return FAILURE
+    if records.is_notice(text):
+        return NOTICE
+    return COMMAND if records.TYPED.fullmatch(text) and not is_side else PROMPT
+
+
 def notice_kind(record: Record) -> int:
     """What the program says itself: of commands of its own also what they printed."""
     if record.subtype == "compact_boundary":
@@ -245,7 +259,7 @@ def notice_kind(record: Record) -> int:
     if records.is_given_up(record.subtype, record.retry_attempt, record.max_retries):
         return FAILURE
     said = record.content
-    printed = isinstance(said, str) and said.startswith(records.PRINTED)
+    printed = isinstance(said, str) and records.is_printed(said)
     return PRINTED if printed else NOTICE
 
 

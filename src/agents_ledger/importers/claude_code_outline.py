@@ -19,13 +19,10 @@ from agents_ledger.importers.claude_code_derived import Extras, Spill, Turns
 from agents_ledger.importers.claude_code_nodes import (
     ASSISTANT,
     BOUNDARY,
-    COMMAND,
-    FAILURE,
     MAIN,
     NOTICE,
     OTHER,
     OWN_FILE,
-    PRINTED,
     PROMPT,
     QUEUED,
     RESULT,
@@ -33,6 +30,7 @@ from agents_ledger.importers.claude_code_nodes import (
     Nodes,
     notice_kind,
     side_of,
+    user_kind,
 )
 from agents_ledger.importers.claude_code_records import CHAIN, NOTICES, Preserved, Record
 from agents_ledger.importers.claude_code_tree import Tree
@@ -56,11 +54,6 @@ from agents_ledger.model.sources import (
 )
 
 NAME = "claude-code"
-_BEGIN = (
-    (records.COMMANDS, COMMAND),
-    (records.PRINTED, PRINTED),
-    (records.INTERRUPTED, FAILURE),
-)
 TITLES = {"ai-title": ("ai_title", 1), "custom-title": ("custom_title", 2)}
 
 
@@ -342,10 +335,7 @@ class Outline:
         if record.is_meta:  # what was planned for a time is asked so
             beside = OTHER if text.startswith(records.CAVEAT) else NOTICE
             return PROMPT if delivered else beside
-        for start, kind in _BEGIN:
-            if text.startswith(start):
-                return kind
-        return NOTICE if records.is_notice(text) else PROMPT
+        return user_kind(text, is_side=bool(record.is_sidechain))
 
     def _plain(self, line: Line, record: Record, session: _Session) -> None:
         kind = record.type or "(none)"

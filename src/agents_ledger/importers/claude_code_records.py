@@ -47,9 +47,9 @@ NOTICES = (
     "<system-reminder>",
     "<task-notification>",
 )
-NO_PROMPT = re.compile(  # a command that was mistyped, or that a compaction answers
-    r"Unknown (?:skill|slash command): \S+|/compact(?:\s.*)?", re.DOTALL
-)
+UNKNOWN = re.compile(r"Unknown (?:skill|slash command): \S+")  # a command that was mistyped
+TYPED = re.compile(r"/[a-z][\w:-]*(?:\s.*)?", re.DOTALL)  # perhaps a command, as it was typed
+COMPACT = re.compile(r"/compact(?:\s.*)?", re.DOTALL)  # a compaction answers it
 SPILLED = "tool-results"  # the folder of outputs that were too large for a record
 ABOUT = ".meta.json"  # what is said of a subagent, beside its file
 ABOUT_NAME = re.compile(r"(agent-[^/\\]+)\.meta\.json$")
@@ -181,9 +181,14 @@ def is_given_up(subtype: object, tried: object, most: object) -> bool:
     return subtype == "api_error" and bool(tried and most) and (tried or 0) >= (most or 0)
 
 
+def is_printed(text: str) -> bool:
+    """Whether the program says it to a command of its own, or to one that there is not."""
+    return text.startswith(PRINTED) or UNKNOWN.fullmatch(text) is not None
+
+
 def is_notice(text: str) -> bool:
     """Whether the program wrote it, or alone answers it."""
-    return text.startswith(NOTICES) or NO_PROMPT.fullmatch(text) is not None
+    return text.startswith(NOTICES) or COMPACT.fullmatch(text) is not None
 
 
 def read(data: bytes) -> Record:

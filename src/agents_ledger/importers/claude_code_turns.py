@@ -115,8 +115,9 @@ class _Turn:
         """How a turn ended that nobody answered; None: as any other."""
         if self.builder.answered or self.builder.compaction:
             return None
-        if self.local and self.local.issuperset(self._asked()):  # nobody else was asked anything
-            return "completed"
+        printed = "printed" in self.said.kinds and "queued" not in self.said.kinds
+        if (self.local or printed) and self.local.issuperset(self._asked()):
+            return "completed"  # nobody else was asked anything
         # Of a compaction whose past is not there only the summary is known.
         return "completed" if self.summarises else None
 
