@@ -211,3 +211,20 @@ def test_a_prompt_may_begin_as_a_command_does(ledger: Ledger, tmp_path: Path, wo
 
     (turn,) = ledger.thread(LABEL).turns
     assert [(message.content, message.source) for message in turn.query] == [(words, "human")]
+
+
+def test_what_watches_the_checks_is_nobody(ledger: Ledger, tmp_path: Path) -> None:
+    event = "<ci-monitor-event>\nA check failed: fix it.\n</ci-monitor-event>"
+    log = Log(tmp_path)
+    log.user("a1", "Open the request.")
+    log.assistant("a2", text("Opened."))
+    log.user("b1", event)
+    log.assistant("b2", text("Fixed."))
+    typed(log, event)
+
+    import_paths(ledger, log.save())
+
+    turns = ledger.thread(LABEL).turns
+    said = {message.content: message.source for turn in turns for message in turn.messages}
+    assert (said[event], said["Open the request."]) == ("event", "human")
+    assert len(turns) == 1

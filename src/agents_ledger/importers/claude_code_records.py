@@ -44,6 +44,7 @@ NOTICES = (
     INTERRUPTED,
     "<bash-stdout>",
     "<bash-stderr>",
+    "<ci-monitor-event>",
     "<system-reminder>",
     "<task-notification>",
 )
