@@ -335,8 +335,8 @@ def _tell_unread(report: Report) -> None:
     if len(report.without_reader) > SHOWN:
         note((f"… {len(report.without_reader) - SHOWN:,} more without a reader", "dim"))
     if report.empty:
-        said = f"{amounts.count(len(report.empty), 'file')}, as " if report.empty[1:] else ""
-        note(("empty ", "dim"), f"{said}{report.empty[0]}")
+        first, *others = report.empty
+        note(("empty ", "dim"), f"{first} and {len(others):,} more" if others else first)
 
 
 def _tell_unmapped(report: Report) -> None:
