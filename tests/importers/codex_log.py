@@ -35,7 +35,7 @@ class Rollout:
         self.total = 0
         self.meta(thread, **meta)
 
-    def add(self, kind: str, **payload: Any) -> None:
+    def add(self, kind: str, /, **payload: Any) -> None:
         self.clock += 1
         at = f"2026-03-01T10:{self.clock // 60:02}:{self.clock % 60:02}.000Z"
         self.lines.append(json.dumps({"timestamp": at, "type": kind, "payload": payload}))
@@ -72,6 +72,11 @@ class Rollout:
         self.item("function_call", name=name, arguments=json.dumps(args), call_id=call_id)
         if output is not None:
             self.item("function_call_output", call_id=call_id, output=output)
+
+    def activity(self, call_id: str, agent: str, kind: str = "started") -> None:
+        """What the client says of a subagent."""
+        said = {"event_id": call_id, "agent_thread_id": agent, "agent_path": "/root/look"}
+        self.add("event_msg", type="sub_agent_activity", kind=kind, **said)
 
     def tokens(self, total: int, last: int | None = None) -> None:
         def usage(number: int) -> dict[str, int]:

@@ -174,51 +174,6 @@ def test_a_fork_without_turn_ids_shares_what_it_says_alike(ledger: Ledger, tmp_p
     assert ledger.thread(f"codex:{thread_id(9)}").turns[:2] == ledger.thread(LABEL).turns
 
 
-def test_a_subagent_is_linked_from_both_sides(ledger: Ledger, tmp_path: Path) -> None:
-    child = thread_id(5)
-    parent = Rollout(tmp_path)
-    parent.start(1)
-    parent.ask("Let somebody look.")
-    parent.call("s1", "spawn_agent", message="Look.", output=f'{{"agent_id":"{child}"}}')
-    parent.say("Somebody looks.")
-    spawn = {"parent_thread_id": THREAD, "depth": 1, "agent_role": "explorer"}
-    log = Rollout(tmp_path, child, source={"subagent": {"thread_spawn": spawn}})
-    log.exchange(6, "Look.")
-
-    import_paths(ledger, log.save(), parent.save())
-
-    session = ledger.session(f"codex:{child}")
-    assert (session.is_subagent, session.parent_session_label) == (True, LABEL)
-    assert (session.parent_turn_id, session.spawn_tool_call_id) == (turn_id(1), "s1")
-    assert ledger.get_turn(turn_id(1)).tool_calls[0].spawned_session_label == f"codex:{child}"
-    assert ledger.get_turn(turn_id(6)).query[0].source == "agent"
-
-
-def test_the_child_s_copy_of_its_own_spawning_says_whom_it_spawned(
-    ledger: Ledger, tmp_path: Path
-) -> None:
-    child = thread_id(5)
-    parent = Rollout(tmp_path)
-    parent.start(1)
-    parent.ask("Let somebody look.")
-    parent.call("s1", "spawn_agent", message="Look.")
-    fork = parent.fork(
-        tmp_path,
-        child,
-        len(parent.lines),
-        source={"subagent": {"thread_spawn": {"parent_thread_id": THREAD}}},
-    )
-    fork.item(
-        "function_call_output", call_id="s1", output="You are the newly spawned agent. Go on."
-    )
-    fork.exchange(6, "Look.")
-
-    import_paths(ledger, fork.save())
-
-    assert ledger.session(f"codex:{child}").spawn_tool_call_id == "s1"
-    assert ledger.session(f"codex:{child}").parent_session_label == LABEL
-
-
 def test_a_compaction_cuts_a_turn_in_two(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.exchange(1, "One.")

@@ -58,6 +58,7 @@ class Payload(Struct, gc=False):
     turn_id: Any = None
     role: Any = None
     call_id: Any = None
+    event_id: Any = None
     record_type: Any = None
     timestamp: Any = None
     info: Any = None
@@ -429,7 +430,7 @@ class Rollout:
         if kind in ENDINGS:
             return self._ended(line, kind, at)
         item = as_dict(parsed(payload.item)) if kind == "item_completed" else {}
-        said = item or {"type": kind, "call_id": payload.call_id}
+        said = item or {"type": kind, "call_id": payload.call_id, "event_id": payload.event_id}
         if item.get("type") == "UserMessage":
             self._asked(line, asked_prompt(None, item), at)
         elif tool_called(said) is not None:

@@ -91,7 +91,7 @@ def told(payload: dict[str, Any]) -> dict[str, Any]:
 
 def id_of(said: dict[str, Any]) -> str | None:
     """The call that this tells of."""
-    return as_text(said.get("call_id")) or as_text(said.get("id"))
+    return as_text(said.get("call_id")) or as_text(said.get("event_id")) or as_text(said.get("id"))
 
 
 def tool_called(said: dict[str, Any]) -> str | None:

@@ -50,6 +50,7 @@ CARRIED_EVENTS = {
     "exec_command_end",
     "mcp_tool_call_end",
     "patch_apply_end",
+    "sub_agent_activity",
 }
 ENDINGS = {"error", "task_complete", "turn_aborted"}
 INJECTED = (  # how what the client says in the user's name begins
@@ -429,6 +430,8 @@ def _detail(event: dict[str, Any]) -> dict[str, Any]:
     said = {name: event[name] for name in DETAILS if name in event}
     if "result" in event:
         said["failure"] = as_dict(event["result"]).get("Err")
+    if event.get("type") == "sub_agent_activity" and event.get("kind") == "started":
+        said["new_thread_id"] = event.get("agent_thread_id")
     return said
 
 
