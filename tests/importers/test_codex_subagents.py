@@ -57,6 +57,31 @@ def test_a_subagent_that_only_an_event_names_is_linked_to_its_call(
     assert report.records["codex", "event_msg/sub_agent_activity", "derived"] == 2
 
 
+def test_subagents_of_a_turn_that_was_taken_back_answer_to_who_spawned_them(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    children = [thread_id(5), thread_id(6)]
+    spawn = {"subagent": {"thread_spawn": {"parent_thread_id": THREAD}}}
+    parent = Rollout(tmp_path)
+    parent.exchange(1, "Hello.")
+    parent.start(2)
+    parent.ask("Let two look.")
+    logs = []
+    for number, child in enumerate(children):
+        logs.append(parent.fork(tmp_path, child, len(parent.lines), source=spawn))
+        logs[-1].exchange(7 + number, "Look.")
+        parent.call(f"s{number}", "spawn_agent", task_name="look", output="{}")
+        parent.activity(f"s{number}", child)
+    parent.say("Two look.")
+    parent.event("thread_rolled_back", num_turns=1)
+
+    import_paths(ledger, *(log.save() for log in logs), parent.save())
+
+    sessions = [ledger.session(f"codex:{child}") for child in children]
+    assert [each.parent_session_label for each in sessions] == [LABEL, LABEL]
+    assert [each.spawn_tool_call_id for each in sessions] == ["s0", "s1"]
+
+
 def test_the_child_s_copy_of_its_own_spawning_says_whom_it_spawned(
     ledger: Ledger, tmp_path: Path
 ) -> None:

@@ -111,12 +111,15 @@ class Tree:
     def _own(self) -> None:
         """What stands on no thread belongs to the session it says, else to one of its files."""
         held = bytearray(len(self))
+        by_label = {session.label: session for session in self._sessions}
         for session in self._sessions:
             owner = self._label(session.label)
+            spawner = by_label.get(session.parent_label or "")
             number = self.ids.get(session.head) if session.head is not None else NONE
             while number >= 0 and not held[number]:
                 held[number] = 1
-                self._owners[number] = owner
+                if spawner is None or not self._is_copied(number, spawner, session):
+                    self._owners[number] = owner
                 number = self._parents[number]
         holders: dict[int, int] = {}  # by the set of files
         for number, known in enumerate(self._owners):
@@ -125,6 +128,12 @@ class Tree:
                 if files not in holders:
                     holders[files] = self._holder(self.files[files])
                 self._owners[number] = holders[files]
+
+    def _is_copied(self, number: int, spawner: DerivedSession, child: DerivedSession) -> bool:
+        """Whether a subagent has this from the session that spawned it, which may have taken it
+        back: it is not the subagent's doing."""
+        files, theirs, own = self.files[self.file_sets[number]], spawner.file_ids, child.file_ids
+        return bool(files & (theirs - own)) and bool(files & (own - theirs))
 
     def _holder(self, file_ids: frozenset[int]) -> int:
         holders = (each.label for each in self._sessions if each.file_ids & file_ids)
