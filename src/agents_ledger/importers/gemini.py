@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct
 
 from agents_ledger.importers.branches import (
     Kind,
@@ -36,10 +36,16 @@ from agents_ledger.importers.gemini_projects import (
     projects,
     root_of,
 )
+from agents_ledger.importers.gemini_sessions import (
+    Session,
+    calls_that_ask,
+    name_of,
+    set_apart,
+    united,
+)
 from agents_ledger.importers.outlines import (
     BROKEN,
     NONE,
-    UUID,
     States,
     as_dict,
     as_list,
@@ -97,7 +103,14 @@ TOKENS = {
 }
 SESSION_FILE = re.compile(r"session-.*-([0-9a-f]{8})")
 OWN = re.compile(rb'"(?:gemini|\$set|\$rewindTo)"')
-BY_CLIENT = ("System: Please continue.", "<session_context>", "This is the Gemini CLI.")
+BY_CLIENT = (
+    "System: Please continue.",
+    "<session_context>",
+    "This is the Gemini CLI.",
+    "You have exceeded the maximum number of turns. You have one final chance",
+    "You have exceeded the time limit. You have one final chance",
+    "You have stopped calling tools without finishing. You have one final chance",
+)
 SAID = ("projectHash", "directories", "kind", "activeExtensionName", "memoryScratchpad")
 
 
@@ -114,27 +127,19 @@ class _Brief(Struct):
 _brief = msgspec.json.Decoder(_Brief).decode
 
 
-class _Session(Struct):
-    session_id: str
-    number: int
-    file_ids: set[int] = field(default_factory=set)
-    live: Live = field(default_factory=Live)  # as the program would show it
-    said: dict[str, Any] = field(default_factory=dict)
-    parent: str | None = None
-    folder: str | None = None
-    first_at: int = 0
-    last_at: int = 0
+class _Told(NamedTuple):
+    """What is known of a turn beside its messages."""
 
-    @property
-    def is_subagent(self) -> bool:
-        return self.said.get("kind") == "subagent" or self.parent is not None
+    asked_by: MessageSource
+    folder: str | None
+    spawned: dict[str, str]  # by call
 
 
 class GeminiCli:
     """Reader of Gemini CLI's chats."""
 
     name = NAME
-    version = 7
+    version = 8
     kind: SourceKind = "document"
 
     def kind_of(self, path: Path, head: bytes) -> SourceKind:
@@ -202,25 +207,13 @@ def _is_own(line: bytes) -> bool:
     return False
 
 
-def _name(path: Path, said: dict[str, Raw]) -> str:
-    """What a session is called. An id that is no UUID is not its own, unless it is a subagent's:
-    all chats of the program's server have one, and differ in when they began."""
-    names = ("sessionId", "kind", "startTime")
-    session_id, kind, began = (as_text(parsed(said.get(name, b"null"))) for name in names)
-    if not session_id:
-        return path.stem
-    is_subagent = kind == "subagent" or path.parent.parent.name == "chats"
-    if is_subagent or UUID.fullmatch(session_id):
-        return session_id
-    return f"{session_id}:{began if milliseconds(began) else path.stem}"
-
-
 class _Outline:
     def __init__(self, material: Material) -> None:
         self.material = material
         self.nodes = Nodes()
-        self.sessions: dict[str, _Session] = {}
+        self.found: dict[tuple[str, str], Session] = {}  # by id, and when it began
         self.session_of = array("I")  # by message, that of its session
+        self.shared: dict[tuple[int, int], None] = {}  # sessions that have messages in common
         self.states = States()
         self.roots: list[SourceTitle] = []
         for file in material.files:
@@ -230,6 +223,9 @@ class _Outline:
                 self._lines(file)
             else:
                 self._document(file)
+        self.numbered = united(list(self.found.values()), self.shared)
+        self.sessions = list({id(each): each for each in self.numbered}.values())
+        self.spawned = dict(self._spawned())
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -245,13 +241,13 @@ class _Outline:
             return
         pieces, said = found
         session = self._session(file, said)
-        self._describe(session, {name: parsed(raw) for name, raw in said.items() if name in _KNOWN})
+        session.describe({name: parsed(raw) for name, raw in said.items() if name in _KNOWN})
         messages = said.get("messages", said.get("history", Raw(b"null")))
         self._replace(session, file, messages, pieces)
         self.states.add(file, chain(said, map(self.nodes.name, session.live)))
 
     def _lines(self, file: SourceFile) -> None:
-        session: _Session | None = None
+        session: Session | None = None
         for line in self.material.lines(file):
             pieces = Pieces(self.material, file, line.offset, line.data or b"")
             try:
@@ -263,9 +259,7 @@ class _Outline:
                 session = self._session(file, record)
             self._record(session, line, record, pieces)
 
-    def _record(
-        self, session: _Session, line: Line, record: dict[str, Raw], pieces: Pieces
-    ) -> None:
+    def _record(self, session: Session, line: Line, record: dict[str, Raw], pieces: Pieces) -> None:
         if "$rewindTo" in record:
             self._rewind(session, parsed(record["$rewindTo"]))
             self.material.count("$rewindTo", "derived")
@@ -275,26 +269,26 @@ class _Outline:
         elif "$set" in record:
             self._set(session, line.file, record["$set"], pieces)
         else:
-            self._describe(session, as_dict(parsed(line.data or b"")))
+            session.describe(as_dict(parsed(line.data or b"")))
             mapped = "sessionId" in record
             self.material.count("metadata", "derived" if mapped else "unmapped")
 
-    def _set(self, session: _Session, file: SourceFile, patch: Raw, pieces: Pieces) -> None:
+    def _set(self, session: Session, file: SourceFile, patch: Raw, pieces: Pieces) -> None:
         self.material.count("$set", "derived")
         try:
             said = raw_dict(patch)
         except BROKEN:
             return
-        self._describe(session, {name: parsed(raw) for name, raw in said.items() if name in _KNOWN})
+        session.describe({name: parsed(raw) for name, raw in said.items() if name in _KNOWN})
         if "messages" in said:
             self._replace(session, file, said["messages"], pieces)
 
-    def _rewind(self, session: _Session, to: Any) -> None:
+    def _rewind(self, session: Session, to: Any) -> None:
         """Leave what came from this message on; it stays as a branch. An unknown id leaves all."""
-        wanted = self.nodes.number(scoped(NAME, session.session_id, str(to)))
+        wanted = self.nodes.number(scoped(NAME, session.name, str(to)))
         session.live.cut(wanted)
 
-    def _replace(self, session: _Session, file: SourceFile, messages: Raw, pieces: Pieces) -> None:
+    def _replace(self, session: Session, file: SourceFile, messages: Raw, pieces: Pieces) -> None:
         """All messages of a document, in their order."""
         try:
             raws = raw_list(messages)
@@ -305,7 +299,7 @@ class _Outline:
             data = bytes(raw)
             self._chain(session, self._message(session, file, data, pieces.held(data), number))
 
-    def _chain(self, session: _Session, node: int) -> None:
+    def _chain(self, session: Session, node: int) -> None:
         """Hang a message on the one before it; the first of a cut history stays where it was."""
         if node == NONE or node in session.live:
             return
@@ -314,7 +308,7 @@ class _Outline:
         session.live.add(node)
 
     def _message(
-        self, session: _Session, file: SourceFile, data: bytes, record: Held, number: int = 0
+        self, session: Session, file: SourceFile, data: bytes, record: Held, number: int = 0
     ) -> int:
         """The number of its node, or NONE."""
         brief = read_message(self.material, file, _brief, data, f"message {number}")
@@ -330,26 +324,24 @@ class _Outline:
         session.first_at = session.first_at or at
         session.last_at = max(session.last_at, at)
         name = str(brief.id if brief.id is not None else number)
-        node_id = scoped(NAME, session.session_id, name)
+        node_id = scoped(NAME, session.name, name)
         self.nodes.put(node_id, node_of(kind, None, data, record, file.id))
         node = self.nodes.number(node_id)
         if node == len(self.session_of):
             self.session_of.append(session.number)
-        self.session_of[node] = session.number
+        elif self.session_of[node] != session.number:
+            self.shared[self.session_of[node], session.number] = None
         return node
 
-    def _session(self, file: SourceFile, said: dict[str, Raw]) -> _Session:
+    def _session(self, file: SourceFile, said: dict[str, Raw]) -> Session:
         path = Path(file.path)
-        name = _name(path, said)
-        session = self.sessions.setdefault(name, _Session(name, len(self.sessions)))
+        name, began = name_of(path, said)
+        session = self.found.setdefault((name, began), Session(name, began, len(self.found)))
         session.file_ids.add(file.id)
         folder = path.parent
         if folder.name != "chats" and folder.parent.name == "chats" and folder.name != name:
             session.parent = folder.name
         return session
-
-    def _describe(self, session: _Session, said: dict[str, Any]) -> None:
-        session.said |= {name: value for name, value in said.items() if value is not None}
 
     # -- what comes of it ---------------------------------------------------------------------
 
@@ -369,13 +361,12 @@ class _Outline:
 
     def _find_folders(self) -> None:
         """Where each session was held, if a file beside it or one of its messages says so."""
-        sessions = list(self.sessions.values())
-        hashes = (as_text(session.said.get("projectHash")) or "" for session in sessions)
+        hashes = (as_text(session.said.get("projectHash")) or "" for session in self.sessions)
         known = {said.record_id: said.title for said in self.material.titles(hashes)}
-        for session in sessions:
+        for session in self.sessions:
             session.folder = known.get(str(session.said.get("projectHash")))
         for node, number in enumerate(self.session_of):
-            session = sessions[number]
+            session = self.numbered[number]
             hashed = as_text(session.said.get("projectHash"))
             if hashed and session.folder is None:
                 data = self.material.bytes_of(self.nodes.values.read(node).record)[:LOOKED]
@@ -391,25 +382,45 @@ class _Outline:
     def _derived(self, turn: PlannedTurn) -> DerivedTurn:
         nodes = [(message_id, self.nodes.read(node_id)) for message_id, node_id in turn.members]
         files = frozenset(file_id for _, node in nodes for file_id in node.file_ids)
-        spawned = {i for s in self.sessions.values() if s.is_subagent for i in s.file_ids}
-        asked_by: MessageSource = "agent" if files & spawned else "human"
-        folder = self._session_of(turn.members[0][1]).folder
-        told = f"{asked_by}:{folder or ''}".encode(errors="replace")
+        subagents = {i for s in self.sessions if s.is_subagent for i in s.file_ids}
+        asked_by: MessageSource = "agent" if files & subagents else "human"
+        session = self._session_of(turn.members[0][1])
+        told = _Told(asked_by, session.folder, self.spawned.get(session.session_id, {}))
         return DerivedTurn(
             turn.id,
             turn.parent,
-            fingerprint(GeminiCli.version, [told, *turn.prints(self.nodes)]),
+            fingerprint(GeminiCli.version, [repr(told).encode(), *turn.prints(self.nodes)]),
             files,
             tuple(message_id for message_id, _ in turn.members),
-            partial(_build, self.material, turn, nodes, asked_by, folder),
+            partial(_build, self.material, turn, nodes, told),
         )
 
-    def _session_of(self, node_id: str) -> _Session:
+    def _spawned(self) -> Iterator[tuple[str, dict[str, str]]]:
+        """By session, the calls that started subagents which have its id, each with theirs."""
+        found: dict[str, dict[str, str]] = {}
+        for child, parent in set_apart(self.sessions, self.nodes):
+            calls = found.setdefault(parent.session_id, {})
+            asking = (call for call in self._asking(child, parent) if call not in calls)
+            if (call_id := next(asking, None)) is not None:
+                calls[call_id] = f"{NAME}:{child.session_id}"
+        yield from found.items()
+
+    def _asking(self, child: Session, parent: Session) -> Iterator[str]:
+        first = next((n for n in child.live if self.nodes.values.read(n).kind == "prompt"), NONE)
+        prompt = content(self._read(first))[0] if first != NONE else ""
+        for node in parent.live:
+            if self.nodes.values.read(node).kind == "reply":
+                yield from calls_that_ask(self._read(node), prompt)
+
+    def _read(self, node: int) -> dict[str, Any]:
+        return record_of(self.material, self.nodes.values.read(node).record)
+
+    def _session_of(self, node_id: str) -> Session:
         number = self.session_of[self.nodes.number(node_id)]
-        return list(self.sessions.values())[number]
+        return self.numbered[number]
 
     def _sessions(self, plan: Plan) -> Iterator[DerivedSession]:
-        for session in self.sessions.values():
+        for session in self.sessions:
             said, folder = session.said, session.folder
             metadata = {name: said[name] for name in SAID if said.get(name)}
             if folder is not None:
@@ -440,17 +451,16 @@ def _build(
     material: Material,
     turn: PlannedTurn,
     nodes: list[tuple[str, Node]],
-    asked_by: MessageSource,
-    folder: str | None,
+    told: _Told,
 ) -> Turn:
     builder = TurnBuilder(turn.id, turn.parent)
-    builder.workspace_path = folder
+    builder.workspace_path = told.folder
     for message_id, node in nodes:
         said = record_of(material, node.record)
         if node.kind == "reply":
-            _reply(builder, message_id, said)
+            _reply(builder, message_id, said, told.spawned)
         else:
-            _input(builder, message_id, said, asked_by if node.kind == "prompt" else None)
+            _input(builder, message_id, said, told.asked_by if node.kind == "prompt" else None)
     return builder.build()
 
 
@@ -497,7 +507,9 @@ def content(said: dict[str, Any]) -> tuple[str, list[Any]]:
     return "\n".join(words), others
 
 
-def _reply(builder: TurnBuilder, message_id: str, said: dict[str, Any]) -> None:
+def _reply(
+    builder: TurnBuilder, message_id: str, said: dict[str, Any], spawned: dict[str, str]
+) -> None:
     text, others = content(said)
     at = milliseconds(said.get("timestamp") or said.get("ts"))
     builder.failed, builder.error = False, None
@@ -518,7 +530,7 @@ def _reply(builder: TurnBuilder, message_id: str, said: dict[str, Any]) -> None:
     )
     for number, call in enumerate(as_list(said.get("toolCalls"))):
         if isinstance(call, dict):
-            _call(builder, message_id, {"id": f"{message_id}:{number}", **call}, at)
+            _call(builder, message_id, {"id": f"{message_id}:{number}", **call}, at, spawned)
 
 
 def _thoughts(said: dict[str, Any]) -> Iterator[str]:
@@ -529,7 +541,13 @@ def _thoughts(said: dict[str, Any]) -> Iterator[str]:
             yield told
 
 
-def _call(builder: TurnBuilder, message_id: str, call: dict[str, Any], at: int) -> None:
+def _call(
+    builder: TurnBuilder,
+    message_id: str,
+    call: dict[str, Any],
+    at: int,
+    spawned: dict[str, str],
+) -> None:
     call_id = str(call["id"])
     name, args = as_text(call.get("name")) or "unknown", as_dict(call.get("args"))
     ended = milliseconds(call.get("timestamp")) or at
@@ -549,7 +567,7 @@ def _call(builder: TurnBuilder, message_id: str, call: dict[str, Any], at: int) 
         status=status,
         error=error,
         source_status=said,
-        spawned=f"{NAME}:{agent}" if agent else None,
+        spawned=f"{NAME}:{agent}" if agent else spawned.get(call_id),
     )
     path = as_text(args.get("file_path")) or as_text(args.get("absolute_path"))
     if name in FILE_TOOLS and path:
