@@ -433,6 +433,26 @@ def test_notices_and_errors(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.audit() == ()
 
 
+@pytest.mark.parametrize(
+    ("answer", "error", "status"),
+    [
+        (TELL, "Unknown command: /rake", "completed"),
+        (TELL, "[API Error: The quota is used up.]", "failed"),
+        (LOOK, "The model said nothing more.", "failed"),
+    ],
+)
+def test_an_error_behind_an_answer_is_of_something_else_unless_it_is_the_models(
+    ledger: Ledger, tmp_path: Path, answer: dict[str, Any], error: str, status: str
+) -> None:
+    path = document(tmp_path, ASK, answer, said("e1", "error", error), ASK2, TELL2)
+
+    import_paths(ledger, path)
+
+    turn = ledger.get_turn(f"{SESSION}:u1")
+    assert (turn.status, turn.error) == (status, error if status == "failed" else None)
+    assert turn.messages[-1].content == error
+
+
 def test_an_answer_that_was_stopped_is_an_answer(ledger: Ledger, tmp_path: Path) -> None:
     stopped = said("i2", "info", "Request cancelled.")
     import_paths(ledger, document(tmp_path, ASK, TELL, stopped))

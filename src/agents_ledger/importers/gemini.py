@@ -84,6 +84,7 @@ NAME = "gemini-cli"
 KINDS: dict[str, Kind] = {"user": "prompt", "gemini": "reply", "model": "reply"}
 NOTICES = ("info", "error", "warning")
 CANCELLED = "Request cancelled."
+API_ERROR = "[API Error: "
 STATUSES: dict[str, CallStatus] = {
     "success": "completed",
     "error": "failed",
@@ -139,7 +140,7 @@ class GeminiCli:
     """Reader of Gemini CLI's chats."""
 
     name = NAME
-    version = 8
+    version = 9
     kind: SourceKind = "document"
 
     def kind_of(self, path: Path, head: bytes) -> SourceKind:
@@ -455,13 +456,27 @@ def _build(
 ) -> Turn:
     builder = TurnBuilder(turn.id, turn.parent)
     builder.workspace_path = told.folder
+    done = False  # nothing that was asked waits for an answer
     for message_id, node in nodes:
         said = record_of(material, node.record)
         if node.kind == "reply":
             _reply(builder, message_id, said, told.spawned)
-        else:
-            _input(builder, message_id, said, told.asked_by if node.kind == "prompt" else None)
+            done = bool(content(said)[0].strip()) and not said.get("toolCalls")
+            continue
+        _input(builder, message_id, said, told.asked_by if node.kind == "prompt" else None)
+        done = done and node.kind != "prompt"
+        if node.kind == "failure":
+            _fail(builder, said, done)
     return builder.build()
+
+
+def _fail(builder: TurnBuilder, said: dict[str, Any], done: bool) -> None:
+    """A request that met an error failed. What the program says behind an answer is of something
+    else, such as a command it does not know, unless it is the model's error."""
+    text, _ = content(said)
+    fails = not builder.answered if is_cancelled(said) else not done or text.startswith(API_ERROR)
+    if fails:
+        builder.failed, builder.error = True, text or "error"
 
 
 def _input(
@@ -481,8 +496,6 @@ def _input(
     type_ = str(said.get("type"))
     metadata["type"] = type_
     builder.message(message_id, "system", text, at=at, source="event", metadata=metadata)
-    if type_ == "error" or (is_cancelled(said) and not builder.answered):
-        builder.failed, builder.error = True, text or "error"
 
 
 def is_cancelled(said: dict[str, Any]) -> bool:
