@@ -37,11 +37,12 @@ ENVELOPE = re.compile(r"\[(?:[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]]*\] )?\[?([A-Z][A
 MESSAGE_ID = re.compile(r"\[message_id: ([^\]\s]+)\]")
 TIME = re.compile(r"^\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]]*\] ")
 SPEAKERS: tuple[tuple[str, MessageSource], ...] = (  # by how a text begins
-    (r"\[cron:", "cron"),
+    (r"\[cron:|A scheduled reminder has been triggered\.", "cron"),
     (r"Read HEARTBEAT\.md|\[OpenClaw heartbeat", "trigger"),
     (r"A new session was started via /new or /reset|Pre-compaction memory flush", "trigger"),
     (r"Continue where you left off\. The previous model attempt ", "trigger"),
-    (r"An async command you ran earlier has completed", "event"),
+    (r"An async command (?:you ran earlier|the user already approved) has completed", "event"),
+    (r"OpenClaw runtime context \(internal\):\n", "event"),
     (r"\[Subagent Context\]", "agent"),
     (r"\[System Message\]|\[Queued announce messages", "event"),
     (r'A (?:background task|subagent task|cron job) "[^\n]*" just ', "event"),
@@ -384,9 +385,12 @@ def _source(text: str, message: dict[str, Any], asked_by: MessageSource) -> Mess
     if asked_by != "human":
         return asked_by
     said = TIME.sub("", readable(text), count=1)
-    asked = said.rpartition("\n\n")[2] if text.startswith(NOTICES) else said
+    asked = {said}
+    if text.startswith(NOTICES):  # before it, with an empty line between
+        asked |= {said.partition("\n\n")[2], said.rpartition("\n\n")[2]}
+    opening = [TIME.sub("", each, count=1) for each in asked]
     for begins, source in SPEAKERS:
-        if re.match(begins, said) or re.match(begins, asked):
+        if any(re.match(begins, each) for each in opening):
             return source
     is_notice = said.startswith(NOTICES) and "\n\n" not in said
     return "event" if is_notice or provenance == "internal_system" else "human"
