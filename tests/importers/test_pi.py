@@ -404,6 +404,27 @@ def test_deleted_and_reset_transcripts_are_the_same_sessions(
     assert OpenClaw().wants(gone)
 
 
+@pytest.mark.parametrize("name", ["cron", "hook", "subagent"])
+def test_an_agent_may_be_called_like_what_speaks_elsewhere(
+    ledger: Ledger, tmp_path: Path, name: str
+) -> None:
+    folder = tmp_path / ".openclaw" / "agents" / name / "sessions"
+    for number, session_id in enumerate((ONE, TWO)):
+        log = Transcript(folder, session_id)
+        log.user(f"Hello {number}.")
+        log.say("Yes.")
+        log.save()
+    keys = {f"agent_{name}_main": ONE, f"agent_{name}_{name}_1": TWO}
+    store(folder, **{key: {"sessionId": each, "updatedAt": 1} for key, each in keys.items()})
+
+    import_paths(ledger, folder)
+
+    asked = "SELECT source FROM messages WHERE role = 'user' ORDER BY content"
+    spoke = {"cron": "cron", "hook": "webhook", "subagent": "agent"}[name]
+    assert ledger.query(asked)[1] == [("human",), (spoke,)]
+    assert not ledger.session(f"openclaw:{ONE}").is_subagent
+
+
 def test_who_speaks_is_told_by_key_and_text(ledger: Ledger, tmp_path: Path) -> None:
     folder = openclaw(tmp_path)
     log = Transcript(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Iterator
 from itertools import chain
@@ -13,14 +12,12 @@ from agents_ledger.importers.outlines import UUID, as_number, as_text, project_n
 from agents_ledger.importers.pi_derived import Extras, Turns
 from agents_ledger.importers.pi_nodes import Nodes
 from agents_ledger.importers.pi_rows import Events
-from agents_ledger.importers.pi_store import Standing, Store, StoreEntry, source_of
+from agents_ledger.importers.pi_store import AGENT, Standing, Store, StoreEntry, source_of
 from agents_ledger.importers.pi_transcript import Transcript
 from agents_ledger.importers.pi_tree import Tree
 from agents_ledger.importers.reader import Material
 from agents_ledger.model.sources import Derivation, DerivedSession, Fate
 from agents_ledger.model.turns import MessageSource
-
-AGENT = re.compile(r"agent:([^:]+):")
 
 
 class Outline:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -14,6 +15,7 @@ from agents_ledger.importers.reader import Material
 from agents_ledger.model.sources import Fault, SourceFile
 from agents_ledger.model.turns import MessageSource
 
+AGENT = re.compile(r"agent:([^:]+):")
 METADATA = (
     "channel",
     "chat_type",
@@ -193,9 +195,11 @@ def _rank(entry: StoreEntry) -> tuple[int, str]:
 
 
 def source_of(key: str) -> MessageSource | None:
-    """Who speaks in a session of this key, if it is no human."""
-    if ":subagent:" in key:
+    """Who speaks in a session of this key, if it is no human. Its agent may be called anything."""
+    of_agent = AGENT.match(key)
+    said = f":{key[of_agent.end() :] if of_agent else key}"
+    if ":subagent:" in said:
         return "agent"
-    if key.startswith("cron:") or ":cron:" in key:
+    if ":cron:" in said:
         return "cron"
-    return "webhook" if key.startswith("hook:") or ":hook:" in key else None
+    return "webhook" if ":hook:" in said else None
