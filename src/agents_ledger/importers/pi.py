@@ -79,7 +79,7 @@ class Pi:
     """Reader of pi's sessions."""
 
     name = "pi"
-    version = 9
+    version = 10
     kind: SourceKind = "lines"
 
     def roots(self, home: Home) -> Sequence[Path]:
@@ -114,7 +114,7 @@ class OpenClaw:
     """Reader of OpenClaw, under each of its names."""
 
     name = "openclaw"
-    version = 9
+    version = 10
     kind: SourceKind = "lines"
     tables = TABLES
 

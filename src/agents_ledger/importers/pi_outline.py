@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -43,6 +43,7 @@ class Outline:
         self._starters = {  # of several that tell of a session the first, which others copied
             key: each.session_id for each in reversed(self.transcripts) for key in each.started
         }
+        self._ended = {key: id_ for each in self.transcripts for key, id_ in each.ended.items()}
         held = {transcript.session_id for transcript in self.transcripts}
         for (name, session_id), number in self.store.counted.items():
             fate: Fate = "derived" if session_id in held else "unmapped"
@@ -69,8 +70,12 @@ class Outline:
 
     def _spawned(self) -> dict[int, tuple[str, str]]:
         """The calls that started sessions, with these, by the entries that tell of them."""
-        held = ((n, call, self.store.holder(key)) for n, (call, key) in self.nodes.spawned.items())
+        held = ((n, call, self._holder(key)) for n, (call, key) in self.nodes.spawned.items())
         return {entry: (call, f"{self.source}:{child}") for entry, call, child in held if child}
+
+    def _holder(self, key: str) -> str | None:
+        """The session of a key. The map forgets subagents; what told of their end names them."""
+        return self.store.holder(key) or self._ended.get(key)
 
     # -- sessions -----------------------------------------------------------------------------
 
@@ -78,6 +83,8 @@ class Outline:
         """Who speaks in the sessions that no human opened, by transcript."""
         found: dict[int, MessageSource] = {}
         for number, transcript in enumerate(self.transcripts):
+            if transcript.is_subagent:
+                found[number] = "agent"
             for standing in self.store.of(transcript.session_id):
                 source = source_of(standing.key)
                 if source is not None:
@@ -92,9 +99,9 @@ class Outline:
             mine.sort(key=lambda t: (t.last_at, len(t.entries), t.rank()))
             yield self._session(session_id, mine, tree.head(mine[-1].leaf))
 
-    def _parent(self, standings: list[Standing]) -> str | None:
+    def _parent(self, keys: Iterable[str], standings: list[Standing]) -> str | None:
         """The session that told of starting one, else what the map says."""
-        told = (self._starters.get(standing.key) for standing in standings)
+        told = map(self._starters.get, keys)
         return next(filter(None, chain(told, map(self.store.spawner, standings))), None)
 
     def _session(
@@ -102,17 +109,20 @@ class Outline:
     ) -> DerivedSession:
         last, standings = files[-1], self.store.of(session_id)
         metadata = _described(last)
-        key = parent = None
         entry = StoreEntry()
-        if standings:
-            key, entry = standings[-1].key, standings[-1].entry
-            metadata |= entry.described()
+        called = [key for key, ended in self._ended.items() if ended == session_id]
+        called += (standing.key for standing in standings)
+        key = called[-1] if called else None
+        if key is not None:
             metadata["session_key"] = key
+        if standings:
+            entry = standings[-1].entry
+            metadata |= entry.described()
             metadata["observed_at"] = [
                 min(standing.first_at for standing in standings),
                 max(standing.last_at for standing in standings),
             ]
-            parent = self._parent(standings)
+        parent = self._parent(called, standings)
         agent = AGENT.match(key or "")
         keys = {s.key for s in standings if self.store.holder(s.key) == session_id}
         return DerivedSession(
@@ -124,7 +134,8 @@ class Outline:
             agent_id=agent[1] if agent else None,
             created_at=milliseconds(files[0].header.timestamp) or files[0].first_at,
             updated_at=last.last_at,
-            is_subagent=bool(entry.spawned_by) or source_of(key or "") == "agent",
+            is_subagent=bool(entry.spawned_by or last.is_subagent)
+            or source_of(key or "") == "agent",
             parent_label=self._label(parent) if parent != session_id else None,
             routing_key=key or metadata.get("cwd"),
             keys=tuple(sorted(keys)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from array import array
 from functools import cmp_to_key
 from typing import Any, NamedTuple
@@ -35,7 +36,7 @@ from agents_ledger.importers.pi_nodes import (
     Spawned,
 )
 from agents_ledger.importers.pi_rows import Told, unpacked
-from agents_ledger.importers.pi_turns import total_of
+from agents_ledger.importers.pi_turns import TIME, text_of, total_of
 from agents_ledger.importers.reader import Line, Material
 from agents_ledger.model.numbering import Numbering
 from agents_ledger.model.sources import SourceFile
@@ -56,6 +57,13 @@ SETTINGS = {
     "thinking_level_change": {"thinking_level": "thinking_level"},
 }
 
+# How OpenClaw tells the session that started another of its end, as it stands in the bytes.
+ENDING = b"[Internal task completion event]"
+ENDED = re.compile(
+    rb"\[Internal task completion event\]\\nsource: subagent\\n"
+    rb'session_key: ([^\s\\"]+)\\nsession_id: ([^\s\\"]+)'
+)
+SUBAGENT = "[Subagent Context]"  # before what the first prompt of one asks
 LOST = 2  # the rank of a parent that is only the entry before
 
 
@@ -151,6 +159,8 @@ class Transcript:
         self.header = Entry()
         self.title: str | None = None
         self.started: list[str] = []  # keys of sessions
+        self.ended: dict[str, str] = {}  # sessions that it was told the end of, by key
+        self.is_subagent: bool | None = None  # by its first prompt
         self.first_at = 0  # when its first entry was written
         self.last_at = 0
         self.leaf = NONE  # where the session stands: at its last entry
@@ -313,6 +323,8 @@ class Transcript:
         elif kind == ASSISTANT and entry.message is not None:
             for call_id in _calls(bytes(entry.message.content)):
                 self._calls[call_id] = here
+        elif kind in (PROMPT, NOTICE):
+            self._ask(kind, bytes(entry.message.content if entry.message else entry.content))
         elif kind == COMPACTION and (kept := self._kept(entry)) != NONE:
             self.nodes.kept[here] = kept
 
@@ -325,6 +337,16 @@ class Transcript:
         if key is not None:
             self.nodes.spawned[here] = Spawned(call_id, key)
             self.started.append(key)
+
+    def _ask(self, kind: int, content: bytes) -> None:
+        """What was asked may tell of other sessions, and who asks."""
+        if ENDING in content:
+            for key, session_id in ENDED.findall(content):
+                self.ended[key.decode(errors="replace")] = session_id.decode(errors="replace")
+        if kind == PROMPT and self.is_subagent is None:
+            self.is_subagent = SUBAGENT.encode() in content and TIME.sub(
+                "", text_of(parsed(content)), count=1
+            ).startswith(SUBAGENT)
 
     def _digest(self, data: bytes, entry: Entry, when: object) -> bytes:
         """The same for every copy of an entry, whatever id it got. A message that knows its own
