@@ -20,6 +20,8 @@ from tests.importers.helping import import_paths
 MEGABYTE = 1 << 20
 JUNK = random.Random(3).randbytes(MEGABYTE + 5000)
 ROLLOUT = "rollout-2026-03-01T10-00-00-0195a000-0000-7000-8000-000000000001.jsonl"
+# Another agent's first line, in which something else has the name that Cursor's records have.
+OTHERS = b'{"role": "session_meta", "tools": [{"parameters": {"message": {}}}], "model": "%b"}\n'
 
 
 def a_log(folder: Path) -> Log:
@@ -142,6 +144,8 @@ def test_what_only_speaks_of_records_is_of_no_source(tmp_path: Path) -> None:
         "notes.md": (prose + record + "\n").encode(),
         "README.txt": prose.encode(),
         "odd.jsonl": b'{"price": 5}\n' * 100_000,
+        "short.jsonl": OTHERS % b"" + b'{"role": "user", "content": "Hi."}\n',
+        "long.jsonl": OTHERS % (b"a" * MEGABYTE),
         "image.png": b"\x89PNG" + JUNK,
         ".claude/projects/-x/notes.md": prose.encode(),
         ".claude/settings.json": b"{}",

@@ -15,6 +15,7 @@ from agents_ledger.importers.cursor_chats import VERSION, derivation
 from agents_ledger.importers.cursor_scope import HEADERS, META
 from agents_ledger.importers.cursor_turns import NAME
 from agents_ledger.importers.databases import MAGIC
+from agents_ledger.importers.outlines import parsed
 from agents_ledger.importers.reader import Home, Look, Material, Project, Select, Sieve, Table
 from agents_ledger.model.sources import Derivation, SourceKind
 
@@ -48,6 +49,7 @@ TABLES = (
     Table("meta", ("key",)),
     Table("blobs", ("id",), grows=True),
 )
+CUT = re.compile(rb'\{"role":\s*"\w*",\s*"message":')  # a line that is longer than what is seen
 TALK = re.compile(rb"\s*user:\s*(?:<\w+>|.*?^(?:assistant|A):\s*$)", re.DOTALL | re.M)
 HOMES = re.compile(
     r"^(.*?)/(?:\.config|Library/Application Support|AppData/Roaming)/Cursor/User/|^(.*?)/\.cursor/"
@@ -133,4 +135,9 @@ def _is_transcript(head: bytes) -> bool:
     line = head.lstrip().split(b"\n", 1)[0]
     if is_spoken(head):
         return TALK.match(head) is not None
-    return line.startswith(b'{"role":') and b'"message":' in line
+    if not line.startswith(b'{"role":'):
+        return False
+    first = parsed(line)
+    if isinstance(first, dict):
+        return "message" in first
+    return CUT.match(line) is not None
