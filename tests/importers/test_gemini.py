@@ -330,6 +330,27 @@ def test_a_subagent_s_chat_with_the_id_of_its_session_is_not_the_session(
     assert result(ledger) == before
 
 
+@pytest.mark.parametrize("parent_first", [True, False])
+def test_a_subagent_that_no_call_names_is_linked_to_the_one_that_asks_the_same(
+    ledger: Ledger, tmp_path: Path, parent_first: bool
+) -> None:
+    other = {"id": "c1", "name": "scout", "args": {"objective": INQUIRY}, "agentId": "scout-7"}
+    naming = said("g0", "gemini", "", toolCalls=[{**other, "status": "success"}])
+    parent = document(tmp_path, ASK, naming, inquire("look"), TELL)
+    child = tmp_path / "chats" / SESSION / "abc123.json"
+    child.parent.mkdir(parents=True)
+    task = said("u1", "user", f"Your task: <objective>\n{INQUIRY}\n</objective>")
+    told = {**META, "sessionId": "abc123", "kind": "subagent", "messages": [task, TELL]}
+    child.write_text(json.dumps(told))
+
+    for path in (parent, child) if parent_first else (child, parent):
+        import_paths(ledger, path)
+
+    session = ledger.session("gemini-cli:abc123")
+    assert (session.parent_session_label, session.spawn_tool_call_id) == (label(), "look")
+    assert ledger.audit() == ()
+
+
 def test_a_subagent_of_a_session_that_was_killed_while_it_waited(
     ledger: Ledger, tmp_path: Path
 ) -> None:

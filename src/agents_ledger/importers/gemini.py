@@ -39,6 +39,7 @@ from agents_ledger.importers.gemini_projects import (
 from agents_ledger.importers.gemini_sessions import (
     Session,
     calls_that_ask,
+    in_folders,
     name_of,
     set_apart,
     united,
@@ -140,7 +141,7 @@ class GeminiCli:
     """Reader of Gemini CLI's chats."""
 
     name = NAME
-    version = 9
+    version = 10
     kind: SourceKind = "document"
 
     def kind_of(self, path: Path, head: bytes) -> SourceKind:
@@ -183,7 +184,10 @@ class GeminiCli:
         return has_parts or ("projectHash" in first and "sessionId" in first)
 
     def family(self, path: Path) -> str:
-        """All files of a session in its folder: the document, the lines it became, later ones."""
+        """All files of a session in its folder: the document, the lines it became, later ones, and
+        those of its subagents in a folder of its id."""
+        if path.parent.parent.name == "chats":
+            return f"{NAME}:{path.parent.parent / path.parent.name[:8]}"
         short = SESSION_FILE.fullmatch(path.stem)
         return f"{NAME}:{path.parent / (short[1] if short else path.stem)}"
 
@@ -397,9 +401,9 @@ class _Outline:
         )
 
     def _spawned(self) -> Iterator[tuple[str, dict[str, str]]]:
-        """By session, the calls that started subagents which have its id, each with theirs."""
+        """By session, the calls that started subagents without naming them, each with theirs."""
         found: dict[str, dict[str, str]] = {}
-        for child, parent in set_apart(self.sessions, self.nodes):
+        for child, parent in (*set_apart(self.sessions, self.nodes), *in_folders(self.sessions)):
             calls = found.setdefault(parent.session_id, {})
             asking = (call for call in self._asking(child, parent) if call not in calls)
             if (call_id := next(asking, None)) is not None:
@@ -409,9 +413,8 @@ class _Outline:
     def _asking(self, child: Session, parent: Session) -> Iterator[str]:
         first = next((n for n in child.live if self.nodes.values.read(n).kind == "prompt"), NONE)
         prompt = content(self._read(first))[0] if first != NONE else ""
-        for node in parent.live:
-            if self.nodes.values.read(node).kind == "reply":
-                yield from calls_that_ask(self._read(node), prompt)
+        replies = (n for n in parent.live if self.nodes.values.read(n).kind == "reply")
+        return calls_that_ask(map(self._read, replies), child.name, prompt)
 
     def _read(self, node: int) -> dict[str, Any]:
         return record_of(self.material, self.nodes.values.read(node).record)

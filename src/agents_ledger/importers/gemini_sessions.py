@@ -101,10 +101,24 @@ def _age(session: Session) -> tuple[bool, bool, str]:
     return session.is_subagent, not session.began, session.began
 
 
-def calls_that_ask(said: dict[str, Any], prompt: str) -> Iterator[str]:
-    """The calls of an answer that give something to do which stands in a prompt."""
-    for call in map(as_dict, as_list(said.get("toolCalls"))):
+def in_folders(sessions: Sequence[Session]) -> Iterator[tuple[Session, Session]]:
+    """Subagents that lie in the folder of their session, each with its parent."""
+    by_id = {session.session_id: session for session in sessions}
+    for session in sessions:
+        parent = by_id.get(session.parent or "")
+        if parent is not None and not session.apart:
+            yield session, parent
+
+
+def calls_that_ask(answers: Iterable[dict[str, Any]], child: str, prompt: str) -> Iterator[str]:
+    """The calls that give something to do which stands in a subagent's prompt; none if one names
+    the subagent."""
+    found: list[str] = []
+    for call in (as_dict(call) for said in answers for call in as_list(said.get("toolCalls"))):
+        if (named := as_text(call.get("agentId"))) == child:
+            return
         given = filter(None, map(as_text, as_dict(call.get("args")).values()))
         asks = any(len(each) >= ASKED_LETTERS and each.strip() in prompt for each in given)
-        if asks and (call_id := as_text(call.get("id"))):
-            yield call_id
+        if asks and not named and (call_id := as_text(call.get("id"))):
+            found.append(call_id)
+    yield from found
