@@ -525,6 +525,27 @@ def test_a_call_without_an_id_is_kept(ledger: Ledger, tmp_path: Path) -> None:
     assert [(each.tool_name, each.status) for each in turn.tool_calls] == [("glob", "completed")]
 
 
+@pytest.mark.parametrize(
+    ("call_id", "began"),
+    [
+        ("read_file-1772360400000-5d44c2d7", 1772360400000),
+        ("read_file_1772360400000_0", 1772360400000),
+        ("read_file_1872360400000_0", 1772360405000),  # it cannot have ended before
+        ("call-1", 1772360405000),
+    ],
+)
+def test_a_call_began_when_its_id_says_and_never_after_its_end(
+    ledger: Ledger, tmp_path: Path, call_id: str, began: int
+) -> None:
+    call = {**LOOK["toolCalls"][0], "id": call_id, "timestamp": "2026-03-01T10:20:05.000Z"}
+    late = {**LOOK, "timestamp": "2026-03-01T10:20:06.000Z", "toolCalls": [call]}
+
+    import_paths(ledger, document(tmp_path, ASK, late))
+
+    (found,) = ledger.get_turn(f"{SESSION}:u1").tool_calls
+    assert (found.started_at, found.completed_at) == (began, 1772360405000)
+
+
 @pytest.mark.parametrize("name", ["chat.json", "chat.jsonl", "chat.log"])
 @pytest.mark.parametrize("form", ["lines", "document", "spread"])
 def test_what_a_file_holds_counts_before_its_name(
