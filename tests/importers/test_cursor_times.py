@@ -88,3 +88,18 @@ def test_a_chat_s_own_times_that_contradict_are_not_heeded(
     ]
     found = times(ledger, tmp_path, *bubbles, createdAt=created, lastUpdatedAt=START + 100)
     assert found == [300, 300, 200, 200, 200]
+
+
+def test_what_a_chat_lists_no_more_was_said_while_it_went_on(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    bubbles = [said(0, "u", 60_000), said(1, "a", 61_000)]
+    left = [said(2, "a", None), said(3, "a", None), said(4, "a", 40_000)]
+    listed = [{"bubbleId": each["bubbleId"], "type": each["type"]} for each in bubbles]
+    about = {"createdAt": START, "lastUpdatedAt": START + HOUR}
+    records = chat("c", *bubbles, *left, **about, fullConversationHeadersOnly=listed)
+
+    import_paths(ledger, state_db(tmp_path / GLOBAL, records))
+
+    rows = ledger.query("SELECT created_at FROM messages WHERE id > 'b01' ORDER BY id")[1]
+    assert [START < at <= START + 40_000 for (at,) in rows] == [True] * 3

@@ -35,7 +35,7 @@ from agents_ledger.model.records import digest
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Part, SourceFile
 from agents_ledger.model.turns import MessageSource
 
-VERSION = 14
+VERSION = 15
 TEXT = ".txt"  # a transcript of the oldest form tells least
 LABEL_MAX = 400
 SAID = (
@@ -282,7 +282,7 @@ class _Chats:
         others = array("i", (number for number in rest if number not in at_end))
         return (
             _Path(composer, found, self._times(composer, found)),
-            _Path(composer, others, (bubbles.read(number).at for number in others)),
+            _Path(composer, others, self._times(composer, others)),
         )
 
     @staticmethod
@@ -423,7 +423,7 @@ class _Chats:
         begun = sorted((at, number) for number, at in enumerate(began) if at > 0)
         earlier, last = 0, -1  # so many of them began before; the last of these on the path
         for group in exchanges(rest, _asks):  # by time
-            while earlier < len(begun) and begun[earlier][0] < group[0].at:
+            while earlier < len(begun) and begun[earlier][0] < group[0].bubble.at:
                 last, earlier = max(last, begun[earlier][1]), earlier + 1
             below = self.places.name(heads[last]) if last >= 0 else None
             parent = before[1] if before[1] and before[0] == below else below
