@@ -38,10 +38,10 @@ from agents_ledger.importers.gemini_projects import (
 )
 from agents_ledger.importers.gemini_sessions import (
     Session,
-    calls_that_ask,
     in_folders,
     name_of,
     set_apart,
+    spawning,
     united,
 )
 from agents_ledger.importers.gemini_turns import NAME, Told, build_turn, content, is_cancelled
@@ -365,19 +365,20 @@ class _Outline:
 
     def _spawned(self) -> Iterator[tuple[str, dict[str, str]]]:
         """By session, the calls that started subagents without naming them, each with theirs."""
-        found: dict[str, dict[str, str]] = {}
+        prompts: dict[int, dict[str, str]] = {}  # by parent
         for child, parent in (*set_apart(self.sessions, self.nodes), *in_folders(self.sessions)):
-            calls = found.setdefault(parent.session_id, {})
-            asking = (call for call in self._asking(child, parent) if call not in calls)
-            if (call_id := next(asking, None)) is not None:
-                calls[call_id] = f"{NAME}:{child.session_id}"
-        yield from found.items()
+            prompts.setdefault(parent.number, {})[child.session_id] = self._prompt(child)
+        for number, asked in prompts.items():
+            parent = self.numbered[number]
+            replies = (n for n in parent.live if self.nodes.values.read(n).kind == "reply")
+            found = spawning(map(self._read, replies), asked)
+            yield parent.session_id, {call: f"{NAME}:{child}" for call, child in found.items()}
 
-    def _asking(self, child: Session, parent: Session) -> Iterator[str]:
-        first = next((n for n in child.live if self.nodes.values.read(n).kind == "prompt"), NONE)
-        prompt = content(self._read(first))[0] if first != NONE else ""
-        replies = (n for n in parent.live if self.nodes.values.read(n).kind == "reply")
-        return calls_that_ask(map(self._read, replies), child.name, prompt)
+    def _prompt(self, session: Session) -> str:
+        """What was asked first."""
+        asked = (n for n in session.live if self.nodes.values.read(n).kind == "prompt")
+        first = next(asked, None)
+        return "" if first is None else content(self._read(first))[0]
 
     def _read(self, node: int) -> dict[str, Any]:
         return record_of(self.material, self.nodes.values.read(node).record)

@@ -110,15 +110,21 @@ def in_folders(sessions: Sequence[Session]) -> Iterator[tuple[Session, Session]]
             yield session, parent
 
 
-def calls_that_ask(answers: Iterable[dict[str, Any]], child: str, prompt: str) -> Iterator[str]:
-    """The calls that give something to do which stands in a subagent's prompt; none if one names
-    the subagent."""
-    found: list[str] = []
+def spawning(answers: Iterable[dict[str, Any]], prompts: dict[str, str]) -> dict[str, str]:
+    """Which of the sessions that these prompts open the calls of answers started, by call: those
+    that give something to do which stands in one. None, if another call names the session."""
+    waiting, named, found = dict(prompts), set[str](), dict[str, str]()
     for call in (as_dict(call) for said in answers for call in as_list(said.get("toolCalls"))):
-        if (named := as_text(call.get("agentId"))) == child:
-            return
-        given = filter(None, map(as_text, as_dict(call.get("args")).values()))
-        asks = any(len(each) >= ASKED_LETTERS and each.strip() in prompt for each in given)
-        if asks and not named and (call_id := as_text(call.get("id"))):
-            found.append(call_id)
-    yield from found
+        call_id, agent = as_text(call.get("id")), as_text(call.get("agentId"))
+        if agent or not call_id:
+            named.add(agent or "")
+            continue
+        given = list(filter(None, map(as_text, as_dict(call.get("args")).values())))
+        if child := next((each for each in waiting if _asks(given, waiting[each])), None):
+            found[call_id] = child
+            del waiting[child]
+    return {call_id: child for call_id, child in found.items() if child not in named}
+
+
+def _asks(given: Iterable[str], prompt: str) -> bool:
+    return any(len(each) >= ASKED_LETTERS and each.strip() in prompt for each in given)

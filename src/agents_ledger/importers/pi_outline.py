@@ -44,6 +44,9 @@ class Outline:
             key: each.session_id for each in reversed(self.transcripts) for key in each.started
         }
         self._ended = {key: id_ for each in self.transcripts for key, id_ in each.ended.items()}
+        self._ended_as: dict[str, list[str]] = {}
+        for key, session_id in self._ended.items():
+            self._ended_as.setdefault(session_id, []).append(key)
         held = {transcript.session_id for transcript in self.transcripts}
         for (name, session_id), number in self.store.counted.items():
             fate: Fate = "derived" if session_id in held else "unmapped"
@@ -110,8 +113,7 @@ class Outline:
         last, standings = files[-1], self.store.of(session_id)
         metadata = _described(last)
         entry = StoreEntry()
-        called = [key for key, ended in self._ended.items() if ended == session_id]
-        called += (standing.key for standing in standings)
+        called = [*self._ended_as.get(session_id, ()), *(each.key for each in standings)]
         key = called[-1] if called else None
         if key is not None:
             metadata["session_key"] = key
