@@ -331,8 +331,13 @@ def test_a_subagent_s_chat_with_the_id_of_its_session_is_not_the_session(
 
 
 @pytest.mark.parametrize("parent_first", [True, False])
+@pytest.mark.parametrize("family", ["its parent's", "its own, before"])
 def test_a_subagent_that_no_call_names_is_linked_to_the_one_that_asks_the_same(
-    ledger: Ledger, tmp_path: Path, parent_first: bool
+    ledger: Ledger,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    parent_first: bool,
+    family: str,
 ) -> None:
     other = {"id": "c1", "name": "scout", "args": {"objective": INQUIRY}, "agentId": "scout-7"}
     naming = said("g0", "gemini", "", toolCalls=[{**other, "status": "success"}])
@@ -342,8 +347,15 @@ def test_a_subagent_that_no_call_names_is_linked_to_the_one_that_asks_the_same(
     task = said("u1", "user", f"Your task: <objective>\n{INQUIRY}\n</objective>")
     told = {**META, "sessionId": "abc123", "kind": "subagent", "messages": [task, TELL]}
     child.write_text(json.dumps(told))
+    paths = (parent, child) if parent_first else (child, parent)
+    if family != "its parent's":  # so an earlier version imported it
+        with monkeypatch.context() as patch:
+            patch.setattr(GeminiCli, "version", 1)
+            patch.setattr(GeminiCli, "family", lambda _, path: f"gemini-cli:{path.stem}")
+            import_paths(ledger, *paths)
+        assert ledger.session("gemini-cli:abc123").spawn_tool_call_id is None
 
-    for path in (parent, child) if parent_first else (child, parent):
+    for path in paths:
         import_paths(ledger, path)
 
     session = ledger.session("gemini-cli:abc123")

@@ -171,8 +171,8 @@ class Keeper:
     def _unless_derived(self, file: SourceFile, reader: Reader) -> None:
         if (file.derived_bytes, file.derived_version) == (file.kept_bytes, reader.version):
             self.unchanged.append(file.path)
-        else:
-            self.take(file, reader)
+        else:  # an earlier version of its reader may have put it into another family
+            self.take(self._sources.in_family(file, reader.family(Path(file.path))), reader)
 
     def _count_left(self, file: SourceFile, leaving: databases.Leaving) -> None:
         sessions, met = databases.left_out(file, leaving)

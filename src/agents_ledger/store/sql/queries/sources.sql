@@ -112,6 +112,9 @@ UPDATE source_files SET
 WHERE id = :id AND kept_bytes = :kept_before
 RETURNING id;
 
+-- move_to_family --
+UPDATE source_files SET family = :family WHERE path = :path;
+
 -- mark_derived --
 UPDATE source_files SET derived_bytes = :derived_bytes, derived_version = :derived_version
 WHERE id = :id;
