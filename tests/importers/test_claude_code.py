@@ -167,7 +167,12 @@ def test_a_compaction_is_a_turn_with_its_record(ledger: Ledger, tmp_path: Path) 
         subtype="compact_boundary",
         parentUuid=None,
         logicalParentUuid=uid("a2"),
-        compactMetadata={"trigger": "auto", "preTokens": 150_000},
+        compactMetadata={
+            "trigger": "auto",
+            "preTokens": 150_000,
+            "postTokens": 900,
+            "durationMs": 7,
+        },
     )
     log.user("c2", "So far: begun.", isCompactSummary=True)
     log.user("d1", "Go on.")
@@ -181,6 +186,8 @@ def test_a_compaction_is_a_turn_with_its_record(ledger: Ledger, tmp_path: Path) 
     assert compaction.compaction.summary == "So far: begun."
     assert compaction.compaction.summarized_through_turn_id == uid("a1")
     assert compaction.compaction.tokens_before == 150_000
+    assert compaction.compaction.tokens_after == 900
+    assert compaction.compaction.duration_ms == 7
     assert compaction.compaction.trigger == "context_limit"
     assert ledger.ancestry(f"claude-code:{SESSION}") == (uid("a1"), uid("c1"), uid("d1"))
 

@@ -221,3 +221,32 @@ def test_what_an_advisor_took_is_told_beside_the_usage_of_the_answer(
     turn = ledger.get_turn(uid("a1"))
     assert turn.output_tokens == 5
     assert json.loads(turn.messages[1].metadata_json or "")["others_usage"] == [advice]
+
+
+def test_a_command_that_the_agent_answered_was_not_answered_by_what_is_printed_later(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "<command-name>/review</command-name>")
+    log.assistant("a2", text("Reviewed."))
+    log.user("a3", "<local-command-stdout>Two tasks run.</local-command-stdout>")
+    log.user("b1", "<command-name>/model</command-name>")
+    log.user("b2", "<system-reminder>Be brief.</system-reminder>")
+    log.user("b3", "<local-command-stdout>Set model to opus</local-command-stdout>")
+    import_paths(ledger, log.save())
+
+    (turn,) = ledger.thread(f"claude-code:{SESSION}").turns
+    said = [(message.content, message.source) for message in turn.messages]
+    assert said[0] == ("<command-name>/review</command-name>", "human")
+    assert ("<command-name>/model</command-name>", "event") in said
+
+
+def test_of_two_that_were_not_told_again_the_longer_counts(ledger: Ledger, tmp_path: Path) -> None:
+    logs = [fork(tmp_path / "a", shared=0), original(tmp_path / "b"), original(tmp_path / "c")]
+    shorter = json.loads(logs[2].lines[3])
+    shorter["message"]["usage"] = {"output_tokens": 1}
+    logs[2].lines[3] = json.dumps(shorter)
+
+    import_paths(ledger, *(log.save() for log in logs))
+
+    assert ledger.get_turn(uid("b1")).output_tokens == 1651

@@ -13,7 +13,7 @@ from agents_ledger.importers.importing import rederive
 from agents_ledger.ledger import sources
 from agents_ledger.store.database import Row, Transaction
 from agents_ledger.store.text import IDS_AT_ONCE
-from tests.importers.claude_log import SESSION, Log, text, uid
+from tests.importers.claude_log import SESSION, Log, a_log, text, uid
 from tests.importers.helping import import_paths, result
 
 
@@ -223,3 +223,34 @@ def test_a_title_for_what_comes_later_derives_nothing_else(ledger: Ledger, tmp_p
     report = import_paths(ledger, elsewhere(tmp_path, uid("99")))
 
     assert report.derived_records == 3
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize(
+    ("kinds", "title"),
+    [
+        (("custom-title", "ai-title"), "One"),  # what a person said counts before a machine's idea
+        (("ai-title", "ai-title"), "Two"),
+        ((None, "ai-title"), "Two"),
+        (("ai-title", None), "One"),
+    ],
+)
+def test_of_two_copies_of_a_session_the_higher_title_counts_then_the_last(
+    ledger: Ledger,
+    tmp_path: Path,
+    kinds: tuple[str | None, ...],
+    title: str,
+    order: tuple[int, ...],
+) -> None:
+    fields = {"ai-title": "aiTitle", "custom-title": "customTitle"}
+    paths = []
+    for folder, kind in zip(("One", "Two"), kinds, strict=True):
+        log = a_log(tmp_path / folder)
+        if kind is not None:
+            log.add(kind, **{fields[kind]: folder})
+        paths.append(log.save())
+
+    for number in order:
+        import_paths(ledger, paths[number])
+
+    assert ledger.session(f"claude-code:{SESSION}").title == title

@@ -180,3 +180,27 @@ def test_a_failure_of_nothing_that_was_asked_is_no_turn_to_stand_on(
     import_paths(ledger, log.save())
 
     assert ledger.query("SELECT id, status FROM turns")[1] == [(uid("b1"), "completed")]
+
+
+def test_claude_code_says_in_its_own_words_why_it_gave_up(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    tried = {"retryAttempt": 3, "maxRetries": 3, "error": {"message": "Overloaded"}}
+    log.add("system", "a2", subtype="api_error", content="Try again later.", **tried)
+    import_paths(ledger, log.save())
+
+    turn = ledger.get_turn(uid("a1"))
+    assert (turn.status, turn.error) == ("failed", "Try again later.")
+
+
+def test_a_command_of_claude_code_that_only_an_error_answered_failed(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "<command-name>/model</command-name>")
+    log.user("a2", "<local-command-stdout>Set model to opus</local-command-stdout>")
+    log.assistant("a3", text("Please run /login"), isApiErrorMessage=True)
+    import_paths(ledger, log.save())
+
+    turn = ledger.get_turn(uid("a1"))
+    assert (turn.status, turn.error) == ("failed", "Please run /login")
