@@ -314,16 +314,20 @@ def test_files_come_from_patches_and_views(ledger: Ledger, tmp_path: Path) -> No
     log.start(1)
     log.ask("Change it.")
     log.item("custom_tool_call", name="apply_patch", input=patch, call_id="p1")
-    log.call("p2", "shell", command=["bash", "-lc", f"apply_patch <<'E'\n{patch}\nE"])
+    inside = patch.replace("a.py", "c d.py").replace("Add File", "Delete File")
+    log.call("p2", "shell", command=["bash", "-lc", f"apply_patch <<'E'\n{inside}\nE"])
+    log.call("v0", "read_file", file_path="notes.md", output="Notes.")
     log.call("v1", "view_image", path="shot.png", output=[{"type": "input_image"}])
 
     import_paths(ledger, log.save())
 
     files = ledger.query("SELECT DISTINCT kind, file_path FROM message_files ORDER BY 1, 2")[1]
     assert [tuple(row) for row in files] == [
+        ("read", "notes.md"),
         ("read", "shot.png"),
         ("written", "a.py"),
         ("written", "b.py"),
+        ("written", "c d.py"),
     ]
 
 

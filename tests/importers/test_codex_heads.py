@@ -120,3 +120,20 @@ def test_an_interrupted_subagent_ends_in_its_own_turn_in_any_order(tmp_path: Pat
             assert not ledger.audit()
 
     assert all(each == found[0] for each in found)
+
+
+def test_files_without_a_first_line_are_sessions_of_their_own(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    logs = [Rollout(tmp_path, thread_id(number)) for number in (5, 8)]
+    for number, log in enumerate(logs):
+        del log.lines[0]
+        log.exchange(number + 1, f"Number {number}.")
+        import_paths(ledger, log.save())
+    before = {session.label for session in ledger.sessions()}
+    logs[0].exchange(3, "Go on.")
+    import_paths(ledger, logs[0].save())
+
+    assert {session.label for session in ledger.sessions()} == before
+    heads = sorted(str(ledger.head(label)) for label in before)
+    assert heads == [turn_id(2), turn_id(3)]

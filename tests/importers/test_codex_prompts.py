@@ -295,3 +295,18 @@ def test_what_a_schedule_sends_was_typed_by_nobody(
 
     assert [(m.content, m.source) for m in prompts(ledger, 2)] == [(text, source)]
     assert ledger.get_turn(turn_id(2)).status == "completed"
+
+
+def test_what_a_developer_put_in_is_told_as_that(ledger: Ledger, tmp_path: Path) -> None:
+    log = Rollout(tmp_path)
+    log.start(1)
+    content = [{"type": "input_text", "text": "Be brief."}, PICTURE]
+    log.item("message", role="developer", content=content)
+    log.ask("Go.")
+    import_paths(ledger, log.save())
+
+    put_in = ledger.get_turn(turn_id(1)).messages[0]
+    assert (put_in.role, put_in.source, put_in.content) == ("system", "event", "Be brief.")
+    told = json.loads(put_in.metadata_json or "")
+    assert told["role"] == "developer"
+    assert told["blocks"][0]["type"] == "input_image"

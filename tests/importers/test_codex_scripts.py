@@ -183,6 +183,27 @@ def test_items_tell_of_calls_as_events_do(ledger: Ledger, tmp_path: Path) -> Non
     assert len(ledger.files("cart.py").touches) == 1
 
 
+def test_an_item_tells_how_a_command_ended_that_no_script_called(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Rollout(tmp_path)
+    log.start(1)
+    log.ask("Build it.")
+    log.call("t1", cmd="make")
+    for kind, name in (("CommandExecution", "t1"), ("Reasoning", "r1")):
+        item = {"type": kind, "id": name, "exit_code": 2, "status": "failed"}
+        log.event("item_completed", turn_id=turn_id(1), item=item)
+    log.item("function_call_output", call_id="t1", output="no rule")
+
+    report = import_paths(ledger, log.save())
+
+    assert [(c.tool_name, c.status, c.error) for c in calls(ledger)] == [
+        ("exec_command", "failed", "exit code 2")
+    ]
+    assert report.records["codex", "event_msg/item_completed", "derived"] == 1
+    assert report.records["codex", "event_msg/item_completed", "unmapped"] == 1
+
+
 def test_a_call_belongs_to_the_turn_that_it_names(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.start(1)
