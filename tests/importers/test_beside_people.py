@@ -11,7 +11,7 @@ import pytest
 from agents_ledger import Ledger
 from agents_ledger.ledger import projection
 from tests.importers import test_any_order
-from tests.importers.claude_log import Log, text
+from tests.importers.claude_log import Log, text, uid
 from tests.importers.helping import import_paths, result
 from tests.importers.test_any_order import a_world, import_in_steps
 from tests.importers.test_any_order_elsewhere import said
@@ -78,6 +78,25 @@ def test_a_turn_that_ours_stands_on_stays_and_the_source_goes_on_beside_it(
     assert last.response is not None
     assert last.response.content == "Because."
     assert import_paths(ledger, tmp_path).written_turns == 0
+
+
+def test_a_fork_follows_its_answer_into_a_turn_whose_question_comes_late(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path, FIRST)
+    for name in "abc":
+        log.user(f"{name}1", f"Question {name}")
+        log.assistant(f"{name}2", text(f"Answer {name}"))
+    whole = list(log.lines)
+    del log.lines[:3]  # it begins with the second answer
+    import_paths(ledger, log.save())
+    ledger.fork(uid("b2"), label="mine")
+
+    log.lines = whole
+    import_paths(ledger, log.save())
+
+    assert queries(ledger, "mine") == ["Question a", "Question b"]
+    assert ledger.query("SELECT count(*) FROM turns")[1] == [(3,)]
 
 
 @pytest.mark.parametrize("steps", [(3,), (1, 2, 3)])

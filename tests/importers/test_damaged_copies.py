@@ -200,6 +200,19 @@ def test_what_a_copy_lost_counts_once(
         shutil.rmtree(folder)
 
 
+def test_halves_of_a_log_of_claude_code_are_in_order_though_the_second_is_read_first(
+    empty_file: Path, tmp_path: Path
+) -> None:
+    path, lines = claude_code(tmp_path / "world")
+    whole = ends_in(empty_file, *save(tmp_path / "whole", path.name, lines))
+    for at in range(1, len(lines)):
+        halves = save(tmp_path / str(at), path.name, lines[at:], lines[:at])
+
+        found = ends_in(empty_file, *halves)
+        for table in ("turns", "messages", "tool_calls"):
+            assert found[table] == whole[table], at
+
+
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("damage", ["lost", "no record", "of no known kind", "under another id"])
 def test_an_answer_is_of_the_prompt_that_only_one_copy_has(

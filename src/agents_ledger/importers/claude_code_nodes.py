@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from agents_ledger.importers import claude_code_records as records
 from agents_ledger.importers.claude_code_records import Record
-from agents_ledger.importers.outlines import NONE, openers
+from agents_ledger.importers.outlines import NONE, openers, roots_first
 from agents_ledger.importers.places import Places
 from agents_ledger.importers.reader import Line, Material
 from agents_ledger.model.numbering import Numbering, Sets
@@ -62,8 +62,15 @@ class Nodes:
     def __len__(self) -> int:
         return len(self.kinds)
 
-    def order(self) -> range | array[int]:
-        """The records in the order they were first read."""
+    def order(self) -> Sequence[int]:
+        """The records in the order they were first read, each behind the one it hangs on: that may
+        stand in a file which is read later."""
+        found = self._as_read()
+        if any(above > number for number, above in enumerate(self.parents)):
+            found = array("i", roots_first(found, self.parents[:]))
+        return found
+
+    def _as_read(self) -> Sequence[int]:
         if not self._inserted:
             return range(len(self))
         found = array("i")
