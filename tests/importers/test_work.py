@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from agents_ledger import Ledger
 from agents_ledger.importers import files, importing, keeping
@@ -19,11 +20,13 @@ from agents_ledger.importers.importing import Importer
 from agents_ledger.importers.reader import Line, Material
 from agents_ledger.ledger import projection
 from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.sources import TAIL_BYTES
 from agents_ledger.model.sources import DerivedSession, SourceFile
 from agents_ledger.store.database import Database, Row, Transaction, Work
 from agents_ledger.store.sqlite_statements import Statements
 from tests.engines import on_sqlite
 from tests.importers.claude_log import Log, text
+from tests.importers.codex_log import Rollout
 from tests.importers.helping import import_paths
 
 
@@ -303,3 +306,23 @@ def test_families_that_share_turns_are_found_without_comparing_all_of_them(
 
     assert report.counts.imported == number
     assert len(gone_through) <= 6 * number
+
+
+@pytest.mark.parametrize("ending", ["", ".zst"])
+def test_a_long_file_that_grows_is_read_on_where_it_ended(
+    ledger: Ledger, tmp_path: Path, ending: str
+) -> None:
+    log = Rollout(tmp_path / "written")
+    path = tmp_path / "seen" / (log.path.name + ending)
+    path.parent.mkdir()
+    read = 0
+    for number in range(1, 5):
+        log.exchange(number, "x" * 3 * TAIL_BYTES if number == 1 else "Go on.")
+        data = log.save().read_bytes()
+        path.write_bytes(zstandard.compress(data) if ending else data)
+
+        report = import_paths(ledger, path)
+
+        assert report.read_bytes == len(data) - read
+        read = len(data)
+    assert ledger.query("SELECT kept_bytes FROM source_files")[1] == [(read,)]

@@ -246,7 +246,6 @@ class Keeper:
         if file.kept_bytes:
             first = self._sources.read(file.id, 0, TAIL_BYTES)
             last = self._sources.read(file.id, max(0, file.kept_bytes - TAIL_BYTES), TAIL_BYTES)
-        opened.seek(0)
         pieces = files.chunks(found.path, opened, file.kept_bytes)
         data = next(pieces, b"")
         if file.kept_bytes == 0 and file.kind == "lines":
