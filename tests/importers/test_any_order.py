@@ -8,11 +8,13 @@ import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agents_ledger import Ledger
-from tests.importers.claude_log import Log, text, tool
+from agents_ledger.ledger import projection
+from tests.importers.claude_log import Log, text, tool, uid
 from tests.importers.helping import import_paths, result
 
 CORPUS = os.environ.get("AGENTS_LEDGER_CORPUS")
@@ -212,3 +214,34 @@ def test_real_logs_in_random_steps(source: str, tmp_path: Path) -> None:
         assert result(ledger) == wanted
         assert not ledger.audit()
     shutil.rmtree(tmp_path / "grown")
+
+
+def test_what_a_died_import_wrote_goes_when_its_records_are_another_turn_s(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log(tmp_path)
+    for name in "abc":
+        log.user(f"{name}1", f"Question {name}")
+        log.assistant(f"{name}2", text(f"Answer {name}"))
+    whole = list(log.lines)
+    del log.lines[:3]  # it begins with the second answer
+    commit = projection.Projector._commit
+    commits: list[Any] = []
+
+    def dies(self: projection.Projector, parts: Any) -> None:
+        if commits:
+            raise OSError("killed")
+        commits.append(parts)
+        commit(self, parts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(projection, "BATCH_TURNS", 1)
+        patch.setattr(projection.Projector, "_commit", dies)
+        import_paths(ledger, log.save())
+    assert ledger.query("SELECT id FROM turns")[1] == [(uid("b2"),)]
+
+    log.lines = whole
+    import_paths(ledger, log.save())
+
+    turns = ledger.query("SELECT id FROM turns ORDER BY id")[1]
+    assert turns == [(uid(f"{name}1"),) for name in "abc"]

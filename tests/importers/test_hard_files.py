@@ -23,8 +23,10 @@ from agents_ledger.importers import files
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.discovery import Unknown, found_at
 from agents_ledger.importers.importing import Report, import_paths, rederive
+from agents_ledger.importers.keeping import Keeper
 from agents_ledger.importers.pi import Pi
 from agents_ledger.importers.reader import RECORD_MAX
+from agents_ledger.ledger.sources import Sources
 from tests.importers.claude_log import SESSION, Log, text, uid
 from tests.importers.codex_log import Rollout, turn_id
 
@@ -576,3 +578,19 @@ def test_imports_that_keep_a_large_file_at_once_end_as_one_would(
     assert ledger.thread(f"claude-code:{SESSION}", last=0).depth == 100
     (out,) = export_source(ledger, f"claude-code:{SESSION}", tmp_path / "out")
     assert out.read_bytes() == path.read_bytes()
+
+
+def test_what_a_file_grew_by_while_another_import_kept_it_is_kept(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = a_log(tmp_path, SESSION, "a")
+    log.save()
+    with Keeper(Sources(ledger._core)) as keeper:
+        for each in found_at(log.path, Unknown([], [])):
+            keeper.add(each)  # it waits for more
+        import_paths(ledger, [log.path])
+        log.user("b1", "Go on.")
+        log.save()
+
+    kept = ledger.query("SELECT kept_bytes FROM source_files")[1]
+    assert kept == [(log.path.stat().st_size,)]

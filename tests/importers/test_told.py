@@ -24,6 +24,9 @@ ROLLOUT = "rollout-2026-03-01T10-00-00-0195a000-0000-7000-8000-000000000001.json
 OTHERS = b'{"role": "session_meta", "tools": [{"parameters": {"message": {}}}], "model": "%b"}\n'
 
 
+TASK = "Code/User/globalStorage/saoudrizwan.claude-dev/tasks/1/api_conversation_history.json"
+
+
 def a_log(folder: Path) -> Log:
     log = Log(folder)
     log.user("a1", "a question")
@@ -83,6 +86,9 @@ def test_a_packed_log_is_looked_at_further_on_too(ledger: Ledger, tmp_path: Path
         (f".codex/sessions/2026/03/01/{ROLLOUT}", "codex"),
         (".copilot/session-state/abc/events.jsonl", "copilot"),
         ("Library/Application Support/Cursor/User/globalStorage/state.vscdb", "cursor"),
+        (f".config/{TASK}", "cline"),
+        (f"Library/Application Support/{TASK}", "cline"),
+        (f"AppData/Roaming/{TASK}", "cline"),
         (".gemini/tmp/abc/chats/session-1.json", "gemini-cli"),
         (".pi/agent/sessions/--me--/1.jsonl", "pi"),
     ],
