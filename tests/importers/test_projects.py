@@ -1,4 +1,4 @@
-"""What tells the projects of many files is read once."""
+"""What tells the projects of files; of many of them it is read once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from agents_ledger.importers import exclusion, files
+from agents_ledger.importers.claude_code import ClaudeCode
 from agents_ledger.importers.cline import HISTORY, Cline
-from agents_ledger.importers.exclusion import LOOK
+from agents_ledger.importers.exclusion import LOOK, Excluded
 from agents_ledger.importers.gemini import GeminiCli
 from agents_ledger.importers.opencode import OpenCode
 from agents_ledger.importers.sieves import told
+from tests.importers.claude_log import Log
 
 NUMBER = 30
 
@@ -96,6 +98,35 @@ def test_opencodes_sessions_are_gone_through_once(
 
     assert said == [[f"/w/{number}"] for number in range(NUMBER)]
     assert Rows.passed == 1
+
+
+def test_the_first_folder_that_a_record_itself_says_is_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exclusion, "HEADS", (100, 200))
+    path = tmp_path / "a.jsonl"
+    told = [
+        {"input": {"cwd": "/w/tool"}},
+        {"cwd": "/w/shop"},
+        {"cwd": "/w/later"},
+        {"x": "x" * 300},
+    ]
+    path.write_text("".join(json.dumps(each) + "\n" for each in told))
+
+    assert LOOK.folder(path) == "/w/shop"
+
+
+def test_the_name_of_a_folder_tells_for_certain_that_it_is_another_one(tmp_path: Path) -> None:
+    log = Log(tmp_path / "-w-shop")
+    log.add("summary", summary="A shop", leafUuid="x")
+    met: set[str] = set()
+
+    said = [
+        Excluded.of([folder]).leaves(ClaudeCode(), log.save(), met)
+        for folder in ("/w/shop", "/w/till")
+    ]
+
+    assert (said, met) == (["left", "kept"], {"/w/shop"})
 
 
 def test_a_chain_of_sessions_is_climbed_once() -> None:

@@ -96,7 +96,7 @@ class Looking:
     def head(self, path: Path, size: int = files.HEAD_BYTES) -> bytes:
         """The first bytes of a file; none if it cannot be read."""
         try:
-            return files.head(path, size) if size != files.HEAD_BYTES else files.head(path)
+            return files.head(path, size)
         except (LedgerError, OSError):
             return b""
 
