@@ -331,7 +331,7 @@ def test_what_hangs_on_an_answer_is_kept(ledger: Ledger, tmp_path: Path) -> None
     assert [(c.content, c.language, c.file_path) for c in response.codeblocks] == [
         ("x = 1", "python", "/w/d.py")
     ]
-    assert (turn.model, turn.total_tokens) == ("model-x", 15)
+    assert (turn.model, turn.provider, turn.total_tokens) == ("model-x", "cursor", 15)
 
 
 @pytest.mark.parametrize(

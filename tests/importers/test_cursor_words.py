@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.cursor_turns import LONG_ARGUMENT, metadata_of, text_of, thinking_of
+from agents_ledger.importers.cursor_turns import (
+    LONG_ARGUMENT,
+    metadata_of,
+    status_of,
+    text_of,
+    thinking_of,
+)
 from tests.importers.cursor_made import bubble, chat, state_db, tool
 from tests.importers.helping import import_paths
 
@@ -90,6 +96,7 @@ def test_a_turn_that_ended_in_an_error_says_it(
 
     first, second = ledger.thread("cursor:c").turns
     assert (first.status, first.error) == ("failed", words)
+    assert (first.model, first.provider) == (None, None)
     assert (second.status, second.error) == ("completed", None)
 
 
@@ -117,3 +124,20 @@ def test_long_arguments_stand_once_beside_a_call_though_it_has_them_twice(as_jso
 
     assert "rawArgs" not in kept
     assert ("params" in kept) == (not as_json)  # a text that is long stands in the call only
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("completed success", "completed"),
+        ("error errored failed", "failed"),
+        ("aborted canceled cancelled Cancelled", "cancelled"),
+        ("loading running", "running"),
+        ("pending", "pending"),
+        ("rejected", "rejected"),
+    ],
+)
+def test_the_words_for_how_a_call_ended(words: str, status: str) -> None:
+    assert [status_of({"status": word}) for word in words.split()] == [
+        (status, word) for word in words.split()
+    ]
