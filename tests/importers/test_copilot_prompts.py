@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,3 +166,26 @@ def test_a_text_that_is_nothing_but_notices_was_typed_by_nobody(
 def test_many_notices_are_told_at_once() -> None:
     assert written_by(None, NOTICE * 20_000) == "event"
     assert written_by(None, "<system_notification>" * 200_000) == "human"
+
+
+def test_messages_say_what_they_belong_to(ledger: Ledger, tmp_path: Path) -> None:
+    asked = {"interactionId": "i1", "turnId": "0", "messageId": "m1", "delivery": "steering"}
+    cut: dict[str, Any] = {"tokenLimit": 900, "messagesRemovedDuringTruncation": 3}
+    gone: dict[str, Any] = {"checkpointNumber": 1, "messagesRemoved": 7}
+    log = Events(tmp_path)
+    prompt = log.add("user.message", content="Begin.", **asked, source=None, chunkIndex="")
+    log.say("Begun.")
+    shortened = log.add("session.truncation", **cut)
+    compacted = log.add("session.compaction_complete", summaryContent="So far.", **gone)
+    import_paths(ledger, log.save())
+
+    messages = {m.id: m for turn in ledger.thread(LABEL).turns for m in turn.messages}
+    said = {
+        name: json.loads(messages[name].metadata_json or "")
+        for name in (prompt, shortened, compacted)
+    }
+    assert said == {
+        prompt: asked,
+        shortened: {"event": "session.truncation", **cut},
+        compacted: gone,
+    }

@@ -148,3 +148,17 @@ def test_a_copy_without_its_beginning_that_stands_alone_tells_all_it_knows(
     assert ledger.query("SELECT sum(input_tokens), sum(output_tokens) FROM turns")[1] == [
         (3000, 300)
     ]
+
+
+def test_totals_as_near_to_the_session_as_to_the_run_are_of_the_session(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Events(tmp_path)
+    run(log, 100, metrics(1000, 100))
+    run(log, 50, metrics(1200, 100))
+
+    import_paths(ledger, log.save())
+
+    assert spent(ledger) == [(1000, 100, 1100), (200, 50, 250)]
+    first, _ = ledger.thread(LABEL).turns
+    assert (first.cached_input_tokens, first.cache_write_tokens) == (5, None)

@@ -348,7 +348,6 @@ class _Turn:
             or (known.tokens_after if known else None),
             duration_ms=as_number(said.get("durationMs")) or (known.duration_ms if known else None),
             trigger=TRIGGERS.get(str(said.get("trigger"))) or (known.trigger if known else None),
-            turn_id=self.builder.id,
         )
 
 

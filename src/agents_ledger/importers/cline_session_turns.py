@@ -194,7 +194,6 @@ class _Building:
                 summary,
                 self.builder.parent_id,
                 tokens_before=as_number(metadata.get("tokensBefore")),
-                turn_id=self.builder.id,
             )
 
     def _input(self, message_id: str, said: dict[str, Any], at: int) -> None:

@@ -263,7 +263,6 @@ class _Timeline:
                 self.builder.parent_id,
                 tokens_before=as_number(told.get("prevContextTokens")),
                 tokens_after=as_number(told.get("newContextTokens")),
-                turn_id=self.builder.id,
             )
 
     def _notice(self, message_id: str, name: str, said: dict[str, Any], at: int) -> None:

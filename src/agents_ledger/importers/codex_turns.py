@@ -416,7 +416,6 @@ class _Turn:
                 tokens_before=self.part.context_tokens,
                 trigger=self.part.trigger,
                 metadata_json=to_json(metadata),
-                turn_id=self.builder.id,
             )
 
 

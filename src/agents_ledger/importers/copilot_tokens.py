@@ -83,8 +83,7 @@ class Tokens:
                 return False
         was, output = _output(self._totals), _output(now)
         run = (self._said, self._late)
-        session = (*(was + spent for spent in run), was + self._lost + self._said)
-        return min(abs(output - each) for each in session) <= min(abs(output - n) for n in run)
+        return min(abs(output - was - n) for n in run) <= min(abs(output - n) for n in run)
 
 
 def _totals(metrics: dict[str, Any]) -> Totals:

@@ -248,7 +248,6 @@ class _Turn:
             tokens_after=as_number(data.get("postCompactionTokens")),
             summarization_input_tokens=_either(used, "inputTokens", "input"),
             summarization_output_tokens=_either(used, "outputTokens", "output"),
-            turn_id=self.builder.id,
         )
 
 

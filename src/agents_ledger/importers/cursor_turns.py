@@ -156,7 +156,7 @@ def summary_turn(turn_id: str, parent_id: str, words: str, at: int) -> Turn:
     """A compaction."""
     builder = TurnBuilder(turn_id, parent_id)
     builder.message(f"{turn_id}:text", "system", words, at=at, source="event")
-    builder.compaction = Compaction(words, parent_id, turn_id=turn_id)
+    builder.compaction = Compaction(words, parent_id)
     return builder.build()
 
 

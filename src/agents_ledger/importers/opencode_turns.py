@@ -85,7 +85,6 @@ def build_turn(
             model=turn.builder.model or "none",
             provider=turn.builder.provider,
             trigger=turn.trigger,
-            turn_id=turn_id,
         )
     return turn.builder.build()
 

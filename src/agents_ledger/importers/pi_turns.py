@@ -357,7 +357,6 @@ class _Turn:
                 self.framing.through,
                 self.framing.kept,
                 tokens_before=as_number(entry.get("tokensBefore")),
-                turn_id=self.builder.id,
             )
 
 
