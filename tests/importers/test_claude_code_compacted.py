@@ -250,3 +250,15 @@ def test_of_two_that_were_not_told_again_the_longer_counts(ledger: Ledger, tmp_p
     import_paths(ledger, *(log.save() for log in logs))
 
     assert ledger.get_turn(uid("b1")).output_tokens == 1651
+
+
+def test_a_session_of_nothing_but_a_command_has_that_as_its_turn(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "<command-name>/model</command-name>")
+    log.user("a2", "<local-command-stdout>Set model to opus</local-command-stdout>")
+    import_paths(ledger, log.save())
+
+    turn = ledger.get_turn(uid("a1"))
+    assert (turn.status, len(turn.messages)) == ("completed", 2)

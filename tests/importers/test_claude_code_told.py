@@ -73,3 +73,18 @@ def test_calls_tell_which_files_they_read_and_wrote(ledger: Ledger, tmp_path: Pa
         ("/b", "read"),
         *((path, "written") for path in ("/c", "/d", "/e", "/f")),
     ]
+
+
+def test_records_without_ids_are_a_thread_all_the_same(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.", uuid=None)
+    log.assistant("a2", text("Begun."), uuid=None)
+    log.add("file-history-snapshot", snapshot={})
+    log.user("b1", "Go on.", uuid=None)
+
+    report = import_paths(ledger, log.save())
+
+    (first,) = ledger.thread(f"claude-code:{SESSION}").turns
+    assert [message.content for message in first.messages] == ["Begin.", "Begun."]
+    assert ledger.query("SELECT count(*) FROM turns")[1] == [(2,)]
+    assert report.records["claude-code", "file-history-snapshot", "unmapped"] == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -329,3 +330,37 @@ def test_values_that_are_none_harm_neither_their_chat_nor_the_views(
     assert (message["content"], message["thinking"]) == ("\ud83d", "Hm.")
     assert ledger.session(f"cursor:{MAIN}").title == "A \ufffd"
     assert [each.tool_name for each in ledger.get_turn("q1").tool_calls] == ["write"]
+
+
+def test_what_a_chat_says_of_itself_and_has_no_column_stands_in_its_metadata(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    said = {
+        "branches": [{"branchName": "fix"}],
+        "contextTokenLimit": 200_000,
+        "contextTokensUsed": 7_000,
+        "contextUsagePercent": 3.5,
+        "createdOnBranch": "main",
+        "filesChangedCount": 2,
+        "forceMode": "edit",
+        "forkedFrom": "other",
+        "gitWorktree": "/w/tree",
+        "isAgentic": True,
+        "isArchived": True,
+        "isBestOfNSubcomposer": True,
+        "newlyCreatedFiles": ["/w/new.py"],
+        "status": "completed",
+        "subtitle": "Read a.py",
+        "todos": [{"content": "Test"}],
+        "totalLinesAdded": 5,
+        "totalLinesRemoved": 4,
+        "trackedGitRepos": [{"repoPath": "/w"}],
+        "unifiedMode": "agent",
+        "usageData": {"default": {"costInCents": 4}},
+    }
+    asked = (bubble("q1", 1, "Go."), bubble("a1", 2, "Done.", 1))
+    import_paths(ledger, state_db(tmp_path / GLOBAL, chat("c", *asked, **said)))
+
+    told = json.loads(ledger.session("cursor:c").metadata_json or "")
+    names = {name: re.sub("([A-Z])", r"_\1", name).lower() for name in said}
+    assert {name: told.get(names[name]) for name in said} == said
