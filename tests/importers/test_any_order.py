@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
+from agents_ledger.importers.families import Tangles, groups
+from agents_ledger.importers.readers import READERS
 from agents_ledger.ledger import projection
+from agents_ledger.model.sources import Derivation
 from tests.importers.claude_log import Log, text, tool, uid
 from tests.importers.helping import import_paths, result
 
@@ -245,3 +248,25 @@ def test_what_a_died_import_wrote_goes_when_its_records_are_another_turn_s(
 
     turns = ledger.query("SELECT id FROM turns ORDER BY id")[1]
     assert turns == [(uid(f"{name}1"),) for name in "abc"]
+
+
+def test_families_that_share_with_one_of_several_tangles_make_them_one() -> None:
+    tangles, names = Tangles(), projection.Names(Derivation(turns=(), sessions=()))
+
+    def takes(family: str, *others: str) -> bool:
+        return tangles.takes(READERS["claude-code"], [family], others, names)
+
+    assert not takes("a")
+    assert takes("b", "a")
+    assert takes("d", "c")
+    assert takes("e", "a", "c")  # what were two is one
+    assert takes("f", "d")
+    assert takes("c")
+
+    assert [tangle.families for tangle in tangles] == [set("abcdef")]
+    assert not takes("g")
+
+
+def test_copies_that_each_go_on_from_another_are_one_group() -> None:
+    copies = {"d": "c", "c": "b", "b": "c", "x": "y"}
+    assert groups("abcdxy", copies) == {"a": ["a"], "b": ["b", "c", "d"], "y": ["x", "y"]}
