@@ -58,6 +58,51 @@ def test_a_session_that_its_file_knows_by_another_id_leads_to_that_one(
     assert len(ledger.sessions()) == 2
 
 
+def test_a_session_known_by_another_id_leads_to_that_though_files_beside_it_share_turns(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    third, other = (f"{number}{SESSION[1:]}" for number in "32")
+    log = Log(tmp_path)
+    log.path = tmp_path / "copy.jsonl"
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    fork = Log(tmp_path, third)
+    fork.lines, fork.last = list(log.lines), log.last
+    fork.user("c1", "Go elsewhere.")
+    fork.assistant("c2", text("Gone elsewhere."))
+    import_paths(ledger, log.save(), fork.save())
+    log.session = other
+    log.user("b1", "Go on.")
+    log.assistant("b2", text("Gone on."))
+
+    import_paths(ledger, log.save())
+
+    assert ledger.session(f"claude-code:{SESSION}").label == f"claude-code:{other}"
+    assert ledger.session(f"claude-code:{third}").label == f"claude-code:{third}"
+
+
+def test_a_session_that_could_be_one_of_several_now_leads_to_none(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    other = f"2{SESSION[1:]}"
+    log = Log(tmp_path)
+    log.path = tmp_path / "copy.jsonl"
+    log.user("a1", "Find it.")
+    log.assistant("a2", tool("t1", "Task", prompt="Search."))
+    log.user("e1", "Search.", isSidechain=True, parentUuid=None)
+    log.assistant("e2", text("Found."), isSidechain=True)
+    import_paths(ledger, log.save())
+    log.session = other
+    log.result("a3", "t1", "Found.", parentUuid=uid("a2"))
+    log.assistant("a4", text("Found it."))
+
+    import_paths(ledger, log.save())
+
+    label = f"claude-code:{SESSION}"
+    assert ledger.session(label).label == label
+    assert ledger.session(f"claude-code:{other}").status == "active"
+
+
 def test_a_file_that_says_only_where_a_session_came_from_is_kept_and_makes_none(
     ledger: Ledger, tmp_path: Path
 ) -> None:

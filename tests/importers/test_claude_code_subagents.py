@@ -211,3 +211,28 @@ def test_a_subagent_without_a_result_is_of_the_call_that_gave_its_prompt_if_no_o
     (call,) = ledger.get_turn(uid("a1")).tool_calls
     assert call.spawned_session_label == ("claude-code:agent-ab0" if agents == 1 else None)
     assert result(ledger) == at_once(tmp_path)
+
+
+def test_a_subagent_of_a_turn_that_no_session_stands_on_answers_to_the_session_of_its_file(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    fork = Log(tmp_path, f"2{SESSION[1:]}")
+    fork.lines, fork.last = list(log.lines), log.last
+    fork.user("d1", "Go elsewhere.")
+    fork.assistant("d2", text("Gone elsewhere."))
+    log.user("b1", "Let somebody look.")
+    log.assistant("b2", tool("t1", "Task", prompt="Look."))
+    log.user("51", "Look.", isSidechain=True, parentUuid=None)
+    log.assistant("52", text("Seen."), isSidechain=True)
+    log.user("c1", "No, do it yourself.", parentUuid=uid("a2"))
+    log.assistant("c2", text("Done."))
+
+    import_paths(ledger, log.save(), fork.save())
+
+    found = ledger.session(f"claude-code:{SESSION}:{uid('51')}")
+    assert (found.parent_turn_id, found.spawn_tool_call_id) == (uid("b1"), "t1")
+    assert found.parent_session_label == f"claude-code:{SESSION}"
+    assert uid("b1") not in ledger.ancestry(f"claude-code:{SESSION}")

@@ -52,8 +52,8 @@ def answers(ledger: Ledger, label: str) -> list[str | None]:
     return [turn.response.content for turn in ledger.thread(label).turns if turn.response]
 
 
-def long_chat(path: Path) -> Path:
-    said = chat("c", *PAIR, *NEXT) | {"bubbleId:c:a1": bubble("a1", 2, LONG, 2)}
+def long_chat(path: Path, words: str = LONG) -> Path:
+    said = chat("c", *PAIR, *NEXT) | {"bubbleId:c:a1": bubble("a1", 2, words, 2)}
     blob = {"composerData:blob": b"\xff\0" * LIMIT}
     return state_db(path, blob | said | chat("d", bubble("q3", 1, "?"), bubble("a3", 2, "!")))
 
@@ -91,14 +91,19 @@ def test_a_long_value_comes_back_as_it_was(ledger: Ledger, tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("small")
-def test_of_a_long_value_that_changed_both_are_kept(ledger: Ledger, tmp_path: Path) -> None:
+@pytest.mark.parametrize("changed", [LONG + LONG, LONG[::-1]])  # the second is as long as it was
+def test_of_a_long_value_that_changed_both_are_kept(
+    ledger: Ledger, tmp_path: Path, changed: str
+) -> None:
     path = long_chat(tmp_path / GLOBAL)
     import_paths(ledger, path)
-    state_db(path, {"bubbleId:c:a1": bubble("a1", 2, LONG + LONG, 2)})
+    path.unlink()
+    state_db(path, {"composerData:e": {"name": "e"}})  # all stand elsewhere, and are compared
+    long_chat(path, changed)
 
     report = import_paths(ledger, path)
 
-    assert report.read_bytes > len(LONG) * 2
+    assert report.read_bytes > len(changed)
     (out,) = export_source(ledger, "cursor:c", tmp_path / "out.vscdb")
     assert rows_of(out) == rows_of(path)
 
