@@ -22,8 +22,6 @@ JUNK = random.Random(3).randbytes(MEGABYTE + 5000)
 ROLLOUT = "rollout-2026-03-01T10-00-00-0195a000-0000-7000-8000-000000000001.jsonl"
 # Another agent's first line, in which something else has the name that Cursor's records have.
 OTHERS = b'{"role": "session_meta", "tools": [{"parameters": {"message": {}}}], "model": "%b"}\n'
-
-
 TASK = "Code/User/globalStorage/saoudrizwan.claude-dev/tasks/1/api_conversation_history.json"
 
 
