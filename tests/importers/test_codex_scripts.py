@@ -204,6 +204,52 @@ def test_an_item_tells_how_a_command_ended_that_no_script_called(
     assert report.records["codex", "event_msg/item_completed", "unmapped"] == 1
 
 
+@pytest.mark.parametrize(
+    ("item", "status", "error"),
+    [
+        ({"type": "FileChange", "status": "completed"}, "completed", None),
+        ({"type": "FileChange", "status": "failed"}, "failed", "What came of it."),
+        ({"type": "FileChange", "status": "declined"}, "rejected", "What came of it."),
+        ({"type": "McpToolCall", "status": "completed", "result": {}}, "completed", None),
+        (
+            {"type": "McpToolCall", "status": "failed", "error": {"message": "Gone"}},
+            "failed",
+            "Gone",
+        ),
+        ({"type": "DynamicToolCall", "success": False}, "failed", "What came of it."),
+        ({"type": "DynamicToolCall", "status": "failed", "error": "Gone"}, "failed", "Gone"),
+        ({"type": "DynamicToolCall", "status": 5, "error": [None]}, "completed", None),
+    ],
+)
+def test_an_item_tells_how_a_call_ended(
+    ledger: Ledger, tmp_path: Path, item: dict[str, Any], status: str, error: str | None
+) -> None:
+    log = Rollout(tmp_path)
+    log.start(1)
+    log.ask("Do it.")
+    log.call("t1", "do")
+    log.event("item_completed", turn_id=turn_id(1), item={"id": "t1", **item})
+    log.item("function_call_output", call_id="t1", output="What came of it.")
+
+    import_paths(ledger, log.save())
+
+    assert [(call.status, call.error) for call in calls(ledger)] == [(status, error)]
+
+
+def test_what_a_server_s_tool_calls_an_error_is_one(ledger: Ledger, tmp_path: Path) -> None:
+    log = Rollout(tmp_path)
+    log.start(1)
+    log.ask("Do it.")
+    log.call("t1", "mcp__shop__find")
+    said = {"content": [{"type": "text", "text": "no such shop"}], "isError": True}
+    log.event("mcp_tool_call_end", call_id="t1", result={"Ok": said})
+    log.item("function_call_output", call_id="t1", output="no such shop")
+
+    import_paths(ledger, log.save())
+
+    assert [(call.status, call.error) for call in calls(ledger)] == [("failed", "no such shop")]
+
+
 def test_a_call_belongs_to_the_turn_that_it_names(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.start(1)

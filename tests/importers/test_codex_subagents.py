@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from agents_ledger import Ledger
 from tests.importers.codex_log import THREAD, Rollout, thread_id, turn_id
@@ -55,6 +58,36 @@ def test_a_subagent_that_only_an_event_names_is_linked_to_its_call(
     calls = ledger.get_turn(turn_id(1)).tool_calls
     assert [call.spawned_session_label for call in calls] == [f"codex:{child}", None]
     assert report.records["codex", "event_msg/sub_agent_activity", "derived"] == 2
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "SubAgentActivity", "kind": "started", "agent_thread_id": thread_id(5)},
+        {
+            "type": "CollabAgentToolCall",
+            "tool": "spawn_agent",
+            "receiver_thread_ids": [thread_id(5)],
+        },
+    ],
+    ids=lambda item: item["type"],
+)
+def test_a_subagent_that_only_an_item_names_is_linked_to_its_call(
+    ledger: Ledger, tmp_path: Path, item: dict[str, Any]
+) -> None:
+    parent = Rollout(tmp_path)
+    parent.start(1)
+    parent.ask("Let somebody look.")
+    parent.call("s1", "spawn_agent", task_name="look")
+    parent.event("item_completed", item={"id": "s1", **item})
+    parent.item("function_call_output", call_id="s1", output="{}")
+    log = Rollout(tmp_path, thread_id(5), source={"subagent": {"thread_spawn": {}}})
+    log.exchange(6, "Look.")
+
+    import_paths(ledger, log.save(), parent.save())
+
+    session = ledger.session(f"codex:{thread_id(5)}")
+    assert (session.parent_session_label, session.spawn_tool_call_id) == (LABEL, "s1")
 
 
 def test_subagents_of_a_turn_that_was_taken_back_answer_to_who_spawned_them(

@@ -17,6 +17,7 @@ from agents_ledger.importers.codex_scripts import id_of, tool_called
 from agents_ledger.importers.codex_turns import (
     AGENT_ITEMS,
     CARRIED_EVENTS,
+    CARRIED_ITEMS,
     ENDINGS,
     INJECTED,
     NAME,
@@ -435,7 +436,7 @@ class Rollout:
             self._asked(line, asked_prompt(None, item), at)
         elif tool_called(said) is not None:
             self._called_by_script(line, payload, at)
-        elif kind in CARRIED_EVENTS or item.get("type") == "CommandExecution":
+        elif kind in CARRIED_EVENTS or item.get("type") in CARRIED_ITEMS:
             self._detail(line, id_of(said), at)
         else:
             return False

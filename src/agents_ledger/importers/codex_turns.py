@@ -52,6 +52,14 @@ CARRIED_EVENTS = {
     "patch_apply_end",
     "sub_agent_activity",
 }
+CARRIED_ITEMS = {  # in which a history in pages has the same
+    "CollabAgentToolCall",
+    "CommandExecution",
+    "DynamicToolCall",
+    "FileChange",
+    "McpToolCall",
+    "SubAgentActivity",
+}
 ENDINGS = {"error", "task_complete", "turn_aborted"}
 INJECTED = (  # how what the client says in the user's name begins
     "# AGENTS.md instructions",
@@ -428,9 +436,16 @@ def _detail(event: dict[str, Any]) -> dict[str, Any]:
     """What the client says of a call, and its result does not; not the output once more."""
     said = {name: event[name] for name in DETAILS if name in event}
     if "result" in event:
-        said["failure"] = as_dict(event["result"]).get("Err")
-    if event.get("type") == "sub_agent_activity" and event.get("kind") == "started":
+        result = as_dict(event["result"])
+        said["failure"] = result.get("Err")
+        if as_dict(result.get("Ok")).get("isError") is True:
+            said["success"] = False
+    if event.get("error"):
+        said["failure"] = as_text(event["error"]) or as_dict(event["error"]).get("message")
+    if event.get("kind") == "started":
         said["new_thread_id"] = event.get("agent_thread_id")
+    elif event.get("tool") == "spawn_agent":
+        said["new_thread_id"] = next(iter(as_list(event.get("receiver_thread_ids"))), None)
     return said
 
 
@@ -501,6 +516,7 @@ def _status(
     if code:
         return "failed", f"exit code {code}", word or f"exit {code}"
     failed = detail.get("failure")
-    if failed is not None or detail.get("success") is False or FAILED.match(first):
+    is_failed = word == "failed" or detail.get("success") is False
+    if failed is not None or is_failed or FAILED.match(first):
         return "failed", as_text(failed) or first or "failed", word
     return "completed", None, word
