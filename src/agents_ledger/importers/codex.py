@@ -7,7 +7,6 @@ docs/sources/codex.md tells where each rule was learned.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from msgspec import structs
 
 from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.codex_derived import Turns
+from agents_ledger.importers.codex_history import ROLLOUT, join, stem
 from agents_ledger.importers.codex_parts import VERSION, Part, Parts
 from agents_ledger.importers.codex_rollout import (
     ONLY_HERE,
@@ -40,7 +40,6 @@ from agents_ledger.importers.outlines import (
 from agents_ledger.importers.reader import Home, Look, Material, Project
 from agents_ledger.model.sources import Derivation, DerivedSession, SourceKind, SourceTitle
 
-ROLLOUT = re.compile(r"rollout-.*?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:_[0-9a-f-]+)?$")
 ROLLOUTS = ("sessions", "archived_sessions")
 INDEX = "session_index.jsonl"
 META_FIELDS = {
@@ -91,11 +90,11 @@ class Codex:
     def is_named(self, path: Path, head: bytes) -> bool:
         """The whole name of a rollout. Of the records that can be read, if any, one has a type."""
         types = [said for line in head.split(b"\n")[:50] if (said := _type_of(line)) is not None]
-        return self.wants(path) and bool(ROLLOUT.match(_stem(path))) and (not types or any(types))
+        return self.wants(path) and bool(ROLLOUT.match(stem(path))) and (not types or any(types))
 
     def family(self, path: Path) -> str:
         """All files of a thread; forks are found by the turns they share."""
-        found = ROLLOUT.match(_stem(path))
+        found = ROLLOUT.match(stem(path))
         return f"{NAME}:{found[1] if found else path}"
 
     def projects(self, path: Path, look: Look) -> Collection[Project] | None:
@@ -111,8 +110,8 @@ class Codex:
         rollouts = [Rollout(material, file, parts) for file in material.files]
         parts.group()
         named = [said for rollout in rollouts for said in rollout.others.values()]
+        turns = Turns(parts, join(rollouts, parts))
         rollouts = [rollout for rollout in rollouts if rollout.own]
-        turns = Turns(parts)
         sessions = list(_sessions(rollouts, parts, turns))
         called = _latest(material.titles(session.label for session in sessions))
         for at, session in enumerate(sessions):
@@ -127,14 +126,10 @@ class Codex:
         )
 
 
-def _stem(path: Path) -> str:
-    return path.name.removesuffix(".zst").removesuffix(".jsonl")
-
-
 def _below(folder: Path, look: Look) -> Iterator[Path]:
     """The rollouts in a folder, or in those of its days."""
     for name in look.names(folder):
-        if ROLLOUT.match(name.removesuffix(".zst").removesuffix(".jsonl")):
+        if ROLLOUT.match(stem(folder / name)):
             yield folder / name
         elif name.isdigit():  # a year, a month or a day
             yield from _below(folder / name, look)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from agents_ledger.importers.codex_history import Joined
 from agents_ledger.importers.codex_parts import Part, Parts
 from agents_ledger.importers.codex_turns import build_turn
 from agents_ledger.importers.copied_turns import Copies
@@ -18,8 +19,9 @@ PRINT = 16  # bytes of a turn's fingerprint
 class Turns:
     """The turns, each after its parent."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, joined: Joined) -> None:
         self._parts = parts
+        self._joined = joined
         self._ids = Numbering()
         self._copies = copies = Copies(parts.rank)
         for number in range(len(parts)):
@@ -28,6 +30,8 @@ class Turns:
             if turn < len(copies):
                 parts.share_tokens(number, copies.best[turn])
             copies.add(turn, number, part.file_id)
+        for turn_id, file_ids in joined.file_ids.items():
+            copies.add_files(self._ids.get(turn_id), file_ids)
         copies.hang(self._parent)
         self._prints = bytearray()
         self._heads = bytearray()  # whether each can be one: a prompt that waits cannot
@@ -57,6 +61,7 @@ class Turns:
             copies.files(turn),
             NamedLater(self._names, number),
             partial(build_turn, self._parts, number, parent, copies.is_followed(turn)),
+            repeated_ids=self._joined.names.get(self._ids.name(turn), ()),
         )
 
     def _names(self, number: int) -> Iterator[str]:

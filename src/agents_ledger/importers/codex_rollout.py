@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from agents_ledger.importers.building import milliseconds
+from agents_ledger.importers.codex_history import Base, Places
 from agents_ledger.importers.codex_parts import Grown, Part, Parts, Total, go_on
 from agents_ledger.importers.codex_prompts import Prompt, asked_prompt, read_prompt
 from agents_ledger.importers.codex_scripts import id_of, tool_called
@@ -90,6 +91,7 @@ class Envelope(Struct, gc=False):
 
     type: Any = None
     timestamp: Any = None
+    ordinal: Any = None
     payload: Raw = NOTHING
 
 
@@ -100,6 +102,7 @@ decode_payload = msgspec.json.Decoder(Payload).decode
 class _Decoded(NamedTuple):
     kind: str
     timestamp: Any
+    ordinal: Any
     payload: Payload
     inner: bytes | Raw  # the payload's JSON
 
@@ -110,7 +113,7 @@ def _decode(data: bytes) -> _Decoded:
     inner: bytes | Raw = record.payload
     if kind not in ENVELOPES and bytes(record.payload) == b"null":
         kind, inner = "", data  # the old format has no envelope
-    return _Decoded(kind, record.timestamp, decode_payload(inner), inner)
+    return _Decoded(kind, record.timestamp, record.ordinal, decode_payload(inner), inner)
 
 
 def is_old_head(line: Payload) -> bool:
@@ -141,6 +144,7 @@ class Rollout:
         self.first_line = b""
         self.own = range(len(parts), len(parts))  # the numbers of its turns
         self.path = array("i")  # the turns in use: rolled back ones are off it
+        self.places = Places()
         self.title: str | None = None
         self.others: dict[str, SourceTitle] = {}  # what other threads are called, by their ids
         self.cwd: str | None = None
@@ -177,6 +181,8 @@ class Rollout:
         self.first_at = self.first_at or at
         self.last_at = max(self.last_at, at)
         self._take(line, found.kind, found.payload, found.inner, at)
+        if found.ordinal is not None:
+            self.places.note(found.ordinal, self.path[-1] if self.path else NONE)
 
     def _take(self, line: Line, kind: str, payload: Payload, inner: bytes, at: int) -> None:
         inner_kind = payload.type if isinstance(payload.type, str) else None
@@ -226,6 +232,11 @@ class Rollout:
         """The id of this file's thread."""
         said = as_text(self.metas[0].id) if self.metas else None
         return said or hashlib.blake2b(self.first_line, digest_size=8).hexdigest()
+
+    @property
+    def base(self) -> Base | None:
+        """The place in another rollout that this one goes on from."""
+        return Base.of(self.metas[0].history_base) if self.metas else None
 
     @property
     def root(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 from agents_ledger.importers.outlines import NONE, roots_first
@@ -33,9 +33,13 @@ class Copies:
             self.best.append(copy)
             self._file_sets.append(self._files.of([file_id]))
             return
-        self._file_sets[turn] = self._files.of(self.files(turn) | {file_id})
+        self.add_files(turn, {file_id})
         if self._rank(copy) > self._rank(self.best[turn]):
             self.best[turn] = copy
+
+    def add_files(self, turn: int, file_ids: Set[int]) -> None:
+        """Files that a turn is part of, too."""
+        self._file_sets[turn] = self._files.of(self.files(turn) | file_ids)
 
     def hang(self, above: Callable[[int], int]) -> None:
         """All are here: put each below the turn that the shown copy of it stands below."""
