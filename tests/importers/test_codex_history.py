@@ -102,6 +102,32 @@ def test_a_thread_that_was_reverted_goes_on_in_another_file(ledger: Ledger, tmp_
     assert ledger.audit() == ()
 
 
+def test_what_a_subagent_was_told_of_its_parent_is_not_its_own(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    parent = Paged(tmp_path)
+    parent.start(1)
+    parent.ask("Let somebody look.")
+    parent.call("s1", "spawn_agent", message="Look.", output=f'{{"agent_id":"{thread_id(4)}"}}')
+    parent.say("Somebody looks.")
+    parent.tokens(1000)
+    spawn = {"subagent": {"thread_spawn": {"parent_thread_id": THREAD}}}
+    log = Paged(tmp_path, thread_id(4), source=spawn, subagent_history_start_ordinal=3)
+    log.ask("Let somebody look.")
+    log.start(5)
+    log.ask("Look.")
+    log.say("Seen.")
+    log.tokens(1100, last=100)
+
+    report = import_paths(ledger, log.save(), parent.save())
+
+    assert turns(ledger, thread_id(4)) == [turn_id(5)]
+    assert [message.content for message in ledger.get_turn(turn_id(5)).query] == ["Look."]
+    assert ledger.get_turn(turn_id(5)).total_tokens == 100
+    assert ledger.session(f"codex:{thread_id(4)}").spawn_tool_call_id == "s1"
+    assert report.records["codex", "(inherited)", "unmapped"] == 2
+
+
 @pytest.mark.parametrize(
     "base",
     [

@@ -79,6 +79,7 @@ class Payload(Struct, gc=False):
     agent_path: Any = None
     git: Any = None
     history_base: Any = None
+    subagent_history_start_ordinal: Any = None
     instructions: Any = UNSET  # null where there are none
     message: Raw = NOTHING
     content: Raw = NOTHING
@@ -177,12 +178,26 @@ class Rollout:
         if found is None:
             return
         self.first_line = self.first_line or line.data or b""
+        if self._is_inherited(found):
+            self.material.count("(inherited)", "unmapped")
+            return
         at = self.material.moment(found.timestamp, line)
         self.first_at = self.first_at or at
         self.last_at = max(self.last_at, at)
         self._take(line, found.kind, found.payload, found.inner, at)
         if found.ordinal is not None:
             self.places.note(found.ordinal, self.path[-1] if self.path else NONE)
+
+    def _goes_on(self) -> bool:
+        """Whether totals may hold what was spent before this file begins."""
+        meta = self.metas[0] if self.metas else Payload()
+        return meta.history_base is not None or meta.subagent_history_start_ordinal is not None
+
+    def _is_inherited(self, record: _Decoded) -> bool:
+        """Whether it only says what a subagent was told of its parent's history."""
+        start = self.metas[0].subagent_history_start_ordinal if self.metas else None
+        both = isinstance(start, int) and isinstance(record.ordinal, int)
+        return both and record.kind != "session_meta" and record.ordinal < start
 
     def _take(self, line: Line, kind: str, payload: Payload, inner: bytes, at: int) -> None:
         inner_kind = payload.type if isinstance(payload.type, str) else None
@@ -530,7 +545,7 @@ class Rollout:
         last = as_dict(as_dict(info).get("last_token_usage"))
         self._context = as_number(last.get("total_tokens")) or self._context
         base = self._total
-        if base is None and self.metas and self.metas[0].history_base is not None:
+        if base is None and self._goes_on():
             base = {
                 TOKENS[n]: total.get(TOKENS[n], 0) - (as_number(last.get(n)) or 0) for n in TOKENS
             }
