@@ -15,6 +15,7 @@ from tests.importers.helping import import_paths, result
 from tests.importers.test_gemini import (
     ASK,
     ASK2,
+    LOOK,
     META,
     SESSION,
     TELL,
@@ -104,6 +105,28 @@ def test_a_subagent_that_no_call_names_is_linked_to_the_one_that_asks_the_same(
     session = ledger.session("gemini-cli:abc123")
     assert (session.parent_session_label, session.spawn_tool_call_id) == (label(), "look")
     assert ledger.audit() == ()
+
+
+def test_two_subagents_are_linked_to_the_calls_that_give_most_of_what_they_ask(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    gives = {"blank": " " * 9, "file": INQUIRY[:12], "first": INQUIRY, "second": INQUIRY}
+    calls = [
+        {"id": name, "name": "a tool", "args": {"given": text}, "status": "success"}
+        for name, text in gives.items()
+    ]
+    document(tmp_path, at(11, ASK), at(12, {**LOOK, "toolCalls": calls}), at(40, TELL))
+    for began in (13, 14):
+        task = said(f"u{began}", "user", f"Your task: {INQUIRY}")
+        with_the_same_id(tmp_path, at(began, task), began=began)
+
+    import_paths(ledger, tmp_path)
+
+    linked = [
+        ledger.session(f"{label()}:2026-03-01T10:{began}:00.000Z").spawn_tool_call_id
+        for began in (13, 14)
+    ]
+    assert linked == ["first", "second"]
 
 
 def test_a_subagent_of_a_session_that_was_killed_while_it_waited(

@@ -111,20 +111,25 @@ def in_folders(sessions: Sequence[Session]) -> Iterator[tuple[Session, Session]]
 
 
 def spawning(answers: Iterable[dict[str, Any]], prompts: dict[str, str]) -> dict[str, str]:
-    """Which of the sessions that these prompts open the calls of answers started, by call: those
-    that give something to do which stands in one. None, if another call names the session."""
-    waiting, named, found = dict(prompts), set[str](), dict[str, str]()
+    """Which of the sessions that these prompts open the calls of answers started, by call: of those
+    that give something which stands in one the first that gives most, as a file that was read
+    before may stand there too. None, if another call names the session."""
+    named = set[str]()
+    found: dict[str, tuple[int, str]] = {}  # by session: how many letters its call gives
     for call in (as_dict(call) for said in answers for call in as_list(said.get("toolCalls"))):
         call_id, agent = as_text(call.get("id")), as_text(call.get("agentId"))
         if agent or not call_id:
             named.add(agent or "")
             continue
-        given = list(filter(None, map(as_text, as_dict(call.get("args")).values())))
-        if child := next((each for each in waiting if _asks(given, waiting[each])), None):
-            found[call_id] = child
-            del waiting[child]
-    return {call_id: child for call_id, child in found.items() if child not in named}
+        texts = filter(None, map(as_text, as_dict(call.get("args")).values()))
+        given = sorted(map(str.strip, texts), key=len)
+        for child, prompt in prompts.items() if given else ():
+            least, _ = found.get(child, (ASKED_LETTERS - 1, ""))
+            if len(given[-1]) > least and (letters := _asked(given, prompt)) > least:
+                found[child] = letters, call_id
+                break
+    return {call_id: child for child, (_, call_id) in found.items() if child not in named}
 
 
-def _asks(given: Iterable[str], prompt: str) -> bool:
-    return any(len(each) >= ASKED_LETTERS and each.strip() in prompt for each in given)
+def _asked(given: Iterable[str], prompt: str) -> int:
+    return max((len(each) for each in given if each in prompt), default=0)
