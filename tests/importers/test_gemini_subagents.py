@@ -10,6 +10,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.gemini import GeminiCli
+from agents_ledger.importers.gemini_sessions import Session
 from agents_ledger.importers.importing import rederive
 from tests.importers.helping import import_paths, result
 from tests.importers.test_gemini import (
@@ -167,3 +168,24 @@ def test_a_chat_that_goes_on_in_a_file_of_a_later_beginning_is_one_session(
 
     assert len(ledger.thread(label()).turns) == 2
     assert len(ledger.query("SELECT label FROM sessions")[1]) == 1
+
+
+def test_who_is_a_subagent_is_asked_once_a_session_and_not_for_every_turn(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def is_subagent(session: Session) -> bool:
+        asked.append(session.session_id)
+        return session.parent is not None
+
+    monkeypatch.setattr(Session, "is_subagent", property(is_subagent))
+    document(tmp_path, ASK)
+    for began in range(10, 40):
+        task = said(f"u{began}", "user", INQUIRY), said(f"g{began}", "gemini", "One.")
+        with_the_same_id(tmp_path, *task, began=began)
+
+    import_paths(ledger, tmp_path)
+
+    assert ledger.query("SELECT count(*) FROM sessions WHERE is_subagent = 1")[1] == [(30,)]
+    assert len(asked) < 6 * 30

@@ -194,6 +194,8 @@ class _Outline:
         self.numbered = united(list(self.found.values()), self.shared)
         self.sessions = list({id(each): each for each in self.numbered}.values())
         self.spawned = dict(self._spawned())
+        subagents = (session for session in self.sessions if session.is_subagent)
+        self.of_subagents = {file_id for session in subagents for file_id in session.file_ids}
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -350,8 +352,7 @@ class _Outline:
     def _derived(self, turn: PlannedTurn) -> DerivedTurn:
         nodes = [(message_id, self.nodes.read(node_id)) for message_id, node_id in turn.members]
         files = frozenset(file_id for _, node in nodes for file_id in node.file_ids)
-        subagents = {i for s in self.sessions if s.is_subagent for i in s.file_ids}
-        asked_by: MessageSource = "agent" if files & subagents else "human"
+        asked_by: MessageSource = "human" if files.isdisjoint(self.of_subagents) else "agent"
         session = self._session_of(turn.members[0][1])
         told = Told(asked_by, session.folder, self.spawned.get(session.session_id, {}))
         return DerivedTurn(
