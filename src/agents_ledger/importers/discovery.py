@@ -47,6 +47,11 @@ class Found(Struct, frozen=True):
     mtime: float
     exclude: tuple[str, ...] = ()  # folders of projects that are left out of it
 
+    @property
+    def family(self) -> str:
+        """What it is derived with, compressed or not."""
+        return self.reader.family(Path(files.logical_path(self.path)))
+
 
 class Wanted(Struct, frozen=True):
     """Which of the files found are to be imported."""

@@ -115,7 +115,7 @@ class Importer:
         self._titled += self.sources.unshown_titles()
         behind = [file for file in self.sources.files_behind() if file.source in READERS]
         sizes: Counter[str] = Counter()
-        of_files = [each.reader.family(each.path) for each in found]
+        of_files = [each.family for each in found]
         for family, each in zip(of_files, found, strict=True):
             sizes[family] += each.size
         try:

@@ -153,7 +153,7 @@ class Keeper:
             file = self._sources.begin(
                 source=reader.name,
                 path=files.logical_path(path),
-                family=reader.family(path),
+                family=found.family,
                 kind=kind,
                 previous=known,
             )

@@ -113,9 +113,9 @@ class Pace:
         self._waiting |= {each.path: each for each in found}
         began = self._clock()
         due = {
-            each.path: each.reader.family(each.path)
+            each.path: each.family
             for each in self._waiting.values()
-            if self._not_before.get(each.reader.family(each.path), began) <= began
+            if self._not_before.get(each.family, began) <= began
         }
         yield [self._waiting.pop(path) for path in due]
         took = self._clock() - began
