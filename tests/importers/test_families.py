@@ -8,10 +8,13 @@ import pytest
 import zstandard
 
 from agents_ledger import Ledger
+from agents_ledger.importers.discovery import Found
+from agents_ledger.importers.importing import Importer, rederive
+from agents_ledger.importers.readers import READERS
 from agents_ledger.ledger.sources import Sources
 from agents_ledger.model.sources import SourceFile
 from tests.importers.claude_log import Log, text
-from tests.importers.helping import import_paths
+from tests.importers.helping import import_paths, result
 
 
 def a_log(folder: Path) -> Path:
@@ -40,3 +43,24 @@ def test_a_compressed_file_is_kept_in_the_family_that_it_is_derived_in(
 
     assert kept == [f"claude-code:{plain}"]
     assert ledger.query("SELECT family FROM source_files")[1] == [(kept[0],)]
+
+
+@pytest.mark.parametrize("version", [1, READERS["claude-code"].version])
+def test_a_file_that_was_taken_for_another_s_is_its_reader_s_from_then_on(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    path = a_log(tmp_path / "logs")
+    status = path.stat()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(READERS["cursor"]), "version", version)
+        found = Found(path, READERS["cursor"], status.st_size, status.st_mtime)
+        Importer(ledger).run([found])
+
+    import_paths(ledger, path)
+
+    before = result(ledger)
+    assert [session.label for session in ledger.sessions()] == [f"claude-code:{path.stem}"]
+    rederive(ledger)
+    assert result(ledger) == before
+    assert import_paths(ledger, path).written_turns == 0
+    assert ledger.audit() == ()

@@ -169,10 +169,12 @@ class Keeper:
             self.sizes[file.family] += file.kept_bytes
 
     def _unless_derived(self, file: SourceFile, reader: Reader) -> None:
-        if (file.derived_bytes, file.derived_version) == (file.kept_bytes, reader.version):
+        derived = (file.source, file.derived_bytes, file.derived_version)
+        if derived == (reader.name, file.kept_bytes, reader.version):
             self.unchanged.append(file.path)
-        else:  # an earlier version of its reader may have put it into another family
-            self.take(self._sources.in_family(file, reader.family(Path(file.path))), reader)
+        else:  # an earlier version may have put it into another family, or taken it for another's
+            family = reader.family(Path(file.path))
+            self.take(self._sources.given_to(file, reader.name, family), reader)
 
     def _count_left(self, file: SourceFile, leaving: databases.Leaving) -> None:
         sessions, met = databases.left_out(file, leaving)

@@ -259,12 +259,13 @@ class Sources:
         generation = previous.generation + 1 if previous else 0
         return SourceFile(NOT_KEPT, source, path, generation, family, kind, 0, 0, 0)
 
-    def in_family(self, file: SourceFile, family: str) -> SourceFile:
-        """A file that is to be derived with these others, in every generation."""
-        if file.family == family:
+    def given_to(self, file: SourceFile, source: str, family: str) -> SourceFile:
+        """A file that is this source's, to be derived with these others; its generations too."""
+        if (file.source, file.family) == (source, family):
             return file
-        self._write(lambda tx: tx.run("move_to_family", path=file.path, family=family))
-        return structs.replace(file, family=family)
+        given = {"path": file.path, "before": file.source, "source": source, "family": family}
+        self._write(lambda tx: tx.run("give_source_file", **given))
+        return structs.replace(file, source=source, family=family)
 
     def base_for(self, file: SourceFile, original: SourceFile | None) -> Base:
         """What the next bytes of a file are packed against: the beginning of the generation before,

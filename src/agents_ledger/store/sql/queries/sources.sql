@@ -112,8 +112,8 @@ UPDATE source_files SET
 WHERE id = :id AND kept_bytes = :kept_before
 RETURNING id;
 
--- move_to_family --
-UPDATE source_files SET family = :family WHERE path = :path;
+-- give_source_file --
+UPDATE source_files SET source = :source, family = :family WHERE path = :path AND source = :before;
 
 -- mark_derived --
 UPDATE source_files SET derived_bytes = :derived_bytes, derived_version = :derived_version
