@@ -1,15 +1,18 @@
-"""Whose a kept file is, and with which others it is derived."""
+"""Whose a kept file is, with which others it is derived, and what is told of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import zstandard
 
 from agents_ledger import Ledger
-from agents_ledger.importers.discovery import Found
+from agents_ledger.importers.ahead import Ahead
+from agents_ledger.importers.discovery import Found, Unknown, found_at
 from agents_ledger.importers.importing import Importer, rederive
+from agents_ledger.importers.reader import Reader
 from agents_ledger.importers.readers import READERS
 from agents_ledger.ledger.sources import Sources
 from agents_ledger.model.sources import SourceFile
@@ -17,10 +20,10 @@ from tests.importers.claude_log import Log, text
 from tests.importers.helping import import_paths, result
 
 
-def a_log(folder: Path) -> Path:
-    log = Log(folder)
-    log.user("1", "Which shed?")
-    log.assistant("2", text("The red one."))
+def a_log(folder: Path, name: str = "a") -> Path:
+    log = Log(folder, f"{name * 8}-1111-4111-8111-111111111111")
+    log.user(f"{name}1", "Which shed?")
+    log.assistant(f"{name}2", text("The red one."))
     return log.save()
 
 
@@ -64,3 +67,32 @@ def test_a_file_that_was_taken_for_another_s_is_its_reader_s_from_then_on(
     assert result(ledger) == before
     assert import_paths(ledger, path).written_turns == 0
     assert ledger.audit() == ()
+
+
+class Waiting(Ahead):
+    """Another process that never has an answer: all is derived here, the last first."""
+
+    def __init__(self) -> None:
+        self.pid = 0
+
+    def plan(self, families: Sequence[str], reader: Reader, size: int) -> None: ...
+
+    def gives_back(self, families: Sequence[str]) -> bool:
+        return True
+
+    def derived(self, families: Sequence[str]) -> None: ...
+
+
+def test_faults_and_first_places_are_told_by_path_whatever_was_derived_first(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    for name in ("b", "a", "c"):
+        with a_log(tmp_path, name).open("a") as log:
+            log.write('{"type": "poem"}\n{"type": "us\n{"type": "u\n')
+
+    report = Importer(ledger, ahead=Waiting()).run(list(found_at(tmp_path, Unknown([], []))))
+
+    told = [(Path(fault.path).name[0], fault.line) for fault in report.faults]
+    assert told == [(name, line) for name in "abc" for line in (4, 5)]
+    (first,) = report.firsts.values()
+    assert (Path(first).name[0], first[-2:]) == ("a", ":3")

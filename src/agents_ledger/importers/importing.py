@@ -131,6 +131,7 @@ class Importer:
         finally:
             if self._ahead is not None:  # before the ledger is closed: who is last tidies up
                 self._ahead.close()
+        self.report.faults.sort(key=_where)  # families were derived as they came
         self.sources.note_run(
             self.report.counts,
             started_at,
@@ -359,7 +360,8 @@ class Importer:
         self._told |= dict.fromkeys(families, told)
         self.report.records += Counter(dict(told.records))
         for kind, where in derivation.firsts.items():
-            self.report.firsts.setdefault((reader.name, kind), where)
+            first = self.report.firsts.get((reader.name, kind), where)
+            self.report.firsts[reader.name, kind] = min(first, where)
         self.report.faults += told.faults
 
 
@@ -377,6 +379,10 @@ def _until(found: Sequence[Found], families: Sequence[str]) -> dict[str, int]:
 def _is_settled(until: Mapping[str, int], at: int, family: str) -> bool:
     """Whether the files up to a number are all that a family is planned with."""
     return until.get(family, at + 1) <= at
+
+
+def _where(fault: Fault) -> tuple[str, int, int]:
+    return fault.path, fault.line or 0, fault.offset
 
 
 def _raise(error: Exception) -> None:
