@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from agents_ledger import Ledger
-from tests.importers.helping import import_paths
-from tests.importers.test_pi import ONE, TWO, Transcript, call, openclaw
+from agents_ledger.importers.importing import rederive
+from tests.importers.helping import import_paths, result
+from tests.importers.test_pi import ONE, TWO, Transcript, call, openclaw, store
 
 KEY = "agent:main:subagent:u1"
 THREE = "00000000-0000-4000-8000-000000000003"
@@ -67,3 +68,47 @@ def test_its_first_prompt_tells_a_subagent_whose_parent_is_not_there(
 
     assert ledger.session(f"openclaw:{TWO}").is_subagent
     assert not ledger.session(f"openclaw:{THREE}").is_subagent
+
+
+def telling(folder: Path, session_id: str) -> Path:
+    """A session that was told of a subagent's start and end; the call itself is lost."""
+    parent = Transcript(folder, session_id)
+    parent.user(f"Let somebody look for {session_id}.")
+    parent.result(
+        "s1", "", "sessions_spawn", details={"status": "accepted", "childSessionKey": KEY}
+    )
+    parent.user(END.format(key=KEY, id=TWO))
+    parent.say("It was seen.")
+    return parent.save()
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_of_two_that_tell_of_a_subagent_the_same_is_its_parent_in_any_order(
+    ledger: Ledger, tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    folder = openclaw(tmp_path)
+    paths = [telling(folder, ONE), looking(folder, TWO), telling(folder, THREE)]
+
+    for number in order:
+        import_paths(ledger, paths[number])
+
+    assert ledger.session(f"openclaw:{TWO}").parent_session_label == f"openclaw:{THREE}"
+
+
+def test_a_session_that_another_started_is_a_subagent_whatever_its_key_in_the_map(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    folder = openclaw(tmp_path)
+    child = Transcript(folder, TWO)
+    child.user("Look.")
+    child.say("Seen.")
+    child.save()
+    telling(folder, ONE)
+    store(folder, agent_main_cron_1={"sessionId": TWO, "updatedAt": 1})
+
+    import_paths(ledger, tmp_path)
+
+    before = result(ledger)
+    assert ledger.session(f"openclaw:{TWO}").is_subagent
+    rederive(ledger)
+    assert result(ledger) == before

@@ -454,11 +454,15 @@ INSERT INTO source_links (child_label, parent_label) VALUES (:child, :parent)
 ON CONFLICT (child_label) DO UPDATE SET parent_label = excluded.parent_label;
 
 -- follow_source_links --
--- A child whose parent has come.
+-- A child whose parent has come, or is another than before.
 UPDATE sessions SET is_subagent = 1, parent_session_label = (
     SELECT l.parent_label FROM source_links l WHERE l.child_label = sessions.label
 )
-WHERE parent_session_label IS NULL AND label IN (
+WHERE (
+    parent_session_label IS NULL
+    OR (label = :label AND parent_turn_id IS NULL AND spawn_tool_call_id IS NULL)
+)
+AND label IN (
     SELECT l.child_label FROM source_links l JOIN sessions p ON p.label = l.parent_label
     WHERE l.parent_label = :label OR l.child_label = :label
 );
