@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
+from agents_ledger.importers.building import milliseconds
 from agents_ledger.importers.gemini import GeminiCli
 from agents_ledger.importers.gemini_sessions import Session
 from agents_ledger.importers.importing import rederive
@@ -168,6 +169,7 @@ def test_a_chat_that_goes_on_in_a_file_of_a_later_beginning_is_one_session(
 
     assert len(ledger.thread(label()).turns) == 2
     assert len(ledger.query("SELECT label FROM sessions")[1]) == 1
+    assert ledger.session(label()).created_at == milliseconds(META["startTime"])
 
 
 def test_who_is_a_subagent_is_asked_once_a_session_and_not_for_every_turn(

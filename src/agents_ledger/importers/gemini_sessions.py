@@ -72,7 +72,8 @@ def united(sessions: Sequence[Session], shared: Iterable[tuple[int, int]]) -> li
         if one is other:
             continue
         one.file_ids |= other.file_ids
-        one.said |= other.said
+        starts = filter(milliseconds, [each.said.get("startTime") for each in (one, other)])
+        one.said |= other.said | {"startTime": min(starts, key=milliseconds, default=None)}
         one.live = other.live
         one.first_at = min(filter(None, (one.first_at, other.first_at)), default=0)
         one.last_at = max(one.last_at, other.last_at)
