@@ -145,6 +145,19 @@ def test_a_subagent_of_a_session_that_was_killed_while_it_waited(
     assert len(ledger.thread(label()).turns) == 1
 
 
+def test_a_subagent_that_began_before_the_chat_it_has_the_id_of_is_not_the_session(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    document(tmp_path, at(41, ASK), at(42, TELL), startTime="2026-03-01T10:40:00.000Z")
+    task = said("u9", "user", INQUIRY), said("g9", "gemini", "One.")
+    with_the_same_id(tmp_path, *task, began=39, kind="subagent")
+
+    import_paths(ledger, tmp_path)
+
+    assert [turn.id for turn in ledger.thread(label()).turns] == [f"{SESSION}:u1"]
+    assert ledger.session(f"{label()}:2026-03-01T10:39:00.000Z").parent_session_label == label()
+
+
 def test_a_later_chat_with_the_same_id_is_a_session_of_its_own(
     ledger: Ledger, tmp_path: Path
 ) -> None:

@@ -197,6 +197,8 @@ def test_what_openclaw_itself_asks_is_of_no_human(ledger: Ledger, tmp_path: Path
         "Do not run the command again.\n\nExact completion details:\nExec denied": "event",
         "System: [2026-04-18 11:00:00 UTC] Water!\n\nA scheduled reminder has been triggered. The"
         " reminder content is:\n\nWater!\n\nHandle this reminder internally.": "cron",
+        "System: up\n\n[Sun 2026-04-05 05:08 GMT+2] A scheduled reminder has been triggered.\n\n"
+        "More.": "cron",
         "[Thu 2026-03-12 02:03 GMT+8] OpenClaw runtime context (internal):\nThis context is"
         " runtime-generated, not user-authored.": "event",
         "System: [2026-04-18T11:00:00Z] Node connected\n\nWhat is for lunch?": "human",
