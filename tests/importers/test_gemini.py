@@ -474,3 +474,12 @@ def test_lines_that_others_write_too_are_none_of_geminis(ledger: Ledger, tmp_pat
     path.write_text("".join(json.dumps(each) + "\n" for each in changes))
 
     assert import_paths(ledger, path).without_reader == [str(path)]
+
+
+def test_calls_without_an_id_are_told_apart(ledger: Ledger, tmp_path: Path) -> None:
+    unnamed = [{"name": "scout"}, {"id": None, "name": "scout"}, {"id": "", "name": "scout"}]
+    import_paths(ledger, document(tmp_path, ASK, {**LOOK, "toolCalls": unnamed}, TELL))
+
+    found = ledger.query("SELECT id FROM tool_calls ORDER BY id")[1]
+    assert [call_id.rpartition(":")[2] for (call_id,) in found] == ["0", "1", "2"]
+    assert ledger.audit() == ()

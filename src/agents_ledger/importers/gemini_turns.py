@@ -154,7 +154,8 @@ def _reply(
     )
     for number, call in enumerate(as_list(said.get("toolCalls"))):
         if isinstance(call, dict):
-            _call(builder, message_id, {"id": f"{message_id}:{number}", **call}, at, spawned)
+            named = {**call, "id": call.get("id") or f"{message_id}:{number}"}
+            _call(builder, message_id, named, at, spawned)
 
 
 def _thoughts(said: dict[str, Any]) -> Iterator[str]:
