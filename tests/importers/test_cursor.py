@@ -61,6 +61,18 @@ def test_tabs_of_the_first_generation_are_sessions(ledger: Ledger, tmp_path: Pat
     assert (thread.model, ledger.session("cursor:tab-1").title) == ("gpt-4o", "First steps")
 
 
+def test_the_box_for_the_next_prompt_of_a_tab_is_no_prompt(ledger: Ledger, tmp_path: Path) -> None:
+    box = {"type": "user", "id": "u2", "rawText": "", "delegate": {"a": ""}}
+    sent = [{"type": "user", "id": "u1", "initText": "Hello"}, {"type": "ai", "text": "Hi."}]
+    tabs = {"t1": [*sent, box], "t2": [{**box, "id": "u3"}]}
+    items = {TABS: {"tabs": [{"tabId": name, "bubbles": tabs[name]} for name in tabs]}}
+    import_paths(ledger, state_db(tmp_path / GLOBAL, items=items))
+
+    found = ledger.query("SELECT id, content FROM messages ORDER BY id")[1]
+    assert found == [("t1:1", "Hi."), ("u1", "Hello")]
+    assert ledger.query("SELECT label FROM sessions")[1] == [("cursor:t1",)]
+
+
 def test_old_messages_without_ids_are_known_by_their_chat(ledger: Ledger, tmp_path: Path) -> None:
     tabs = [
         {

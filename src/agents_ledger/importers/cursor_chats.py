@@ -35,7 +35,7 @@ from agents_ledger.model.records import digest
 from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn, Part, SourceFile
 from agents_ledger.model.turns import MessageSource
 
-VERSION = 15
+VERSION = 16
 TEXT = ".txt"  # a transcript of the oldest form tells least
 LABEL_MAX = 400
 SAID = (

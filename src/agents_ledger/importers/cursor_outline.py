@@ -46,6 +46,7 @@ from agents_ledger.importers.cursor_turns import (
     embedded,
     is_task,
     status_of,
+    text_of,
     tool_data,
 )
 from agents_ledger.importers.outlines import as_dict, as_list, as_text, uuid7_ms
@@ -60,6 +61,7 @@ from agents_ledger.model.turns import CallStatus
 EARLIER = " (earlier)"
 WORKSPACES = "workspaceStorage"
 PLACEHOLDER = "empty-state-draft"
+ASKING = (1, "user")  # types of bubbles
 TASK_STATUSES: dict[CallStatus, TaskStatus] = {
     "cancelled": "cancelled",
     "completed": "completed",
@@ -349,7 +351,7 @@ class Outline:
         told = [text.encode(errors="surrogatepass"), data.thinking, data.tool_former_data]
         bubble = Bubble(
             own,
-            "user" if data.type in (1, "user") else "assistant",
+            "user" if data.type in ASKING else "assistant",
             self.material.held_row(row),
             inner,
             at,
@@ -431,7 +433,7 @@ class Outline:
             data = ComposerData(name=tab.get("chatTitle"), last_updated_at=tab.get("lastSendTime"))
             order = Numbering()
             composer = self.composer(tab_id)
-            for number, bubble in enumerate(dicts(tab.get("bubbles"))):
+            for number, bubble in enumerate(_sent(dicts(tab.get("bubbles")))):
                 self._inline(composer, bubble, row, ("tabs", at, "bubbles", number))
                 order.add(as_text(bubble.get("id")) or str(number))
             self._said(tab_id, _Said(TAB, data, row, _print(tab), order))
@@ -501,6 +503,14 @@ class Outline:
 
 def _names(chats: Iterable[str]) -> Iterator[bytes]:
     return (chat.encode(errors="surrogatepass") for chat in chats if chat)
+
+
+def _sent(bubbles: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of a tab without the box below them, where the next prompt would be typed."""
+    found = list(bubbles)
+    if found and found[-1].get("type") in ASKING and not text_of(found[-1]):
+        found.pop()
+    return found
 
 
 def _print(said: Any) -> bytes:
