@@ -10,6 +10,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.claude_code_records import spills_named
+from agents_ledger.importers.importing import rederive
 from tests.importers.claude_log import SESSION, Log, text, tool, uid
 from tests.importers.helping import import_paths, result
 
@@ -347,7 +348,76 @@ def test_an_archive_among_the_outputs_of_a_session_is_kept_as_it_is(
     ids=["slashes", "backslashes", "no folder", "long", "many"],
 )
 def test_outputs_are_known_by_folder_and_name(data: bytes, named: set[str]) -> None:
-    assert spills_named(data) == named
+    assert set(spills_named(data)) == named
+
+
+def saved(tmp_path: Path, name: str, words: str) -> Path:
+    path = tmp_path / SESSION / "tool-results" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(words)
+    return path
+
+
+def test_a_session_that_looked_through_the_logs_does_not_depend_on_them(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", tool("t1", "Bash", command="make"))
+    whole = saved(tmp_path, "t1.txt", "all of it")
+    shown = f"<persisted-output>\nToo large. Full output saved to: {whole}\n"
+    log.result("a3", "t1", shown)
+    log.assistant("a4", text("Made."))
+    log.save()
+    other = Log(tmp_path, "00000000-2222-4222-8222-222222222222")
+    other.user("b1", "Look.")
+    other.assistant("b2", tool("t2", "Grep", pattern="make"), tool("t3", "Bash", command="cat"))
+    other.result("b3", "t2", f"Found 1 file\n{whole}")
+    other.result("b4", "t3", f"It says: {shown}")
+    other.assistant("b5", text("Seen."))
+    other.save()
+    import_paths(ledger, tmp_path)
+
+    log.user("a5", "Go on.")
+    log.save()
+    import_paths(ledger, tmp_path)
+
+    seen = ledger.get_turn(uid("b1"))
+    assert (seen.status, [m.content for m in seen.messages]) == (
+        "completed",
+        ["Look.", "", "Seen."],
+    )
+    assert ledger.get_turn(uid("a1")).tool_calls[0].result_json == '"all of it"'
+    assert rederive(ledger).written_turns == 0
+
+
+def test_a_fork_shows_the_outputs_that_were_saved_before_it(ledger: Ledger, tmp_path: Path) -> None:
+    whole = saved(tmp_path, "t1.txt", "all of it")
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", tool("t1", "Bash", command="make"))
+    log.result("a3", "t1", f"<persisted-output>\nToo large. Full output saved to: {whole}\n")
+    own = f'"sessionId": "{SESSION}"'
+    fork = "00000000-2222-4222-8222-222222222222"
+    copies = [line.replace(own, f'"sessionId": "{fork}"') for line in log.lines]
+    (tmp_path / f"{fork}.jsonl").write_text("".join(f"{line}\n" for line in copies))
+    log.save()
+    import_paths(ledger, tmp_path)
+
+    assert ledger.get_turn(uid("a1")).tool_calls[0].result_json == '"all of it"'
+
+
+def test_what_an_output_begins_with_may_name_others(ledger: Ledger, tmp_path: Path) -> None:
+    first = saved(tmp_path, "a.txt", "another")
+    whole = saved(tmp_path, "b.txt", "a list")
+    log = Log(tmp_path)
+    log.user("a1", "List them.")
+    log.assistant("a2", tool("t1", "Bash", command="find"))
+    log.result("a3", "t1", f"<persisted-output>\nsaved to: {whole}\n\nPreview:\n{first}\n")
+    log.save()
+    import_paths(ledger, tmp_path)
+
+    assert ledger.get_turn(uid("a1")).tool_calls[0].result_json == '"a list"'
 
 
 def test_a_session_whose_last_turn_grows_was_active_then(ledger: Ledger, tmp_path: Path) -> None:

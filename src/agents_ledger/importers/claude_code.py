@@ -25,7 +25,7 @@ class ClaudeCode:
     """Reader of Claude Code's sessions, with what stands beside them in files of their own."""
 
     name = NAME
-    version = 19
+    version = 20
     kind: SourceKind = "lines"
 
     def roots(self, home: Home) -> Sequence[Path]:

@@ -286,7 +286,8 @@ class Outline:
         nodes = self.nodes
         file_set = session.file_set
         if kind == RESULT and self.spills:
-            spills = tuple(sorted(records.spills_named(line.data or b"") & self.spills.keys()))
+            named = records.spills_of(record, line.data or b"", session.session_id)
+            spills = tuple(sorted(named & self.spills.keys()))
             if spills:
                 nodes.spills[len(nodes)] = spills
                 beside = (self.spills[key].file.id for key in spills)

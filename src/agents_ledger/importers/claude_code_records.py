@@ -51,6 +51,7 @@ NOTICES = (
 UNKNOWN = re.compile(r"Unknown (?:skill|slash command): \S+")  # a command that was mistyped
 TYPED = re.compile(r"/[a-z][\w:-]*(?:\s.*)?", re.DOTALL)  # perhaps a command, as it was typed
 COMPACT = re.compile(r"/compact(?:\s.*)?", re.DOTALL)  # a compaction answers it
+PERSISTED = "<persisted-output>"  # how an output begins that was too large for its record
 SPILLED = "tool-results"  # the folder of outputs that were too large for a record
 ABOUT = ".meta.json"  # what is said of a subagent, beside its file
 ABOUT_NAME = re.compile(r"(agent-[^/\\]+)\.meta\.json$")
@@ -348,21 +349,39 @@ def agent_at_work(record: Record) -> str | None:
         return None
 
 
-def spills_named(data: bytes) -> set[str]:
-    """The outputs in files of their own that a record names, by folder and name. Only as much is
+def spills_named(data: bytes) -> Iterator[str]:
+    """The outputs in files of their own that a text names, by folder and name. Only as much is
     looked at before each as a name may have: a record may have megabytes without a name's end."""
-    found = set()
     for spill in _SPILL.finditer(data):
         before = data[max(0, spill.start() - _NAME_MAX - 1) : spill.start()]
         folder = _NO_NAME.split(before.rstrip(b"/\\"))[-1]
         if folder and before.endswith((b"/", b"\\")):
-            found.add(f"{folder.decode(errors='replace')}/{spill[1].decode()}")
-    return found
+            yield f"{folder.decode(errors='replace')}/{spill[1].decode()}"
+
+
+def saved_as(shown: str) -> str | None:
+    """The file of an output that was too large, as the agent was shown it: what it begins with may
+    name others."""
+    if not shown.startswith(PERSISTED):
+        return None
+    return next(spills_named(shown.encode(errors="replace")), None)
+
+
+def spills_of(record: Record, data: bytes, session_id: str) -> set[str]:
+    """The outputs that a record's results were saved to: those of its session, and what it shows
+    the begin of. A search through the logs names those of all sessions. `data`: all of it."""
+    named = set(spills_named(data))
+    own = {key for key in named if key.partition("/")[0] in (record.session_id, session_id)}
+    if own != named and PERSISTED.encode() in data:
+        results = map(as_dict, as_list(parsed(raw_content(record))))
+        saved = {saved_as(text_of(block.get("content"))) for block in results}
+        own |= {key for key in saved if key is not None}
+    return own
 
 
 def spill_key(path: str) -> str:
     """The folder and name by which a record names an output."""
-    return next(iter(spills_named(path.encode(errors="replace"))), "")
+    return next(spills_named(path.encode(errors="replace")), "")
 
 
 def is_spill(path: Path) -> bool:

@@ -39,7 +39,6 @@ TOKENS = {
     "cache_read_input_tokens": "cached_input_tokens",
     "cache_creation_input_tokens": "cache_write_tokens",
 }
-PERSISTED = "<persisted-output>"
 QUEUED_NOTICES = (*records.NOTICES, '{"task_id":')
 ASKED = {"prompt", "command"}
 BESIDE = {"notice", "printed", "other", "failure"}  # what neither asks nor answers
@@ -319,13 +318,8 @@ class _Turn:
 
     def _spilled(self, said: Any) -> str | None:
         """The whole of an output that was too large for its record."""
-        shown = text_of(said)
-        if not shown.startswith(PERSISTED):
-            return None
-        for key in sorted(records.spills_named(shown.encode(errors="replace"))):
-            if key in self.spills:
-                return self.material.document(self.spills[key]).decode(errors="replace")
-        return None
+        file = self.spills.get(records.saved_as(text_of(said)) or "")
+        return self.material.document(file).decode(errors="replace") if file is not None else None
 
     def _compaction(self, uuid: str, kind: str, record: dict[str, Any]) -> None:
         at = milliseconds(record.get("timestamp"))
