@@ -213,8 +213,9 @@ def test_a_prompt_may_begin_as_a_command_does(ledger: Ledger, tmp_path: Path, wo
     assert [(message.content, message.source) for message in turn.query] == [(words, "human")]
 
 
-def test_what_watches_the_checks_is_nobody(ledger: Ledger, tmp_path: Path) -> None:
-    event = "<ci-monitor-event>\nA check failed: fix it.\n</ci-monitor-event>"
+@pytest.mark.parametrize("tag", ["ci-monitor-event", "agent-notification", "bash-notification"])
+def test_what_watches_work_elsewhere_is_nobody(ledger: Ledger, tmp_path: Path, tag: str) -> None:
+    event = f"<{tag}>\nA check failed: fix it.\n</{tag}>"
     log = Log(tmp_path)
     log.user("a1", "Open the request.")
     log.assistant("a2", text("Opened."))

@@ -42,6 +42,8 @@ INTERRUPTED = "[Request interrupted by user"
 NOTICES = (
     *PRINTED,
     INTERRUPTED,
+    "<agent-notification>",  # before 2.1, and <bash-notification>
+    "<bash-notification>",
     "<bash-stdout>",
     "<bash-stderr>",
     "<ci-monitor-event>",

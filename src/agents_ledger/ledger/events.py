@@ -19,7 +19,8 @@ TURNS_MAX = 1000
 _BLOCKS = (
     "system-reminder", "local-command-caveat", "local-command-stdout", "command-message",
     "environment_context", "environment_details", "user_instructions", "additional_data",
-    "ide_opened_file", "ide_selection", "task-notification",
+    "ide_opened_file", "ide_selection", "task-notification", "agent-notification",
+    "bash-notification",
 )  # fmt: skip
 _BLOCK = re.compile(rf"<({'|'.join(_BLOCKS)})(?: [^<>]*)?>")
 # A command as somebody typed it: its name, and what was given to it.
