@@ -112,6 +112,8 @@ def test_a_tag_is_no_part_of_words_without_marks() -> None:
 
 
 TASK = "<system_notification>\nThe task has ended.\n</system_notification>\n"
+MACHINE = "<user_info>\nOS: linux\n</user_info>\n\n<git_status>\nClean.\n</git_status>"
+OPEN = "<open_and_recently_viewed_files>\na.py\n</open_and_recently_viewed_files>"
 TOOLS = (
     "<available_subagent_types>\n- one\n</available_subagent_types>\n"
     "<dynamic_tools>\n- two\n</dynamic_tools>"
@@ -130,6 +132,10 @@ TOOLS = (
         (f"\n{TOOLS}\n", True),
         (f"{TOOLS}\n{asked('Go on.')}", False),
         (f"{TOOLS}\nWhat are these?", False),
+        ("<agent_skills>\nA skill.\n</agent_skills>\n", True),
+        ("<agent_skills>\nA skill.\n</agent_skills>\nWhich are these?", False),
+        (f"{MACHINE}\n\n<rules>\nBe brief.\n</rules>\n{OPEN}", True),
+        (f"{MACHINE}\n<rules>\nBe brief.\n</rules>\n{OPEN}{asked('Go on.')}", False),
         (asked(f"What does {ENDED!r} mean?"), False),
         ("<div>\n</div>", False),
     ],

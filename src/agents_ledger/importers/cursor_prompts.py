@@ -21,7 +21,8 @@ MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", 
 HALF_DAY = 12
 FINISHED = "Briefly inform the user about the task result"  # that a task in the background ended
 CONTEXT = re.compile(
-    r"<(available_subagent_(?:models|types)|dynamic_tools|system_(?:notification|reminder)|user_info)>"
+    r"<(agent_(?:skills|transcripts)|available_subagent_(?:models|types)|dynamic_tools|git_status|"
+    r"mcp_file_system|open_and_recently_viewed_files|rules|system_(?:notification|reminder)|user_info)>"
 )
 
 
