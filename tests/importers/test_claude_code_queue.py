@@ -229,3 +229,29 @@ def test_what_watches_work_elsewhere_is_nobody(ledger: Ledger, tmp_path: Path, t
     said = {message.content: message.source for turn in turns for message in turn.messages}
     assert (said[event], said["Open the request."]) == ("event", "human")
     assert len(turns) == 1
+
+
+def test_what_another_session_says_is_an_agents_and_stands_once(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    peer = {"kind": "peer", "name": "reviewer"}
+    said = [f"<cross-session-message from={each}>\nDone.</cross-session-message>" for each in "xyz"]
+    log = Log(tmp_path)
+    log.user("a1", "Review it.")
+    log.assistant("a2", tool("t1", "Bash", command="make"))
+    typed(log, said[0].replace(">", " hop-chain=a>", 1))
+    typed(log, said[1])
+    attached = {"type": "queued_command", "commandMode": "prompt"}
+    log.add("attachment", "a3", attachment=attached | {"prompt": said[1], "origin": peer})
+    log.add("attachment", "a4", attachment=attached | {"prompt": "It is noon.", "origin": peer})
+    log.result("a5", "t1", "made")
+    log.assistant("a6", text("Made."))
+    given = f"Another Claude session sent a message:\n{said[0]}"
+    log.user("a7", given, isMeta=True, origin=peer)
+    log.assistant("a8", text("Good."))
+    import_paths(ledger, log.save())
+
+    (turn,) = ledger.thread(LABEL).turns
+    asked = [(m.content, m.source) for m in turn.messages if m.role == "user"]
+    others = [(words, "agent") for words in (said[1], "It is noon.", given)]
+    assert asked == [("Review it.", "human"), *others]

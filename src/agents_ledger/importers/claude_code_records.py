@@ -39,6 +39,7 @@ COMMANDS = ("<command-name>", "<command-message>")
 PRINTED = ("<local-command-stdout>", "<local-command-stderr>")  # by a command of the program's own
 CAVEAT = "<local-command-caveat>"  # what a model shall make of these: it tells nobody anything
 INTERRUPTED = "[Request interrupted by user"
+PEER = "<cross-session-message"  # of another session, in the queue before it is given to the agent
 NOTICES = (
     *PRINTED,
     INTERRUPTED,
@@ -47,6 +48,7 @@ NOTICES = (
     "<bash-stdout>",
     "<bash-stderr>",
     "<ci-monitor-event>",
+    PEER,
     "<system-reminder>",
     "<task-notification>",
 )

@@ -39,6 +39,7 @@ TOKENS = {
     "cache_read_input_tokens": "cached_input_tokens",
     "cache_creation_input_tokens": "cache_write_tokens",
 }
+OF_AGENTS = ("<teammate-message", records.PEER)
 QUEUED_NOTICES = (*records.NOTICES, '{"task_id":')
 ASKED = {"prompt", "command"}
 BESIDE = {"notice", "printed", "other", "failure"}  # what neither asks nor answers
@@ -143,7 +144,7 @@ class _Turn:
         message = as_dict(record.get("message"))
         content = message.get("content")
         metadata = {name: record[name] for name in KEPT_FIELDS if record.get(name)}
-        said_by = as_dict(record.get("origin")).get("kind", "human")
+        said_by = _said_by(record)
         typed = (
             kind in ASKED
             and uuid not in self.local
@@ -157,7 +158,7 @@ class _Turn:
         if kind == "queued":
             attached = as_dict(record.get("attachment"))
             content = attached.get("prompt") if attached else record.get("content")
-            told = attached.get("commandMode") == "task-notification"
+            told = attached.get("commandMode") == "task-notification" or said_by != "human"
             told = told or text_of(content).startswith(QUEUED_NOTICES)
             source = "event" if told else "human"
             metadata["queued"] = True
@@ -168,7 +169,7 @@ class _Turn:
         self._heed(kind, text)
         if record.get("isMeta"):
             metadata["meta"] = True
-        if text.startswith("<teammate-message") or record.get("isSidechain"):
+        if text.startswith(OF_AGENTS) or said_by == "peer" or record.get("isSidechain"):
             source = "agent"
         others = _other_blocks(content)
         if others:
@@ -380,6 +381,12 @@ def _told_of_usage(record: dict[str, Any]) -> tuple[int, bool, bool]:
     tokens = _tokens(record)
     ended = bool(as_dict(record.get("message")).get("stop_reason"))
     return tokens.get("output_tokens", 0), any(tokens.values()), ended
+
+
+def _said_by(record: dict[str, Any]) -> Any:
+    """Who a prompt is from, as new versions say of it or of what waited in the queue."""
+    origin = record.get("origin") or as_dict(record.get("attachment")).get("origin")
+    return as_dict(origin).get("kind", "human")
 
 
 def _message_id(uuid: str, record: dict[str, Any]) -> str:
