@@ -236,3 +236,30 @@ def test_a_subagent_of_a_turn_that_no_session_stands_on_answers_to_the_session_o
     assert (found.parent_turn_id, found.spawn_tool_call_id) == (uid("b1"), "t1")
     assert found.parent_session_label == f"claude-code:{SESSION}"
     assert uid("b1") not in ledger.ancestry(f"claude-code:{SESSION}")
+
+
+def test_a_fork_that_only_names_what_it_knows_hangs_on_the_turn_it_was_made_in(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    log.user("a1", "Begin.")
+    log.assistant("a2", text("Begun."))
+    log.user("b1", "Go on.")
+    log.assistant("b2", text("Gone on."))
+    fork = Log(tmp_path / SESSION / "subagents", "agent-check-1")
+    own = {"isSidechain": True, "agentId": "check-1", "sessionId": SESSION}
+    fork.add("fork-context-ref", parentSessionId=SESSION, parentLastUuid=uid("a2"))
+    fork.user("c1", "Your directive: check it.", **own)
+    fork.assistant("c2", text("Checked."), **own)
+
+    report = import_paths(ledger, fork.save(), log.save())
+
+    session = ledger.session("claude-code:agent-check-1")
+    assert (session.parent_session_label, session.parent_turn_id) == (
+        f"claude-code:{SESSION}",
+        uid("a1"),
+    )
+    (turn,) = ledger.thread("claude-code:agent-check-1").turns
+    assert (turn.id, turn.parent_turn_id) == (uid("c1"), None)
+    assert report.records["claude-code", "fork-context-ref", "derived"] == 1
+    assert result(ledger) == at_once(tmp_path)

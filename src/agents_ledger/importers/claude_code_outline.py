@@ -78,6 +78,7 @@ class _Session(Struct):
     metadata: dict[str, Any] = field(default_factory=dict)
     waiting: dict[str, deque[_Queued]] = field(default_factory=dict)  # what was typed, by its text
     preserved: Preserved | None = None  # by the last compaction
+    forked_at: str | None = None  # the record of its parent that it knows all before, and no call
 
 
 class _Queued(NamedTuple):
@@ -132,6 +133,9 @@ class Outline:
         again = [repeated(self.nodes, chain) for chain in self.rewritten]
         self.nodes.repeat(pair for found in again for pair in found.items())
         self.hung = self.nodes.set_apart()  # what begins a subagent, on a record of who asked it
+        begun = {s.chain[0]: s.forked_at for s in self.sessions.values() if s.chain and s.forked_at}
+        places = {first: self.nodes.ids.get(at) for first, at in begun.items()}
+        self.hung |= {first: on for first, on in places.items() if on != NONE}
         self.sides = {s.session_id: self._sides(s) for s in self.sessions.values()}
 
     # -- files beside -------------------------------------------------------------------------
@@ -356,7 +360,8 @@ class Outline:
         elif kind == "progress" and record.call_id and (agent := records.agent_at_work(record)):
             mapped = self.at_work.setdefault(record.call_id, agent) == agent
         else:
-            mapped = False
+            mapped = record.parent_last_uuid is not None
+            session.forked_at = record.parent_last_uuid or session.forked_at
         self.material.count(kind, "derived" if mapped else "unmapped")
 
     def _call(self, leaf: str, line: Line, title: str) -> None:

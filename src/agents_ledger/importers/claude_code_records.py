@@ -28,6 +28,7 @@ PLAIN = {
     "ai-title",
     "custom-title",
     "file-history-snapshot",
+    "fork-context-ref",
     "last-prompt",
     "permission-mode",
     "progress",
@@ -78,6 +79,7 @@ class Record(Struct, rename="camel", gc=False):
     uuid: str | None = None
     parent_uuid: str | None = None
     logical_parent_uuid: str | None = None
+    parent_last_uuid: str | None = None
     session_id: str | None = None
     timestamp: Any = None
     subtype: str | None = None
