@@ -76,6 +76,21 @@ def test_what_is_asked_anew_or_by_somebody_is_a_turn_of_its_own(
     assert [m.source for m in turns[1].query] == [source]
 
 
+def test_what_keeps_the_agent_at_work_is_nobodys_prompt(ledger: Ledger, tmp_path: Path) -> None:
+    log = Events(tmp_path)
+    works(log)
+    told = "You have not yet marked the task as complete."
+    image = [{"type": "file", "path": "/home/dev/a.png"}]
+    for sent in ({"content": ""}, {"content": "", "attachments": image}):
+        log.add("user.message", **sent, transformedContent=told, agentMode="autopilot")
+        log.say("Done.")
+    import_paths(ledger, log.save())
+
+    _, second, third = ledger.thread(LABEL).turns
+    assert [(m.content, m.source) for m in second.query] == [(told, "event")]
+    assert [(m.content, m.source) for m in third.query] == [("", "human")]
+
+
 def test_what_is_added_behind_a_compaction_waits_for_what_goes_on(
     ledger: Ledger, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ from agents_ledger.model.numbering import Numbering
 from agents_ledger.model.turns import Usage
 
 NAME = "copilot"
-VERSION = 13
+VERSION = 14
 ANSWERS = {"assistant.message", "assistant.reasoning", "tool.execution_start"}
 ADDED = "user.message:added"  # by the program, while a prompt is worked on
 CARRIED = ANSWERS | {

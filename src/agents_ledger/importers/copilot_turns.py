@@ -105,13 +105,17 @@ class _Turn:
         attached = [as_dict(each) for each in as_list(data.get("attachments"))]
         if attached:
             metadata["attachments"] = without_data(attached)
-        is_agents = self.part.subagent and not is_added
+        source = written_by(data.get("source"), text)
+        if not text and not attached and sent:
+            text, source = sent, "event"  # the program's, lest the agent stops before it is done
+        if self.part.subagent and not is_added:
+            source = "agent"
         self.builder.message(
             key,
             "user",
             text,
             at=at,
-            source="agent" if is_agents else written_by(data.get("source"), text),
+            source=source,
             metadata=metadata,
             context={"sent": sent} if sent != text else None,
             files=[MessageFile("attached", a["path"]) for a in attached if as_text(a.get("path"))],
