@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents_ledger.ledger import names
+from agents_ledger.ledger import names, sessions
 from agents_ledger.ledger.projected_tree import Tree
-from agents_ledger.model.sources import Derivation, SourceFile, SourceTitle
+from agents_ledger.model.sources import Derivation, DerivedSession, SourceFile, SourceTitle
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.text import in_batches
 
@@ -41,6 +41,31 @@ def note_titles(tx: Transaction, titles: Sequence[SourceTitle], titled: list[Sou
             title=each.title,
         )
     ]
+
+
+def name(tx: Transaction, session: DerivedSession) -> None:
+    """Other names that lead to a session: those that nobody else has, and keys, which move."""
+    for alias in session.aliases:
+        if sessions.find(tx, alias) is None:
+            names.add(tx, alias, session.label, reason="import_reconciliation")
+    for key in session.keys:
+        if sessions.find(tx, key) is None:
+            names.add(tx, key, session.label, reason="import_reconciliation")
+        else:
+            tx.run("move_key", key=key, label=session.label)
+
+
+def hang_on_parent(tx: Transaction, session: DerivedSession) -> None:
+    """A session answers to the one that its records name now, once that is there."""
+    label = session.label
+    if session.parent_label not in (None, label):
+        tx.run("insert_source_link", child=label, parent=session.parent_label)
+    else:
+        tx.run("leave_parent", label=label)
+        tx.run("delete_source_link", child=label)
+    tx.run("follow_source_links", label=label)
+    if session.parent_turn_id is not None:
+        tx.run("hang_on_turn", label=label, turn_id=session.parent_turn_id)
 
 
 def hang_subagents(tx: Transaction, derivation: Derivation, tree: Tree) -> None:

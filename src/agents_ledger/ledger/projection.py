@@ -15,7 +15,13 @@ from msgspec import Struct, field, structs
 
 from agents_ledger.ledger import names, sessions, threads, waiting
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.projected_sessions import hang_subagents, lead_on, note_titles
+from agents_ledger.ledger.projected_sessions import (
+    hang_on_parent,
+    hang_subagents,
+    lead_on,
+    name,
+    note_titles,
+)
 from agents_ledger.ledger.projected_tree import Repeated, Tree
 from agents_ledger.ledger.projected_turns import (
     ROW_BYTES,
@@ -514,20 +520,11 @@ def _follow(tx: Transaction, source: str, session: DerivedSession, fingerprint: 
     put_by_us = known[0][2] if known else None
     if not session.adopted:
         _describe(tx, session, session.origin or source)
-    _name(tx, session)
-    for key in session.keys:
-        if sessions.find(tx, key) is None:
-            names.add(tx, key, label, reason="import_reconciliation")
-        else:
-            tx.run("move_key", key=key, label=label)
+    name(tx, session)
     for file_id in sorted(session.file_ids):
         tx.run("insert_session_source", label=label, file_id=file_id)
     follow(tx, session, put_by_us)
-    if session.parent_label not in (None, label):
-        tx.run("insert_source_link", child=label, parent=session.parent_label)
-    tx.run("follow_source_links", label=label)
-    if session.parent_turn_id is not None:
-        tx.run("hang_on_turn", label=label, turn_id=session.parent_turn_id)
+    hang_on_parent(tx, session)
     tx.run(
         "upsert_session_import",
         source=source,
@@ -540,12 +537,6 @@ def _follow(tx: Transaction, source: str, session: DerivedSession, fingerprint: 
         run_id="",
     )
     return known[0][0] if known else None
-
-
-def _name(tx: Transaction, session: DerivedSession) -> None:
-    for alias in session.aliases:
-        if sessions.find(tx, alias) is None:
-            names.add(tx, alias, session.label, reason="import_reconciliation")
 
 
 def _describe(tx: Transaction, session: DerivedSession, origin: str) -> None:

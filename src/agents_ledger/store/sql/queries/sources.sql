@@ -453,6 +453,15 @@ UPDATE sessions SET source_has_more = 1 WHERE label = :label;
 INSERT INTO source_links (child_label, parent_label) VALUES (:child, :parent)
 ON CONFLICT (child_label) DO UPDATE SET parent_label = excluded.parent_label;
 
+-- leave_parent --
+-- A child whose records name no parent any more, nor does a call.
+UPDATE sessions SET parent_session_label = NULL
+WHERE label = :label AND parent_turn_id IS NULL AND spawn_tool_call_id IS NULL
+AND parent_session_label = (SELECT l.parent_label FROM source_links l WHERE l.child_label = :label);
+
+-- delete_source_link --
+DELETE FROM source_links WHERE child_label = :child;
+
 -- follow_source_links --
 -- A child whose parent has come, or is another than before.
 UPDATE sessions SET is_subagent = 1, parent_session_label = (
