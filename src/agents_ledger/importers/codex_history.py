@@ -11,12 +11,12 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agents_ledger.importers.codex_parts import Parts
+from agents_ledger.importers.codex_turns import NAME
 from agents_ledger.importers.outlines import NONE, as_dict, as_text
 
 if TYPE_CHECKING:
     from agents_ledger.importers.codex_rollout import Rollout
 
-NAME = "codex"
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 ROLLOUT = re.compile(rf"rollout-.*?({UUID})(?:_([0-9a-f-]+))?$")  # the thread, and which of its
 ORDINALS = range(1 << 63)
