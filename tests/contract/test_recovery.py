@@ -15,6 +15,7 @@ from agents_ledger import Conflict, Ledger
 from agents_ledger.ledger.core import Core
 from agents_ledger.store.database import Database, open_database
 from agents_ledger.store.postgres import PostgresDatabase
+from agents_ledger.store.sqlite import SqliteDatabase
 from tests.builders import chain
 from tests.raw import Raw
 from tests.waiting import PATIENCE_S, until
@@ -23,8 +24,14 @@ LEASE_MS = 200
 WRITER = """
 import sys
 from agents_ledger import Ledger
+from agents_ledger.ledger.core import Core
+from agents_ledger.store.postgres import PostgresDatabase
 
-ledger = Ledger.open(sys.argv[1])
+address, lease_ms = sys.argv[1], int(sys.argv[2])
+if address.startswith("postgres"):
+    ledger = Ledger(Core(PostgresDatabase(address, lease_ms=lease_ms)))
+else:
+    ledger = Ledger.open(address)
 turn = ledger.turn("main", "q", id="the-turn")
 turn.tool_call("Bash", id="c")
 turn.stream("half an ans")
@@ -40,7 +47,7 @@ print("done", flush=True)
 def writing(address: str) -> Iterator[subprocess.Popen[str]]:
     """Another process in the middle of a live turn."""
     process = subprocess.Popen(
-        [sys.executable, "-c", WRITER, address],
+        [sys.executable, "-c", WRITER, address, str(LEASE_MS)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -194,14 +201,8 @@ def test_a_writer_that_was_taken_for_dead_is_told(
     address: str, db: Database, ledger: Ledger, handle: Callable[[], Ledger], raw: Raw
 ) -> None:
     turn = ledger.turn("main", "q")
-    if isinstance(db, PostgresDatabase):  # its connection breaks, and it does not notice in time
-        key = db.writer_key(db.writer().id) % 2**64
-        raw.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_locks"
-            " WHERE locktype = 'advisory' AND classid = ? AND objid = ?",
-            (key >> 32, key % 2**32),
-        )
-    else:  # somebody cleaned up its lock: only time can tell that it is dead
+    if isinstance(db, SqliteDatabase):
+        # Somebody cleaned up its lock: only time can tell that it is dead.
         [lock] = Path(address).parent.glob("*.writer-*")
         lock.unlink()
     assert handle().recover() == ()

@@ -186,6 +186,17 @@ class _Rows:
         return found
 
 
+class _Cursor:
+    """Rows are read at once, so that nothing is left open."""
+
+    def __init__(self, connection: FaultyConnection) -> None:
+        self.execute = connection.execute
+        self.executemany = connection.executemany
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
 class FaultyConnection:
     """An apsw connection that answers and fails as one of sqlite3 does."""
 
@@ -198,6 +209,10 @@ class FaultyConnection:
             )
         )
         self._apsw.set_busy_timeout(int(options["timeout"] * 1000))
+
+    def cursor(self) -> _Cursor:
+        """A cursor of its own."""
+        return _Cursor(self)
 
     @staticmethod
     def _translated(action: Callable[[], Any]) -> Any:

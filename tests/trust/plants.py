@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from agents_ledger.ledger import sessions
 from agents_ledger.ledger.sessions import Pointer
-from agents_ledger.store import queries
+from agents_ledger.store import interrupts, queries
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.locks import WriteQueue
 
 NO_CHECK = "head moved without compare-and-set"
 NO_QUEUE = "no queue of writers"
+NO_HOLD = "signals strike at any moment"
 CHECK = " AND COALESCE(thread_id, '') = COALESCE(CAST(:from_turn AS TEXT), '')"
 
 seen_heads: dict[str, str | None] = {}
@@ -23,6 +24,8 @@ def plant(bug: str) -> None:
         _find_seen_heads()
     elif bug == NO_QUEUE:
         WriteQueue.__enter__ = WriteQueue.__exit__ = lambda *_: None  # type: ignore[method-assign]
+    elif bug == NO_HOLD:
+        interrupts._SIGNALS = ()
     elif bug:
         raise ValueError(bug)
 

@@ -57,6 +57,8 @@ JOBS = (
     Job("HTTP requests", "requests", "requests", 20_000, 1_000),
     Job("brawl", "brawl", "rounds", 1_000, 25),
     Job("brawl, server", "brawl", "rounds", 300, 8, "postgres"),
+    Job("interrupts", "interrupts", "interrupts", 40_000, 2_000),
+    Job("interrupts, server", "interrupts", "interrupts", 10_000, 500, "postgres"),
     Job("meaning", "meaning", "questions", 240, 5, needs=MEANING),
 )
 

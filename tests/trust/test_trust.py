@@ -93,6 +93,15 @@ def test_a_brawl_leaves_a_sound_ledger_on_a_server(postgres_server: str) -> None
     clean(harness.call("brawl", Options(count=3, engine="postgres", address=postgres_server)), 3)
 
 
+def test_an_interrupted_call_leaves_the_handle_usable_and_nobody_waiting() -> None:
+    clean(harness.call("interrupts", Options(count=1500)), 1500)
+
+
+def test_an_interrupted_call_leaves_the_pool_full_on_a_server(postgres_server: str) -> None:
+    options = Options(count=500, engine="postgres", address=postgres_server)
+    clean(harness.call("interrupts", options), 500)
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -107,6 +116,7 @@ def test_a_brawl_leaves_a_sound_ledger_on_a_server(postgres_server: str) -> None
         ("fuzz", Options(count=300, plant=CARELESS)),
         ("bus_fuzz", Options(count=300, plant=UNSAID)),
         ("lines", Options(count=12, plant=TWICE)),
+        ("interrupts", Options(count=300, plant=plants.NO_HOLD)),
     ],
     ids=lambda value: value.plant if isinstance(value, Options) else value,
 )
@@ -117,10 +127,12 @@ def test_a_planted_bug_is_found(name: str, options: Options) -> None:
 
 
 def test_a_planted_bug_is_found_on_a_server(postgres_server: str) -> None:
-    for name, count in (("machine", 80), ("crowd", 4)):
-        options = Options(
-            count=count, plant=plants.NO_CHECK, engine="postgres", address=postgres_server
-        )
+    for name, count, bug in (
+        ("machine", 80, plants.NO_CHECK),
+        ("crowd", 4, plants.NO_CHECK),
+        ("interrupts", 300, plants.NO_HOLD),
+    ):
+        options = Options(count=count, plant=bug, engine="postgres", address=postgres_server)
         assert harness.call(name, options).findings
 
 

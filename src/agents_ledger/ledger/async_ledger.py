@@ -428,13 +428,17 @@ class AsyncLiveTurn:
             try:
                 await self._ledger._write(within(state.begin()))
             except asyncio.CancelledError:  # perhaps it was begun: nobody will enter its block
-                with suppress(LedgerError):
-                    await asyncio.shield(self._ledger._write(state.fail("CancelledError", Usage())))
+                await asyncio.shield(self._abandon(state))
                 raise
             except OutcomeUnknown as unknown:
                 raise OutcomeUnknown(str(unknown), self.id) from unknown
             self._state = state
         return self
+
+    async def _abandon(self, state: LiveState) -> None:
+        """Fail the turn, if it was begun."""
+        with suppress(LedgerError):
+            await self._ledger._write(state.fail("CancelledError", Usage()))
 
     @property
     def state(self) -> LiveState:

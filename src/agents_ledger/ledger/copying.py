@@ -42,8 +42,8 @@ def _fill(origin: Database, copied: Database) -> dict[str, int]:
     if wanted != found:
         wrong = ", ".join(table for table in wanted if wanted[table] != found[table])
         raise Damaged(f"the copy differs from its source in {wrong}", "Copy again.")
-    for writer_id, _ in copied.read(lambda tx: tx.run("other_writers", id="")):
-        copied.write(partial(live.fail_all, writer_id=writer_id))
+    for writer_id, seen_at, _ in copied.read(lambda tx: tx.run("other_writers", id="")):
+        copied.write(partial(live.fail_all, writer_id=writer_id, seen_at=seen_at))
     waiting.catch_up(copied)
     return {table: count for table, (count, _) in wanted.items()}
 

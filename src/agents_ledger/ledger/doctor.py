@@ -124,7 +124,7 @@ def _writer_facts(db: Database) -> list[Fact]:
     live = len(db.read(lambda tx: tx.run("live_turns", label=None)))
     dead = 0
     writers = db.read(lambda tx: tx.run("other_writers", id=""))
-    for writer_id, unseen_ms in writers:
+    for writer_id, _, unseen_ms in writers:
         try:
             dead += db.is_dead(writer_id, unseen_ms)
         except ReadOnly:

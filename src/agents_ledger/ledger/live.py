@@ -444,19 +444,21 @@ def recover(db: Database) -> tuple[str, ...]:
         return ()
     me = db.writer()
     dead = [
-        writer_id
-        for writer_id, unseen_ms in writers
+        (writer_id, seen_at)
+        for writer_id, seen_at, unseen_ms in writers
         if writer_id != me.id and db.is_dead(writer_id, unseen_ms)
     ]
     failed: list[str] = []
-    for writer_id in dead:
-        failed += db.write(partial(fail_all, writer_id=writer_id))
+    for writer_id, seen_at in dead:
+        failed += db.write(partial(fail_all, writer_id=writer_id, seen_at=seen_at))
         me.forget(writer_id)
     return tuple(failed)
 
 
-def fail_all(tx: Transaction, writer_id: str) -> list[str]:
-    """Fail the turns of a writer that will write no more."""
+def fail_all(tx: Transaction, writer_id: str, seen_at: int) -> list[str]:
+    """Fail the turns of a writer that will write no more, if nobody has seen it meanwhile."""
+    if not tx.run("writer_unseen_since", id=writer_id, seen_at=seen_at):
+        return []
     failed = [row[0] for row in tx.run("writer_turns", writer_id=writer_id)]
     for turn_id in failed:
         seal(tx, Live(turn_id, writer_id), Sealing("failed", WRITER_DIED))

@@ -12,6 +12,9 @@ win the interpreter back.
 Works are done in the order they came; neighbours that can be done at once (Joint) are. A work that
 raises before it wrote anything fails alone. One that raises after it wrote spoils the batch: it is
 rolled back and done again with a savepoint for each.
+
+Signals such as Ctrl-C are held while the queue or the transaction changes (`store/interrupts.py`).
+They can end a wait, and a work that is alone in its batch: its transaction is rolled back.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from typing import Any, Protocol, cast
 
 from agents_ledger.model.errors import OutcomeUnknown
 from agents_ledger.store.database import Answer, Joint, Transaction, Work
+from agents_ledger.store.interrupts import NOT_HELD, Hold, held
 
 BATCH_MAX = 256
 PATIENCE = 0.4  # of what a batch took, waiting for its callers to be back
@@ -37,8 +41,8 @@ class Session(Protocol):
 
     transaction: Transaction
 
-    def begin(self) -> None:
-        """Wait for our turn among all processes, then begin."""
+    def begin(self, hold: Hold) -> None:
+        """Wait for our turn among all processes, then begin. The wait can be interrupted."""
 
     def restart(self) -> None:
         """Begin again after a roll-back, still our turn."""
@@ -93,43 +97,45 @@ class GroupCommit:
     def run(self, work: Work[Any]) -> Any:
         """Do `work` durably, alone or together with whoever waits."""
         me = Member(work)
-        with self._state:
-            if self._leading:
-                me.wake = threading.Lock()
-                me.wake.acquire()
-            self._leading = True
-            self._enqueue(me)
-        if me.wake is None:
-            self.lead(me)
-        else:
-            self._wait(me, me.wake)
+        with held() as hold:
+            with self._state:
+                if self._leading:
+                    me.wake = threading.Lock()
+                    me.wake.acquire()
+                self._leading = True
+                self._enqueue(me)
+            if me.wake is None:
+                self.lead(me, hold)
+            else:
+                self._wait(me, me.wake, hold)
         if me.error is not None:
             raise me.error
         return me.result
 
-    def _wait(self, me: Member, wake: threading.Lock) -> None:
+    def _wait(self, me: Member, wake: threading.Lock, hold: Hold) -> None:
         try:
-            wake.acquire()
+            hold.interruptible(wake.acquire)
         except BaseException:  # Ctrl-C: nothing of ours may stay behind, nobody else may hang
             withdrawn = self.withdraw(me)
             if not withdrawn:
                 wake.acquire()
             if me.leads:
-                self.lead(me)
+                self.lead(me, hold)
             raise
         if me.leads:
-            self.lead(me)
+            self.lead(me, hold)
 
     def submit(self, work: Work[Any], answer: Answer, start: Callable[[], object]) -> Member:
         """Queue `work` and return; `start` is called when nobody leads: it makes a thread of its
         own call lead(for_others=True)."""
         me = Member(work, answer)
-        with self._state:
-            self._start_leader = start
-            first, self._leading = not self._leading, True
-            self._enqueue(me)
-        if first:
-            start()
+        with held():
+            with self._state:
+                self._start_leader = start
+                first, self._leading = not self._leading, True
+                self._enqueue(me)
+            if first:
+                start()
         return me
 
     def _enqueue(self, me: Member) -> None:
@@ -150,7 +156,7 @@ class GroupCommit:
                 return False
             return True
 
-    def lead(self, me: Member | None = None) -> None:
+    def lead(self, me: Member | None = None, hold: Hold = NOT_HELD) -> None:
         """Commit a batch and hand over. Without a work of its own it leads for others, and goes on
         while only such wait that cannot."""
         again = True
@@ -158,9 +164,10 @@ class GroupCommit:
             batch: list[Member] = []
             try:
                 self._gather()
+                hold.check()
                 self._take(batch)
                 if batch:
-                    self._commit(batch)
+                    self._commit(batch, hold if batch == [me] else NOT_HELD)
             except BaseException:  # Ctrl-C in the leader: nobody may hang
                 self._drop(me)
                 self._fail(batch, OutcomeUnknown("the process was interrupted while it wrote"))
@@ -191,7 +198,7 @@ class GroupCommit:
                 self._gathered.acquire(blocking=False)  # they came just now
 
     def _take(self, batch: list[Member]) -> None:
-        """Move whoever waits into the batch: in one call, which Ctrl-C cannot split."""
+        """Move whoever waits into the batch."""
         with self._state:
             count = min(len(self._queue), BATCH_MAX - len(batch))
             batch.extend(starmap(self._queue.popleft, repeat((), count)))
@@ -225,14 +232,14 @@ class GroupCommit:
         for wake in wakes:  # a loop once, not for each of its tasks: these would run one by one
             wake()
 
-    def _commit(self, batch: list[Member]) -> None:
+    def _commit(self, batch: list[Member], hold: Hold) -> None:
         session = self._session
         self._until = 0.0
         try:
-            session.begin()
+            session.begin(hold)
             began = time.monotonic()
             try:
-                if not self._run_together(batch):
+                if not self._run_together(batch, hold):
                     self._run_apart(batch)
                 if session.is_open():
                     session.commit()
@@ -261,23 +268,23 @@ class GroupCommit:
                         yield [member]
             self._take(batch)
 
-    def _do(self, members: Sequence[Member]) -> None:
+    def _do(self, members: Sequence[Member], hold: Hold) -> None:
         tx = self._session.transaction
         first = members[0]
         if len(members) == 1:
-            first.result = first.work(tx)
+            first.result = hold.interruptible(first.work, tx)
             return
         works = [cast(Joint, member.work) for member in members]
         for member, result in zip(members, works[0].together(tx, works), strict=True):
             member.result = result
 
-    def _run_together(self, batch: list[Member]) -> bool:
+    def _run_together(self, batch: list[Member], hold: Hold) -> bool:
         """Whether the transaction stands as it is, or is over; False: do it again apart."""
         session = self._session
         for members in self._joining(batch):
             written = session.changes()
             try:
-                self._do(members)
+                self._do(members, hold if len(batch) == 1 else NOT_HELD)
             except Exception as error:
                 told = session.error(error)
                 if not session.is_open():

@@ -167,6 +167,7 @@ class WriteQueue:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
+        self._next.release()  # if the wait was interrupted
 
     def holder(self) -> int | None:
         """The process whose turn it is now, if any."""

@@ -56,28 +56,31 @@ def version(tx: Transaction, engine: Engine, address: str) -> int:
         raise NotALedger(f"{address} holds the tables of something else")
     found = max((row[0] for row in tx.run("migrations_applied")), default=0)
     if found > newest():
-        raise NewerLedger(
-            f"{address} has schema {found}; this version of agents-ledger knows {newest()}"
-        )
+        raise newer(address, found)
     return int(found)
 
 
-def migrate(tx: Transaction, engine: Engine, words: Mapping[str, str], address: str) -> None:
-    """Apply what is missing. The caller keeps everyone else out."""
+def newer(address: str, number: int) -> NewerLedger:
+    """A ledger's schema is newer than this program."""
+    return NewerLedger(
+        f"{address} has schema {number}; this version of agents-ledger knows {newest()}"
+    )
+
+
+def migrate_step(tx: Transaction, engine: Engine, words: Mapping[str, str], address: str) -> bool:
+    """Apply the next migration that is missing, or all of them to an empty database; whether
+    there is another. The caller keeps everyone else out, and commits."""
     current = version(tx, engine, address)
     pending = [path for path in queries.migration_files() if _number(path) > current]
-    for paths in [[path] for path in pending] if current else [pending]:
-        tx.execute("BEGIN")
-        try:
-            drop_made(tx, engine)
-            for path in paths:
-                _apply(tx, path, engine, words)
-            if paths[-1] is pending[-1]:  # they fit the newest tables only
-                make(tx, engine)
-            tx.execute("COMMIT")
-        except BaseException:
-            tx.execute("ROLLBACK")
-            raise
+    if not pending:
+        return False
+    drop_made(tx, engine)
+    for path in pending[:1] if current else pending:
+        _apply(tx, path, engine, words)
+    if current and len(pending) > 1:
+        return True
+    make(tx, engine)  # they fit the newest tables only
+    return False
 
 
 def _apply(tx: Transaction, path: Path, engine: Engine, words: Mapping[str, str]) -> None:

@@ -31,6 +31,7 @@ from agents_ledger.store import migrations
 from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work, Writer
 from agents_ledger.store.files import sync_folder
 from agents_ledger.store.group_commit import GroupCommit
+from agents_ledger.store.interrupts import Hold, held
 from agents_ledger.store.known import Known
 from agents_ledger.store.locks import FileLock, WriteQueue, note_closed, note_open
 from agents_ledger.store.sqlite_errors import name_of, translate
@@ -51,17 +52,18 @@ class _WriteSession:
     """The writing connection, as group commit uses it."""
 
     def __init__(self, connection: Any, queue: WriteQueue, database: SqliteDatabase) -> None:
-        self.transaction: Transaction = Statements(connection)
+        statements = Statements(connection)
+        self.transaction: Transaction = statements
         self._connection = connection
-        self._execute = connection.execute
+        self._execute = statements.execute
         self._queue = queue
         self._database = database
         self._checkpoint_above = WAL_BYTES
         self.schema_changes = 0  # SQLite counts rows only
 
-    def begin(self) -> None:
-        self._queue.__enter__()
+    def begin(self, hold: Hold) -> None:
         try:
+            hold.interruptible(self._queue.__enter__)
             # IMMEDIATE: a reader that later writes would otherwise fail half way.
             self._execute("BEGIN IMMEDIATE")
         except BaseException:
@@ -236,12 +238,24 @@ class SqliteDatabase:
                     connection.execute(f"PRAGMA user_version={PLAIN}")
                 connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
                 connection.execute("PRAGMA foreign_keys=OFF")
-                migrations.migrate(Statements(connection), self.engine, WORDS, self.address)
+                self._migrate(connection)
                 broken = connection.execute("PRAGMA foreign_key_check").fetchall()
                 if broken:
                     raise Damaged(f"{self.address} has dangling references: {broken[:3]}")
             finally:
                 connection.close()
+
+    def _migrate(self, connection: Any) -> None:
+        statements = Statements(connection)
+        missing = True
+        while missing:
+            statements.execute("BEGIN")
+            try:
+                missing = migrations.migrate_step(statements, self.engine, WORDS, self.address)
+                statements.execute("COMMIT")
+            except BaseException:
+                statements.execute("ROLLBACK")
+                raise
 
     def _create_file(self) -> None:
         try:
@@ -334,7 +348,7 @@ class SqliteDatabase:
         return result
 
     def submit(self, work: Work[T], answer: Answer) -> Callable[[], bool]:
-        with self._guard:
+        with held(), self._guard:
             self._check_writable()
             if self._thread is None:
                 self._thread = _LeaderThread(self._group)
@@ -356,7 +370,7 @@ class SqliteDatabase:
 
     def writer(self) -> Writer:
         self._check_writable()
-        with self._guard:
+        with held(), self._guard:
             if self._writer is None:
                 self._writer = _SqliteWriter(self.path)
             return self._writer
@@ -382,7 +396,11 @@ class SqliteDatabase:
         try:
             yield transaction
         finally:
-            self._readers.append(transaction)
+            # Not where Ctrl-C struck before its end: it would keep its snapshot.
+            if transaction.connection.in_transaction:
+                transaction.connection.close()
+            else:
+                self._readers.append(transaction)
 
     def _new_reader(self) -> Any:
         connection = self._new_connection(read_only=True)
@@ -476,6 +494,10 @@ class SqliteDatabase:
         }
 
     def close(self) -> None:
+        with held():
+            self._close()
+
+    def _close(self) -> None:
         if self._closed or os.getpid() != self._pid:
             return
         with self._guard:

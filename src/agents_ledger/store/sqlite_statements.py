@@ -38,9 +38,9 @@ sqlite3.register_adapter(type(None), dict[None, None]().get)
 sqlite3.register_adapter(bytes, bytes)
 
 
-def is_plain(connection: Any) -> bool:
+def is_plain(execute: Callable[[str], Any]) -> bool:
     """Whether no text of this ledger is stored escaped: then reads need not look for escapes."""
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    version: int = execute("PRAGMA user_version").fetchone()[0]
     return version == PLAIN
 
 
@@ -64,8 +64,11 @@ class Statements:
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
-        self._execute = connection.execute
-        self._executemany = connection.executemany
+        # One for all statements: whatever an interrupted one left unread ends with the next. A
+        # cursor of its own, held by a traceback, would keep the connection on an old snapshot.
+        cursor = connection.cursor()
+        self._execute = cursor.execute
+        self._executemany = cursor.executemany
         self._statements = _PREPARED
 
     def _ran(self, name: str, values: dict[str, object]) -> Any:
@@ -78,7 +81,7 @@ class Statements:
 
     def _note_escapes(self) -> None:
         """From now on reads must look for them."""
-        if is_plain(self.connection):
+        if is_plain(self._execute):
             self._execute("PRAGMA user_version=0")
 
     def run(self, name: str, /, **values: object) -> list[Row]:
@@ -128,9 +131,13 @@ class Statements:
     index_nearest = nearest
 
     def stream(self, sql: str, /) -> Iterator[list[Row]]:
-        cursor = self._execute(sql)
-        while rows := cursor.fetchmany(STREAM_ROWS):
-            yield rows
+        cursor = self.connection.cursor()
+        try:
+            reading = cursor.execute(sql)
+            while rows := reading.fetchmany(STREAM_ROWS):
+                yield rows
+        finally:
+            cursor.close()
 
 
 class Reading(Statements):
@@ -144,7 +151,7 @@ class Reading(Statements):
     def begin(self) -> None:
         """Stand on one snapshot."""
         self._execute("BEGIN")
-        self.plain = is_plain(self.connection)
+        self.plain = is_plain(self._execute)
 
     def end(self) -> None:
         """Let go of it, if it could be had."""

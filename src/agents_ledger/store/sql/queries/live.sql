@@ -15,8 +15,13 @@ AND NOT EXISTS (SELECT 1 FROM bus_calls c WHERE c.writer_id = writers.id)
 AND NOT EXISTS (SELECT 1 FROM bus_streams s WHERE s.writer_id = writers.id);
 
 -- other_writers --
--- Writers that may have died, with how long ago each was last seen, in milliseconds.
-SELECT w.id, <server_now> - w.seen_at FROM writers w WHERE w.id <> :id;
+-- Writers that may have died: when each was last seen, and how long ago, in milliseconds.
+SELECT w.id, w.seen_at, <server_now> - w.seen_at FROM writers w WHERE w.id <> :id;
+
+-- writer_unseen_since --
+-- Locks a writer that has not been seen since then: it cannot renew its lease meanwhile.
+SELECT 1 FROM writers WHERE id = :id AND seen_at = :seen_at
+<lock_live>;
 
 -- insert_live_turn --
 INSERT INTO live_turns (turn_id, writer_id, session_label)
