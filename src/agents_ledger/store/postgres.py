@@ -42,10 +42,11 @@ from agents_ledger.store import migrations, pgvector, postgres_address, queries
 from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work, Writer
 from agents_ledger.store.interrupts import NOT_HELD, Hold, held
 from agents_ledger.store.known import Known
+from agents_ledger.store.postgres_watch import Watch
+from agents_ledger.store.postgres_watch import WatchedConnection as Connection
 from agents_ledger.store.text import escape, escape_row, unescape_rows
 
 T = TypeVar("T")
-Connection = psycopg.Connection[tuple[Any, ...]]
 Kind = Literal["read", "write", "migrate"]
 
 POOL_MAX = 10
@@ -227,13 +228,22 @@ class PostgresDatabase:
         self._writer: _PostgresWriter | None = None
         self._executor: ThreadPoolExecutor | None = None
         self._guard = threading.Lock()
+        self._watch = Watch(self._conninfo, wait_seconds)
+        try:
+            self._open(create=create, pool_max=pool_max)
+        except BaseException:
+            self._watch.stop()
+            raise
+
+    def _open(self, *, create: bool, pool_max: int) -> None:
         with self._errors():
             self._prepare(create=create)
             self._pool: ConnectionPool[Connection] = ConnectionPool(
                 self._conninfo,
+                connection_class=Connection,
                 min_size=1,
                 max_size=pool_max,
-                timeout=wait_seconds,
+                timeout=self._wait_seconds,
                 kwargs={"autocommit": True},
                 configure=self._configure,
                 open=True,
@@ -269,8 +279,7 @@ class PostgresDatabase:
         tx.execute(f'CREATE SCHEMA IF NOT EXISTS "{self.schema}"')
         return migrations.migrate_step(tx, self.engine, WORDS, self.address)
 
-    @staticmethod
-    def _configure(connection: Connection) -> None:
+    def _configure(self, connection: Connection) -> None:
         """Name no prepared statement where a pooler is found: the next transaction may run on a
         session that does not have it.
 
@@ -279,10 +288,11 @@ class PostgresDatabase:
         row = connection.execute("SELECT pg_backend_pid()").fetchone()
         if row is None or row[0] != connection.info.backend_pid:
             connection.prepare_threshold = None
+        self._watch.add(connection)
 
     def connect(self) -> Connection:
         """A connection of our own, outside the pool."""
-        connection: Connection = psycopg.connect(self._conninfo, autocommit=True)
+        connection = Connection.connect(self._conninfo, autocommit=True)
         try:
             self._configure(connection)
         except BaseException:
@@ -377,9 +387,11 @@ class PostgresDatabase:
             connection.close()  # the driver may have been interrupted in the middle of an answer
             raise
         try:
-            connection.execute("COMMIT")
+            # Nothing that was read needs a commit, and nothing that a query set shall stay.
+            connection.execute("ROLLBACK" if kind == "read" else "COMMIT")
         except psycopg.OperationalError as error:
-            if isinstance(error, (pg.SerializationFailure, pg.DeadlockDetected)):
+            undone = isinstance(error, (pg.SerializationFailure, pg.DeadlockDetected))
+            if undone or kind == "read":
                 raise
             raise OutcomeUnknown(f"the commit failed: {error}") from error
         return result
@@ -496,6 +508,7 @@ class PostgresDatabase:
         if self._writer is not None:
             self._writer.close()
         self._pool.close()
+        self._watch.stop()
 
     def _translate(self, error: Exception) -> Exception:
         """A driver's error in our words; others stay as they are."""
@@ -554,13 +567,14 @@ def _beginnings(schema: str, wait_seconds: float) -> dict[Kind, str]:
     Writers share a lock that a migration takes alone: whoever finds the schema it knows can rely
     on it until its transaction ends.
     """
+    write = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
     path = f'SET LOCAL search_path TO "{schema}"'
     lock = f"hashtext('agents_ledger:{schema}')"
     return {
         "read": f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {path}",
-        "write": f"BEGIN; {path}; SET LOCAL lock_timeout TO {int(wait_seconds * 1000)};"
+        "write": f"{write}; {path}; SET LOCAL lock_timeout TO {int(wait_seconds * 1000)};"
         f" SET LOCAL idle_in_transaction_session_timeout TO {IDLE_SECONDS * 1000};"
         f" SELECT pg_advisory_xact_lock_shared({lock});"
         " SELECT max(number) FROM schema_migrations",
-        "migrate": f"BEGIN; {path}; SELECT pg_advisory_xact_lock({lock})",
+        "migrate": f"{write}; {path}; SELECT pg_advisory_xact_lock({lock})",
     }

@@ -1,0 +1,105 @@
+"""Ends the wait for a server that no longer answers.
+
+The kernel notices when a machine is gone (`postgres_address.KEEPALIVE`). It does not notice a
+server, or a pooler before it, that has stopped but whose machine still acknowledges what is sent. A
+statement may take long for good reasons, so an overdue one is no proof either: the server is asked
+on a new connection, and only if it does not answer there, the overdue connections are shut down.
+Whoever waits on one of them gets the driver's error for a lost connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+import weakref
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+
+CHECKS = 4  # in the time after which an answer is overdue
+
+
+class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that can be shut down while another thread waits on it."""
+
+    waiting_since: float | None = None
+    _descriptor: int | None = None
+
+    def watch(self) -> None:
+        """Keep a descriptor of our own, for as long as this object lives: the number of the
+        driver's may be another file's by the time it is used."""
+        copy = socket.fromfd(self.fileno(), socket.AF_INET, socket.SOCK_STREAM)
+        self._descriptor = copy.detach()
+        weakref.finalize(self, socket.close, self._descriptor)
+
+    def wait(self, *args: Any, **kwargs: Any) -> Any:
+        self.waiting_since = time.monotonic()
+        try:
+            return super().wait(*args, **kwargs)
+        finally:
+            self.waiting_since = None
+
+    def shut_down(self) -> None:
+        """Let whoever waits for an answer fail."""
+        if self._descriptor is None:
+            return
+        own = socket.socket(fileno=self._descriptor)
+        try:
+            with suppress(OSError):  # it is closed already
+                own.shutdown(socket.SHUT_RDWR)
+        finally:
+            own.detach()
+
+
+class Watch:
+    """A thread that looks for overdue answers on the connections of one database."""
+
+    def __init__(self, conninfo: str, overdue_seconds: float) -> None:
+        self._conninfo = conninfo
+        self._overdue_seconds = overdue_seconds
+        self._connections: weakref.WeakSet[WatchedConnection] = weakref.WeakSet()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="agents-ledger-watch", daemon=True)
+        self._thread.start()
+
+    def add(self, connection: WatchedConnection) -> None:
+        """Watch a connection until it is closed."""
+        connection.watch()
+        self._connections.add(connection)
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._overdue_seconds / CHECKS):
+            overdue = self._overdue()
+            if overdue and not self._answers():
+                # Those that were answered meanwhile are not overdue any more.
+                for connection in overdue & self._overdue():
+                    connection.shut_down()
+
+    def _overdue(self) -> set[WatchedConnection]:
+        before = time.monotonic() - self._overdue_seconds
+        return {
+            connection
+            for connection in list(self._connections)
+            if (since := connection.waiting_since) is not None and since < before
+        }
+
+    def _answers(self) -> bool:
+        """Whether the server answers on a new connection."""
+
+        async def ask() -> None:
+            async with await psycopg.AsyncConnection.connect(self._conninfo) as connection:
+                await connection.execute("SELECT 1")
+
+        try:
+            asyncio.run(asyncio.wait_for(ask(), self._overdue_seconds))
+        except (psycopg.Error, TimeoutError, OSError):
+            return False
+        return True
