@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import sys
 import time
 import weakref
@@ -35,25 +36,65 @@ else:
 
 _all: weakref.WeakSet[FileLock] = weakref.WeakSet()
 
+# A lock file is written to, and anybody who may write into the folder can put a link there.
+# O_NONBLOCK: a FIFO of that name must not hang us before its type is checked.
+_OPEN_FLAGS = (
+    os.O_RDWR
+    | os.O_CREAT
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+)
+_LINK_ERRORS = (errno.ELOOP, getattr(errno, "EMLINK", errno.ELOOP))  # EMLINK: FreeBSD
+
 
 class FileLock:
-    """One lock file. The lock is its first holder's until released, closed or dead."""
+    """One lock file beside a ledger. The lock is its first holder's until released, closed or dead.
 
-    def __init__(self, path: Path) -> None:
+    The file must be a regular one that belongs to this user, to root or to the ledger's owner.
+    """
+
+    def __init__(self, path: Path, ledger: Path | None = None) -> None:
         self.path = path
+        self._ledger = ledger
         self._fd: int | None = None
         _all.add(self)
 
     def _open(self) -> int:
         if self._fd is None:
             try:
-                self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+                fd = os.open(self.path, _OPEN_FLAGS, 0o600)
             except OSError as error:
+                if error.errno in _LINK_ERRORS and self.path.is_symlink():
+                    raise self._unsafe("is a symbolic link") from error
                 said = f"cannot create the lock file {self.path}: {error.strerror}"
                 if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
                     raise ReadOnly(said) from error
                 raise StoreUnavailable(said, "Check the ledger's folder and its disk.") from error
+            try:
+                self._check_file(os.fstat(fd))
+            except BaseException:
+                os.close(fd)
+                raise
+            self._fd = fd
         return self._fd
+
+    def _check_file(self, status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            raise self._unsafe("is not a regular file")
+        if sys.platform == "win32" or status.st_uid in (os.geteuid(), 0):
+            return
+        with contextlib.suppress(OSError):
+            if self._ledger is not None and os.stat(self._ledger).st_uid == status.st_uid:
+                return
+        raise self._unsafe(f"belongs to another user (uid {status.st_uid})")
+
+    def _unsafe(self, reason: str) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"the lock file {self.path} {reason}",
+            "Find out who put it there, remove it, and keep the ledger in a folder that only its"
+            " owner can write to.",
+        )
 
     def try_acquire(self) -> bool:
         """Take the lock if it is free. A lock file that was deleted meanwhile does not count."""
@@ -81,8 +122,12 @@ class FileLock:
 
     def sign(self) -> None:
         """Write who holds the lock into it, for people who wonder."""
+        if not hasattr(os, "pwrite"):
+            return
         with contextlib.suppress(OSError):  # a full disk is no reason not to hold it
-            os.pwrite(self._open(), b"%-20d" % os.getpid(), 0) if hasattr(os, "pwrite") else None
+            fd = self._open()
+            if os.fstat(fd).st_nlink == 1:  # a hard link may be a file somebody needs
+                os.pwrite(fd, b"%-20d" % os.getpid(), 0)
 
     def signed_by(self) -> int | None:
         """The process that last signed the lock."""
@@ -153,8 +198,9 @@ class WriteQueue:
 
     def __init__(self, ledger: Path, timeout: float) -> None:
         self._timeout = timeout
-        self._next = FileLock(ledger.with_name(ledger.name + ".next"))
-        self._lock = FileLock(ledger.with_name(ledger.name + ".lock"))
+        self._ledger = ledger
+        self._next = FileLock(ledger.with_name(ledger.name + ".next"), ledger)
+        self._lock = FileLock(ledger.with_name(ledger.name + ".lock"), ledger)
 
     def __enter__(self) -> None:
         deadline = time.monotonic() + self._timeout
@@ -170,7 +216,7 @@ class WriteQueue:
 
     def holder(self) -> int | None:
         """The process whose turn it is now, if any."""
-        probe = FileLock(self._lock.path)
+        probe = FileLock(self._lock.path, self._ledger)
         if not probe.path.exists() or not probe.is_held():
             return None
         return probe.signed_by()

@@ -152,7 +152,7 @@ class _SqliteWriter:
 
 
 def _writer_lock(ledger: Path, writer_id: str) -> FileLock:
-    return FileLock(ledger.with_name(f"{ledger.name}.writer-{writer_id}"))
+    return FileLock(ledger.with_name(f"{ledger.name}.writer-{writer_id}"), ledger)
 
 
 class SqliteDatabase:
