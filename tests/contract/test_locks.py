@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from agents_ledger import Ledger, StoreUnavailable
+from agents_ledger import Ledger, Locked, StoreUnavailable
 from agents_ledger.store.locks import FileLock
 from agents_ledger.store.sqlite import SqliteDatabase
 
@@ -108,3 +110,26 @@ def test_the_lock_file_of_another_user_is_refused_unless_the_ledger_is_theirs(
     lock = FileLock(path, ledger)
     assert lock.try_acquire()
     lock.close()
+
+
+def test_a_file_system_without_locks_is_reported_at_once(tmp_path: Path) -> None:
+    def no_locks(_: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    lock = FileLock(tmp_path / "x.lock", try_lock=no_locks)
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable, match=r"cannot lock .*No locks available") as refused:
+        lock.acquire(began + 30, pause=0.001)
+
+    assert not isinstance(refused.value, Locked)
+    assert "file system" in refused.value.hint
+    assert time.monotonic() - began < 30
+
+
+def test_a_lock_that_is_held_is_not_a_failure(tmp_path: Path) -> None:
+    holder, other = (FileLock(tmp_path / "x.lock") for _ in range(2))
+    assert holder.try_acquire()
+    with pytest.raises(Locked, match="held by another process"):
+        other.acquire(time.monotonic(), pause=0.001)
+    holder.close()
+    other.close()

@@ -10,6 +10,7 @@ import sys
 import time
 import weakref
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from agents_ledger.model.errors import Locked, ReadOnly, StoreUnavailable
@@ -45,6 +46,8 @@ _OPEN_FLAGS = (
     | getattr(os, "O_NONBLOCK", 0)
     | getattr(os, "O_CLOEXEC", 0)
 )
+# Windows reports a held lock as EACCES or EDEADLK.
+_HELD_ERRORS = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)
 _LINK_ERRORS = (errno.ELOOP, getattr(errno, "EMLINK", errno.ELOOP))  # EMLINK: FreeBSD
 
 
@@ -54,9 +57,15 @@ class FileLock:
     The file must be a regular one that belongs to this user, to root or to the ledger's owner.
     """
 
-    def __init__(self, path: Path, ledger: Path | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        ledger: Path | None = None,
+        try_lock: Callable[[int], None] = _try_lock,
+    ) -> None:
         self.path = path
         self._ledger = ledger
+        self._try_lock = try_lock
         self._fd: int | None = None
         _all.add(self)
 
@@ -101,9 +110,14 @@ class FileLock:
         while True:
             fd = self._open()
             try:
-                _try_lock(fd)
-            except OSError:
-                return False
+                self._try_lock(fd)
+            except OSError as error:
+                if error.errno in _HELD_ERRORS:
+                    return False
+                raise StoreUnavailable(
+                    f"cannot lock {self.path}: {error.strerror}",
+                    "Keep the ledger on a file system with file locks, such as a local disk.",
+                ) from error
             try:
                 current = os.stat(self.path)
             except FileNotFoundError:
