@@ -35,17 +35,19 @@ else:
         fcntl.flock(fd, fcntl.LOCK_UN)
 
 
+Inodes = tuple[int, int]  # of a ledger file and its log
+
 _all: weakref.WeakSet[FileLock] = weakref.WeakSet()
 
 # A lock file is written to, and anybody who may write into the folder can put a link there.
 # O_NONBLOCK: a FIFO of that name must not hang us before its type is checked.
-_OPEN_FLAGS = (
-    os.O_RDWR
-    | os.O_CREAT
+_READ_FLAGS = (
+    os.O_RDONLY
     | getattr(os, "O_NOFOLLOW", 0)
     | getattr(os, "O_NONBLOCK", 0)
     | getattr(os, "O_CLOEXEC", 0)
 )
+_OPEN_FLAGS = _READ_FLAGS | os.O_RDWR | os.O_CREAT  # O_RDONLY is 0
 # Windows reports a held lock as EACCES or EDEADLK.
 _HELD_ERRORS = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)
 _LINK_ERRORS = (errno.ELOOP, getattr(errno, "EMLINK", errno.ELOOP))  # EMLINK: FreeBSD
@@ -67,6 +69,7 @@ class FileLock:
         self._ledger = ledger
         self._try_lock = try_lock
         self._fd: int | None = None
+        self._signed: Inodes | None = None
         _all.add(self)
 
     def _open(self) -> int:
@@ -134,20 +137,42 @@ class FileLock:
                 raise Locked(f"{self.path} is held by another process{holder}")
             time.sleep(pause)
 
-    def sign(self) -> None:
-        """Write who holds the lock into it, for people who wonder."""
+    def sign(self, inodes: Inodes | None = None) -> None:
+        """Write who holds the lock into it, for people who wonder, and which files it guards."""
         if not hasattr(os, "pwrite"):
             return
+        text = b"%-20d" % os.getpid()
+        if inodes is not None:
+            text += b"%-20d %-20d\n" % inodes
         with contextlib.suppress(OSError):  # a full disk is no reason not to hold it
             fd = self._open()
-            if os.fstat(fd).st_nlink == 1:  # a hard link may be a file somebody needs
-                os.pwrite(fd, b"%-20d" % os.getpid(), 0)
+            if os.fstat(fd).st_nlink != 1:  # a hard link may be a file somebody needs
+                return
+            before = self.signed_inodes() if inodes != self._signed else None
+            os.pwrite(fd, text, 0)
+            self._signed = inodes
+            if before is not None and inodes is not None and before[0] != inodes[0]:
+                os.fsync(fd)  # inodes are reused: an old pair must not come back after a power cut
 
     def signed_by(self) -> int | None:
         """The process that last signed the lock."""
         with contextlib.suppress(OSError, ValueError):
-            return int(self.path.read_bytes()[:20])
+            return int(self._signature()[:20])
         return None
+
+    def signed_inodes(self) -> Inodes | None:
+        """The inodes of the ledger and its log that the last writer had open."""
+        with contextlib.suppress(OSError, ValueError):
+            file, log = self._signature()[20:].split()
+            return int(file), int(log)
+        return None
+
+    def _signature(self) -> bytes:
+        fd = os.open(self.path, _READ_FLAGS)
+        try:
+            return os.read(fd, 20 + 42)
+        finally:
+            os.close(fd)
 
     def is_held(self) -> bool:
         """Whether somebody holds the lock now."""
@@ -213,6 +238,7 @@ class WriteQueue:
     def __init__(self, ledger: Path, timeout: float) -> None:
         self._timeout = timeout
         self._ledger = ledger
+        self.inodes: Inodes | None = None  # of the ledger and its log, as the writer opened them
         self._next = FileLock(ledger.with_name(ledger.name + ".next"), ledger)
         self._lock = FileLock(ledger.with_name(ledger.name + ".lock"), ledger)
 
@@ -223,7 +249,7 @@ class WriteQueue:
             self._lock.acquire(deadline, pause=0.001)
         finally:
             self._next.release()
-        self._lock.sign()
+        self._lock.sign(self.inodes)
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
@@ -234,6 +260,9 @@ class WriteQueue:
         if not probe.path.exists() or not probe.is_held():
             return None
         return probe.signed_by()
+
+    def signed_inodes(self) -> Inodes | None:
+        return self._lock.signed_inodes()
 
     def close(self) -> None:
         self._next.close()

@@ -34,6 +34,7 @@ from agents_ledger.store.group_commit import GroupCommit
 from agents_ledger.store.known import Known
 from agents_ledger.store.locks import FileLock, WriteQueue, note_closed, note_open
 from agents_ledger.store.sqlite_errors import name_of, translate
+from agents_ledger.store.sqlite_file import OpenFile, check_leftovers
 from agents_ledger.store.sqlite_statements import PLAIN, WORDS, Reading, Statements
 from agents_ledger.store.text import unescape_rows
 
@@ -64,14 +65,19 @@ class _WriteSession:
         try:
             # IMMEDIATE: a reader that later writes would otherwise fail half way.
             self._execute("BEGIN IMMEDIATE")
+            self._database.file.check()
         except BaseException:
-            self._queue.__exit__()
+            try:
+                self.roll_back()
+            finally:
+                self._queue.__exit__()
             raise
 
     def restart(self) -> None:
         self._execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
+        self._database.file.check()
         try:
             self._execute("COMMIT")
         except sqlite3.Error as error:
@@ -79,6 +85,7 @@ class _WriteSession:
             if isinstance(translated, (DiskFull, Refused, Locked)):
                 raise
             raise OutcomeUnknown(f"the commit failed: {error}") from error
+        self._database.file.check_committed()
 
     def roll_back(self) -> None:
         if self._connection.in_transaction:
@@ -118,7 +125,7 @@ class _WriteSession:
         transaction keeps out even programs that do not know our queue.
         """
         size = self._database.wal_bytes()
-        if size <= self._checkpoint_above:
+        if size <= self._checkpoint_above or not self._database.file.is_current():
             return
         self._execute("BEGIN IMMEDIATE")
         try:
@@ -176,6 +183,7 @@ class SqliteDatabase:
         self._wait_seconds = wait_seconds
         self._pid = os.getpid()
         self._queue = WriteQueue(self.path, wait_seconds)
+        self.file = OpenFile(self.path)
         self._readers: list[Reading] = []
         self._known = Known()
         self._checkpointer: Any = None
@@ -205,6 +213,7 @@ class SqliteDatabase:
 
     def _open_file(self, *, create: bool) -> None:
         self._check_path(create=create)
+        check_leftovers(self.path, self._queue.signed_inodes())
         try:
             if self._read_only:
                 if not self._schema():
@@ -213,6 +222,8 @@ class SqliteDatabase:
             if not self.path.exists() or not self._is_made():
                 self._make()
             connection = self._new_connection()
+            self.file.note_log()
+            self._queue.inodes = self.file.inodes()
         except sqlite3.Error as error:
             raise translate(error, self.address) from error
         self._connection = connection
@@ -279,13 +290,15 @@ class SqliteDatabase:
             options = "?immutable=1" if self._immutable else "?mode=ro"
         elif not self._read_only:
             options = "?mode=rw"
-        connection = self._connect(
-            f"{self.path.as_uri()}{options}",
-            uri=True,
-            isolation_level=None,
-            timeout=self._wait_seconds,
-            check_same_thread=False,
-            cached_statements=512,
+        connection = self.file.connect(
+            lambda: self._connect(
+                f"{self.path.as_uri()}{options}",
+                uri=True,
+                isolation_level=None,
+                timeout=self._wait_seconds,
+                check_same_thread=False,
+                cached_statements=512,
+            )
         )
         try:
             self._set_up(connection, read_only=read_only)
@@ -406,6 +419,7 @@ class SqliteDatabase:
 
     def read(self, work: Work[T]) -> T:
         self._check_usable()
+        self.file.check()
         try:
             with self._reader() as transaction:
                 try:
@@ -482,13 +496,16 @@ class SqliteDatabase:
             self._closed = True
         note_closed(self.path)
         if self._thread is not None:
-            self._group.run(lambda _: None)  # behind all that is queued: nobody is left waiting
+            with suppress(StoreUnavailable):
+                self._group.run(lambda _: None)  # behind all that is queued: nobody is left waiting
             self._thread.stop()
         self._close_readers()
         if self._checkpointer is not None:
             self._checkpointer.close()
         if not self._read_only:
-            self._connection.close()  # last: it moves the log into the file
+            # Last: it moves the log into the file, unless that was moved or replaced, which SQLite
+            # checks itself (SQLITE_FCNTL_HAS_MOVED).
+            self._connection.close()
         if self._writer is not None:
             self._writer.close()
         self._queue.close()
