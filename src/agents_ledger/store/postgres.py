@@ -377,6 +377,9 @@ class PostgresDatabase:
             lambda tx: bool(tx.execute("SELECT pg_try_advisory_xact_lock(?)", (key,))[0][0])
         )
 
+    def remove_dead_writers(self) -> None:
+        """A server releases the lock of a dead connection and keeps nothing of it."""
+
     # -- reading ------------------------------------------------------------------------------
 
     def read(self, work: Work[T]) -> T:

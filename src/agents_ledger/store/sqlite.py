@@ -26,16 +26,15 @@ from agents_ledger.model.errors import (
     Refused,
     StoreUnavailable,
 )
-from agents_ledger.model.ids import new_id
 from agents_ledger.store import migrations
 from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work, Writer
-from agents_ledger.store.files import sync_folder
 from agents_ledger.store.group_commit import GroupCommit
 from agents_ledger.store.known import Known
-from agents_ledger.store.locks import FileLock, WriteQueue, note_closed, note_open
+from agents_ledger.store.locks import WriteQueue, note_closed, note_open
 from agents_ledger.store.sqlite_errors import name_of, translate
 from agents_ledger.store.sqlite_file import OpenFile, check_leftovers
 from agents_ledger.store.sqlite_statements import PLAIN, WORDS, Reading, Statements
+from agents_ledger.store.sqlite_writers import SqliteWriter, remove_dead_writers, writer_lock
 from agents_ledger.store.text import unescape_rows
 
 T = TypeVar("T")
@@ -136,32 +135,6 @@ class _WriteSession:
         self._checkpoint_above = WAL_BYTES if moved == log else size + WAL_BYTES
 
 
-class _SqliteWriter:
-    """A writer lives while it holds the lock on a file of its own, whatever becomes of its pid."""
-
-    def __init__(self, ledger: Path) -> None:
-        self._ledger = ledger
-        self.id = new_id()
-        self._lock = _writer_lock(ledger, self.id)
-        if not self._lock.try_acquire():
-            raise StoreUnavailable(
-                f"cannot lock {self._lock.path}",
-                "Keep the ledger on a file system that knows locks, such as a local disk.",
-            )
-        sync_folder(ledger.parent)  # after a power cut the file must tell that we are gone
-
-    def forget(self, writer_id: str) -> None:
-        _writer_lock(self._ledger, writer_id).path.unlink(missing_ok=True)
-
-    def close(self) -> None:
-        """Without the file nobody could tell that turns left live are dead: recovery removes it."""
-        self._lock.close()
-
-
-def _writer_lock(ledger: Path, writer_id: str) -> FileLock:
-    return FileLock(ledger.with_name(f"{ledger.name}.writer-{writer_id}"), ledger)
-
-
 class SqliteDatabase:
     """One ledger file."""
 
@@ -187,7 +160,7 @@ class SqliteDatabase:
         self._readers: list[Reading] = []
         self._known = Known()
         self._checkpointer: Any = None
-        self._writer: _SqliteWriter | None = None
+        self._writer: SqliteWriter | None = None
         self._guard = threading.Lock()
         self._thread: _LeaderThread | None = None
         self._closed = False
@@ -371,17 +344,23 @@ class SqliteDatabase:
         self._check_writable()
         with self._guard:
             if self._writer is None:
-                self._writer = _SqliteWriter(self.path)
+                self._writer = SqliteWriter(self.path)
             return self._writer
 
     def known_writer(self) -> Writer | None:
         return self._writer
 
     def is_dead(self, writer_id: str, unseen_ms: int) -> bool:
-        lock = _writer_lock(self.path, writer_id)
+        lock = writer_lock(self.path, writer_id)
         if not lock.path.exists():  # somebody cleaned up; the writer may live on
             return unseen_ms > UNSEEN_MS
         return not lock.is_held()
+
+    def remove_dead_writers(self) -> None:
+        def writers() -> set[str]:
+            return {row[0] for row in self.read(lambda tx: tx.run("other_writers", id=""))}
+
+        remove_dead_writers(self.path, writers)
 
     # -- reading ------------------------------------------------------------------------------
 
