@@ -33,6 +33,7 @@ from agents_ledger.store.known import Known
 from agents_ledger.store.locks import WriteQueue, note_closed, note_open
 from agents_ledger.store.sqlite_errors import name_of, translate
 from agents_ledger.store.sqlite_file import OpenFile, check_leftovers
+from agents_ledger.store.sqlite_log import Log, LogLimits
 from agents_ledger.store.sqlite_statements import PLAIN, WORDS, Reading, Statements
 from agents_ledger.store.sqlite_writers import SqliteWriter, remove_dead_writers, writer_lock
 from agents_ledger.store.text import unescape_rows
@@ -43,8 +44,8 @@ Connect = Callable[..., Any]
 APPLICATION_ID = 0x4147_4C47  # "AGLG", in the file's header
 WAIT_SECONDS = 30.0
 UNSEEN_MS = 24 * 3600 * 1000  # a writer whose lock file is gone is dead after this
+LOG_LIMITS = LogLimits()
 CACHE_KB = 8 * 1024  # filled as needed: SQLite's own 2 MB hold less than one search reads
-WAL_BYTES = 16 * 1024 * 1024  # a checkpoint is due above this
 
 
 class _WriteSession:
@@ -56,7 +57,6 @@ class _WriteSession:
         self._execute = connection.execute
         self._queue = queue
         self._database = database
-        self._checkpoint_above = WAL_BYTES
         self.schema_changes = 0  # SQLite counts rows only
 
     def begin(self) -> None:
@@ -94,8 +94,9 @@ class _WriteSession:
         try:
             self.roll_back()
             # What is committed stays so if this fails: it is tried again after the next commit.
-            with suppress(sqlite3.Error):
-                self._checkpoint_if_due()
+            with suppress(sqlite3.Error, StoreUnavailable):
+                if self._database.file.is_current():
+                    self._database.log.checkpoint_if_due(self._connection)
         finally:
             self._queue.__exit__()
 
@@ -117,23 +118,6 @@ class _WriteSession:
     def error(self, error: Exception) -> Exception:
         return translate(error, self._database.address)
 
-    def _checkpoint_if_due(self) -> None:
-        """Move the log into the file when it has grown, while nobody can write.
-
-        Older SQLite can lose the log's order when a checkpoint races a write, so an empty
-        transaction keeps out even programs that do not know our queue.
-        """
-        size = self._database.wal_bytes()
-        if size <= self._checkpoint_above or not self._database.file.is_current():
-            return
-        self._execute("BEGIN IMMEDIATE")
-        try:
-            _, log, moved = self._database.checkpoint()
-        finally:
-            self.roll_back()
-        # A reader may hold back part of it: do not try again at every commit.
-        self._checkpoint_above = WAL_BYTES if moved == log else size + WAL_BYTES
-
 
 class SqliteDatabase:
     """One ledger file."""
@@ -148,6 +132,7 @@ class SqliteDatabase:
         read_only: bool = False,
         connect: Connect = sqlite3.connect,
         wait_seconds: float = WAIT_SECONDS,
+        log_limits: LogLimits | None = None,
     ) -> None:
         self.address = address
         self.path = Path(os.path.realpath(address.removeprefix("sqlite:///")))
@@ -157,9 +142,10 @@ class SqliteDatabase:
         self._pid = os.getpid()
         self._queue = WriteQueue(self.path, wait_seconds)
         self.file = OpenFile(self.path)
+        self._log_limits = log_limits or LOG_LIMITS
+        self.log = Log(self.path, self._log_limits, self._new_connection)
         self._readers: list[Reading] = []
         self._known = Known()
-        self._checkpointer: Any = None
         self._writer: SqliteWriter | None = None
         self._guard = threading.Lock()
         self._thread: _LeaderThread | None = None
@@ -280,8 +266,7 @@ class SqliteDatabase:
             raise
         return connection
 
-    @staticmethod
-    def _set_up(connection: Any, *, read_only: bool) -> None:
+    def _set_up(self, connection: Any, *, read_only: bool) -> None:
         execute = connection.execute
         if not read_only:
             if execute("PRAGMA journal_mode=WAL").fetchone()[0] != "wal":
@@ -291,7 +276,7 @@ class SqliteDatabase:
                 )
             for setting in ("synchronous=FULL", "fullfsync=ON", "wal_autocheckpoint=0"):
                 execute(f"PRAGMA {setting}")
-            execute(f"PRAGMA journal_size_limit={WAL_BYTES}")
+            execute(f"PRAGMA journal_size_limit={self._log_limits.due_bytes}")
             execute(f"PRAGMA cache_size=-{CACHE_KB}")
             execute("PRAGMA temp_store=MEMORY")  # what it takes to undo a statement
             execute("PRAGMA foreign_keys=ON")
@@ -384,7 +369,7 @@ class SqliteDatabase:
             connection.close()
             # On a read-only folder SQLite cannot make its -shm file. Without an unmerged log the
             # file alone is the whole truth.
-            is_whole = isinstance(error, sqlite3.OperationalError) and self.wal_bytes() == 0
+            is_whole = isinstance(error, sqlite3.OperationalError) and self.log.size() == 0
             if not self._read_only or not is_whole or name_of(error) == "SQLITE_BUSY":
                 raise
             self._immutable = True
@@ -424,22 +409,6 @@ class SqliteDatabase:
 
     # -- the file -----------------------------------------------------------------------------
 
-    def wal_bytes(self) -> int:
-        """How long the write-ahead log is."""
-        try:
-            return os.stat(f"{self.path}-wal").st_size
-        except FileNotFoundError:
-            return 0
-
-    def checkpoint(self) -> tuple[int, int, int]:
-        """Move what can be moved; the caller keeps writers out."""
-        if self._checkpointer is None:
-            self._checkpointer = self._new_connection()
-        row: tuple[int, int, int] = self._checkpointer.execute(
-            "PRAGMA wal_checkpoint(PASSIVE)"
-        ).fetchone()
-        return row
-
     def save_to(self, file: Path) -> bool:
         connection = self._new_connection(read_only=True)
         try:
@@ -464,7 +433,7 @@ class SqliteDatabase:
             "file": str(self.path),
             "file_mode": about.st_mode & 0o777,
             "file_bytes": about.st_size,
-            "wal_bytes": self.wal_bytes(),
+            "wal_bytes": self.log.size(),
             "lock_holder": self._queue.holder(),
         }
 
@@ -479,8 +448,7 @@ class SqliteDatabase:
                 self._group.run(lambda _: None)  # behind all that is queued: nobody is left waiting
             self._thread.stop()
         self._close_readers()
-        if self._checkpointer is not None:
-            self._checkpointer.close()
+        self.log.close()
         if not self._read_only:
             # Last: it moves the log into the file, unless that was moved or replaced, which SQLite
             # checks itself (SQLITE_FCNTL_HAS_MOVED).

@@ -77,7 +77,11 @@ class OpenFile:
         return (file[1], log[1]) if file and log else None
 
     def is_current(self) -> bool:
-        return all(_identity(path) == identity for path, identity in self._opened.items())
+        try:
+            self.check()
+        except StoreUnavailable:
+            return False
+        return True
 
     def check(self) -> None:
         """Refuse to go on with a file that nobody will find again."""
