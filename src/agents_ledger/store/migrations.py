@@ -62,6 +62,17 @@ def version(tx: Transaction, engine: Engine, address: str) -> int:
     return int(found)
 
 
+def refuse_upgraded(tx: Transaction, address: str) -> None:
+    """For a handle that writes: refuse what a newer program has migrated since it was opened."""
+    applied = max((row[0] for row in tx.run("migrations_applied")), default=0)
+    if applied > newest():
+        raise NewerLedger(
+            f"{address} was brought to schema {applied} while this program had it open; this"
+            f" version of agents-ledger knows {newest()}",
+            "Restart this program with the newer version of agents-ledger.",
+        )
+
+
 def migrate(tx: Transaction, engine: Engine, words: Mapping[str, str], address: str) -> None:
     """Apply what is missing. The caller keeps everyone else out."""
     current = version(tx, engine, address)

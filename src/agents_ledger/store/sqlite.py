@@ -58,6 +58,7 @@ class _WriteSession:
         self._queue = queue
         self._database = database
         self.schema_changes = 0  # SQLite counts rows only
+        self._schema_seen: int | None = None
 
     def begin(self) -> None:
         self._queue.__enter__()
@@ -65,12 +66,20 @@ class _WriteSession:
             # IMMEDIATE: a reader that later writes would otherwise fail half way.
             self._execute("BEGIN IMMEDIATE")
             self._database.file.check()
+            self._check_schema()
         except BaseException:
             try:
                 self.roll_back()
             finally:
                 self._queue.__exit__()
             raise
+
+    def _check_schema(self) -> None:
+        """SQLite counts changes of the schema; views and guards made anew count, too."""
+        changed = self._execute("PRAGMA schema_version").fetchone()[0]
+        if changed != self._schema_seen:
+            migrations.refuse_upgraded(self.transaction, self._database.address)
+            self._schema_seen = changed
 
     def restart(self) -> None:
         self._execute("BEGIN IMMEDIATE")
