@@ -36,6 +36,7 @@ from agents_ledger.model.ids import new_id
 from agents_ledger.store import migrations, pgvector, queries
 from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work, Writer
 from agents_ledger.store.known import Known
+from agents_ledger.store.postgres_query import run_query
 from agents_ledger.store.text import escape, escape_row, unescape_rows
 
 T = TypeVar("T")
@@ -388,24 +389,11 @@ class PostgresDatabase:
             return self._transact(_SNAPSHOT, work)
 
     def query(self, sql: str) -> tuple[list[str], list[Row]]:
-        def run(tx: _Transaction) -> tuple[list[str], list[Row]]:
-            try:
-                # Prepared: else a server takes several statements at once, a COMMIT among them.
-                cursor = tx.cursor.execute(sql, prepare=True)
-            except psycopg.OperationalError:
-                raise
-            except psycopg.Error as error:
-                raise Refused(
-                    f"the query failed: {_first_line(error)}", "One statement that only reads."
-                ) from error
-            columns = [column.name for column in cursor.description or ()]
-            return columns, unescape_rows(cursor.fetchall()) if columns else []
-
         self._check_usable()
         with self._errors():
-            connection = self.connect()  # a SET would stay with one of the pool
+            connection = self.connect()
             try:
-                return self._attempt(connection, _SNAPSHOT, run)
+                return self._attempt(connection, _SNAPSHOT, lambda tx: run_query(tx.cursor, sql))
             finally:
                 connection.close()
 
