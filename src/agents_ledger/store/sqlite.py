@@ -104,8 +104,9 @@ class _WriteSession:
             self.roll_back()
             # What is committed stays so if this fails: it is tried again after the next commit.
             with suppress(sqlite3.Error, StoreUnavailable):
-                if self._database.file.is_current():
-                    self._database.log.checkpoint_if_due(self._connection)
+                log = self._database.log
+                if log.is_due() and self._database.file.is_current():
+                    log.checkpoint(self._connection)
         finally:
             self._queue.__exit__()
 

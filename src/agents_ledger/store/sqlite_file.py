@@ -31,7 +31,7 @@ _RESTART = (
 )
 
 
-def _identity(path: Path) -> Identity | None:
+def _identity(path: str) -> Identity | None:
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -48,9 +48,9 @@ class OpenFile:
     """The ledger file of one handle, and its log."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._log = Path(f"{path}-wal")
-        self._opened: dict[Path, Identity] = {}
+        self._path = str(path)  # a str is looked up faster, and this is done at each transaction
+        self._log = f"{path}-wal"
+        self._opened: dict[str, Identity] = {}
 
     def connect(self, connect: Callable[[], Any]) -> Any:
         """A new connection to the file that this handle opened first."""
@@ -100,7 +100,7 @@ class OpenFile:
 def check_leftovers(path: Path, recorded: Inodes | None) -> None:
     """Refuse to open a ledger file beside the log of another file, before SQLite reads it."""
     log, shared = Path(f"{path}-wal"), Path(f"{path}-shm")
-    file_now, log_now = _identity(path), _identity(log)
+    file_now, log_now = _identity(str(path)), _identity(str(log))
     log_bytes = os.stat(log).st_size if log_now else 0
     if file_now is None and log_bytes:
         raise StoreUnavailable(

@@ -42,16 +42,20 @@ class Log:
         except FileNotFoundError:
             return 0
 
-    def checkpoint_if_due(self, writing: Any) -> None:
-        """Move the log into the file when it has grown. The caller keeps our writers out.
+    def is_due(self) -> bool:
+        """Whether the log has grown so much that it is to be moved into the file."""
+        if self.size() > self._limits.due_bytes:
+            return True
+        self._try_above = self._limits.due_bytes
+        return False
+
+    def checkpoint(self, writing: Any) -> None:
+        """Move the log into the file, unless that was just tried. The caller keeps our writers out.
 
         Older SQLite can lose the log's order when a checkpoint races a write, so an empty
         transaction, or the checkpoint that waits, keeps out programs that do not know our queue.
         """
         size, limits = self.size(), self._limits
-        if size <= limits.due_bytes:
-            self._try_above = limits.due_bytes
-            return
         waits = size > limits.long_bytes and time.monotonic() >= self._wait_after
         if not waits and size <= self._try_above:
             return
