@@ -263,7 +263,7 @@ PLANTS: dict[str, list[Plant]] = {
         plant("UPDATE sessions SET thread_id = '{first}' WHERE label = 'side'", "side"),
         plant("UPDATE sessions SET thread_id = NULL WHERE label = 'side'", "side"),
     ],
-    "history_backwards": [
+    "history_time": [
         plant(
             "UPDATE session_history SET changed_at = 1 WHERE id ="
             " (SELECT max(id) FROM session_history WHERE session_label = 'main')",

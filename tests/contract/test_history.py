@@ -43,7 +43,7 @@ def test_the_head_at_any_time_is_where_it_pointed_then(ledger: Ledger, clock: Cl
     assert ledger.head("main", at=start + 10**9) is None
 
 
-def test_time_never_runs_backwards_in_a_history_whatever_the_clock_does(
+def test_moves_keep_their_order_while_the_clock_runs_backwards(
     ledger: Ledger, clock: Clock
 ) -> None:
     start = clock.ms
@@ -53,12 +53,33 @@ def test_time_never_runs_backwards_in_a_history_whatever_the_clock_does(
     clock.ms = start + 1000
     [third] = chain(ledger, "main", 1)
 
-    assert [m.changed_at for m in ledger.history("main")] == [start + 1000, start, start]
-    assert ledger.head("main", at=start - 1) is None
+    assert [m.changed_at for m in ledger.history("main")] == [start + 1000, start - 5000, start]
+    assert ledger.head("main", at=start - 5001) is None
+    assert ledger.head("main", at=start - 1) == second
     assert ledger.head("main", at=start) == second
     assert ledger.head("main", at=start + 1000) == third
     assert ledger.undo("main").thread_id == second
     assert ledger.undo("main", ledger.history("main")[2].id).thread_id == first
+
+
+def test_after_a_clock_was_far_ahead_once_the_head_at_a_time_is_right_again(
+    ledger: Ledger, clock: Clock
+) -> None:
+    start, five_years = clock.ms, 5 * 365 * 24 * 3600 * 1000
+    [before] = chain(ledger, "main", 1)
+    clock.ms = start + five_years
+    [wrong] = chain(ledger, "main", 1)
+    clock.ms = start + 1000
+    [after] = chain(ledger, "main", 1)
+    clock.ms = start + 2000
+    [last] = chain(ledger, "main", 1)
+
+    heads = {at: ledger.head("main", at=start + at) for at in (0, 999, 1000, 1999, 2000)}
+    assert heads == {0: before, 999: before, 1000: after, 1999: after, 2000: last}
+    assert ledger.head("main", at=start + five_years) == last
+    assert [move.thread_id for move in ledger.history("main")] == [last, after, wrong, before]
+    assert ledger.session("main").updated_at == start + 2000
+    assert ledger.undo("main").thread_id == after
 
 
 def test_moves_within_one_millisecond_keep_their_order(ledger: Ledger, clock: Clock) -> None:

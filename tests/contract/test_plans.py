@@ -57,8 +57,7 @@ LOOKUPS = {
     ),
     "compactions by turn": ("compactions WHERE turn_id = 'x'", "compactions"),
     "history of a session": (
-        "session_history WHERE session_label = 'x' AND changed_at <= 9"
-        " ORDER BY changed_at DESC LIMIT 1",
+        "session_history WHERE session_label = 'x' AND changed_at <= 9 ORDER BY id DESC LIMIT 1",
         "idx_session_history_label",
     ),
     "history of a thread": (

@@ -17,6 +17,7 @@ from agents_ledger.store.database import Database, open_database
 from agents_ledger.store.postgres import PostgresDatabase
 from agents_ledger.store.sqlite import SqliteDatabase
 from tests.builders import chain
+from tests.engines import on_sqlite
 from tests.raw import Raw
 from tests.waiting import PATIENCE_S, until
 
@@ -215,6 +216,60 @@ def test_a_writer_that_was_taken_for_dead_is_told(
     with pytest.raises(Conflict, match="is sealed"), turn:
         pass
     assert ledger.get_turn(turn.id).status == "failed"
+
+
+IDLE_WRITER = """
+import sys
+from agents_ledger.store.database import open_database
+
+print(open_database(sys.argv[1]).writer().id, flush=True)
+sys.stdin.readline()
+"""
+
+
+@contextmanager
+def idle_writer(address: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """Another process that made itself a writer and wrote nothing yet, and its file."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", IDLE_WRITER, address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        yield process, Path(f"{address}.writer-{process.stdout.readline().strip()}")
+        process.kill()
+
+
+@on_sqlite
+def test_the_files_of_writers_that_died_before_they_wrote_are_removed_at_the_first_write(
+    address: str, handle: Callable[[], Ledger]
+) -> None:
+    with idle_writer(address) as (alive, file_of_alive):
+        with idle_writer(address) as (killed, file_of_killed):
+            killed.kill()
+        assert file_of_killed.exists()
+
+        handle().record("main", "q", "r")
+
+        assert not file_of_killed.exists()
+        assert file_of_alive.exists()
+        alive.kill()
+    handle().record("main", "q", "r")
+    assert not file_of_alive.exists()
+
+
+@on_sqlite
+def test_the_file_of_a_dead_writer_with_turns_stays_until_they_are_failed(
+    address: str, handle: Callable[[], Ledger]
+) -> None:
+    with writing(address) as process:
+        process.kill()
+    with closing(database(address)) as other:
+        other.remove_dead_writers()
+    assert len(list(Path(address).parent.glob("*.writer-*"))) == 1
+    assert handle().recover() == ("the-turn",)
 
 
 @pytest.mark.unsound  # the turn has no source

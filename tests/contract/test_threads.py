@@ -301,15 +301,19 @@ def test_a_negative_number_of_turns_is_refused(ledger: Ledger) -> None:
 
 
 def test_a_read_that_fails_at_its_start_fails_alone(tmp_path: Path) -> None:
-    class Failing(sqlite3.Connection):
+    class Failing(sqlite3.Cursor):
         fails = False
 
-        def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
+        def execute(self, sql: str, values: Any = (), /) -> Failing:
             if Failing.fails and sql == "PRAGMA user_version":
                 raise sqlite3.OperationalError("disk I/O error")
             return super().execute(sql, values)
 
-    connect = partial(sqlite3.connect, factory=Failing)
+    class Connection(sqlite3.Connection):
+        def cursor(self, *_: Any) -> Failing:  # type: ignore[override]
+            return Failing(self)
+
+    connect = partial(sqlite3.connect, factory=Connection)
     with Ledger(Core(SqliteDatabase(str(tmp_path / "ledger.db"), connect=connect))) as ledger:
         ledger.record("main", "q", "r")
         ledger.thread("main")

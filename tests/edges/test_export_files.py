@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -201,3 +203,29 @@ def test_former_states_are_listed_with_the_path_they_have(run: Run, kept: Path) 
     for each in lists:
         of_log = [one for one in each if one["source"] == "claude-code"]
         assert [(one["path"], one["generation"]) for one in of_log] == states
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """A umask that hides nothing."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_exports_and_backups_can_be_read_by_their_owner_alone(
+    run: Run, kept: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    for form in ("json", "md", "jsonl", "html"):
+        assert run("export", SESSION, "-o", str(out / f"it.{form}")).code == 0
+    assert run("export", SESSION, "--format", "source", "-o", str(out / "one")).code == 0
+    assert run("export", "--file", str(kept), "-o", str(out / "all")).code == 0
+    assert run("backup", str(out / "backup.db")).code == 0
+    assert run("copy", str(out / "backup.db"), str(out / "copy.db")).code == 0
+
+    modes = {path: path.stat().st_mode & 0o777 for path in out.rglob("*") if path.is_file()}
+    assert len(modes) > 10
+    assert {path: mode for path, mode in modes.items() if mode != 0o600} == {}

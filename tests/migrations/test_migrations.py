@@ -15,7 +15,7 @@ import pytest
 
 from agents_ledger import Ledger, NewerLedger
 from agents_ledger.store import migrations, queries, tables
-from agents_ledger.store.database import Engine
+from agents_ledger.store.database import Engine, open_database
 from agents_ledger.store.postgres import WORDS as POSTGRES_WORDS
 from agents_ledger.store.sqlite_statements import WORDS as SQLITE_WORDS
 from tests.raw import Raw
@@ -251,3 +251,32 @@ def test_a_ledger_is_found_through_a_link_and_by_its_long_name(tmp_path: Path) -
             ledger.record("main", "q", "r")
 
     assert not list(tmp_path.glob("link.db[.-]*"))
+
+
+def test_a_program_stops_writing_once_a_newer_one_has_migrated_its_ledger(
+    ledger: Ledger, address: str
+) -> None:
+    ledger.record("main", "q", "r")
+    newer = migrations.newest() + 1
+    with closing(open_database(address)) as other:
+        other.restore(
+            lambda tx: tx.run("insert_migration", number=newer, name="newer", applied_at=0)
+        )
+
+    for _ in range(2):
+        with pytest.raises(NewerLedger, match=f"was brought to schema {newer}") as refused:
+            ledger.record("main", "q", "r")
+        assert "Restart this program with the newer version" in refused.value.hint
+
+    with Raw(address) as raw:
+        assert raw.one("SELECT count(*) FROM turns") == 1
+
+
+def test_guards_made_anew_by_a_program_of_the_same_version_stop_nobody(
+    ledger: Ledger, address: str
+) -> None:
+    ledger.record("main", "q", "r")
+    with closing(open_database(address)) as other:
+        other.restore(lambda tx: None)
+    ledger.record("main", "q", "r")
+    assert ledger.audit() == ()

@@ -17,6 +17,7 @@ from typing import Any
 from agents_ledger import Ledger, LedgerError, OutcomeUnknown, StoreUnavailable
 from agents_ledger.ledger.core import Core
 from agents_ledger.store import sqlite as store
+from agents_ledger.store.sqlite_log import LogLimits
 from tests.trust.faulty_sqlite import Disk, Fault, install
 from tests.trust.picture import Fact, Picture
 from tests.trust.recorder import FILE
@@ -175,7 +176,7 @@ def main(folder: Path, seed: int, count: int, plant: str) -> None:
     """Run `count` cases whose fault has struck."""
     disk = Disk()
     disk.commits_lie = plant == "early acknowledgement"
-    store.WAL_BYTES = WAL_BYTES
+    store.LOG_LIMITS = LogLimits(WAL_BYTES, 2 * WAL_BYTES)
     install(disk, folder)
     (folder / "template").mkdir()
     make_template(folder / "template")

@@ -20,6 +20,7 @@ from typing import Any
 
 from agents_ledger import Ledger
 from agents_ledger.store import sqlite as store
+from agents_ledger.store.sqlite_log import LogLimits
 from tests.trust import harness
 from tests.trust.harness import Options, Outcome
 from tests.trust.picture import Fact, Picture, as_fact, look
@@ -92,7 +93,7 @@ def _write_for_ever(address: str, seed: int, plant: str, pipe: int) -> None:
         return result
 
     try:
-        store.WAL_BYTES = WAL_BYTES
+        store.LOG_LIMITS = LogLimits(WAL_BYTES, 2 * WAL_BYTES)
         workload = Workload(Ledger.open(address), Random(seed), acknowledge, f"p{seed}")
         while True:
             workload.step()

@@ -16,6 +16,7 @@ from typing import Any
 from agents_ledger import Ledger
 from agents_ledger.ledger.core import Core
 from agents_ledger.store import sqlite as store
+from agents_ledger.store.sqlite_log import LogLimits
 from tests.trust.picture import Fact
 from tests.trust.workload import Workload
 
@@ -38,7 +39,8 @@ def record(folder: Path, seed: int, plant: str) -> Log:
     log: Log = []
     disk.journal = log
     rng = Random(seed)
-    store.WAL_BYTES = rng.choice(WAL_BYTES)
+    wal_bytes = rng.choice(WAL_BYTES)
+    store.LOG_LIMITS = LogLimits(wal_bytes, 2 * wal_bytes)
     install(disk, folder)
 
     def acknowledge(action: Callable[[], Any], *facts: Fact) -> Any:

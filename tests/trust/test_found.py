@@ -17,6 +17,7 @@ from agents_ledger import Ledger, NameTaken
 from agents_ledger.ledger import names
 from agents_ledger.store import sqlite
 from agents_ledger.store.database import Transaction
+from agents_ledger.store.sqlite_log import Log, LogLimits
 
 
 def test_a_ledger_whose_making_was_cut_short_can_be_opened(tmp_path: Path) -> None:
@@ -51,11 +52,11 @@ def test_a_full_disk_does_not_keep_the_lock_from_being_taken(
 def test_a_checkpoint_that_fails_does_not_fail_the_commit_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> tuple[int, int, int]:
+    def broken(*_: object) -> None:
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(sqlite, "WAL_BYTES", 0)
-    monkeypatch.setattr(sqlite.SqliteDatabase, "checkpoint", broken)
+    monkeypatch.setattr(sqlite, "LOG_LIMITS", LogLimits(due_bytes=0))
+    monkeypatch.setattr(Log, "_checkpoint", broken)
     with Ledger.open(str(tmp_path / "ledger.db")) as ledger:
         first = ledger.record("main", "Hello", "Hi")
         second = ledger.record("main", "Still there?", "Yes")

@@ -160,7 +160,8 @@ class Broker:
         try:
             entry = await self.enqueue(target, query, id=entry_id, **options)
             yield Queued(entry.id, entry.session_label)
-            async for event in self._follow(entry, events):
+            follower = Follower(self.ledger, self.queue, entry.id)
+            async for event in self._follow(entry, events, follower):
                 yield event
         finally:
             self._watchers[entry_id].remove(events)
@@ -336,27 +337,28 @@ class Broker:
                 events.put_nowait(event)
 
     async def _follow(
-        self, entry: QueueEntry, events: asyncio.Queue[RunEvent]
+        self, entry: QueueEntry, events: asyncio.Queue[RunEvent], follower: Follower
     ) -> AsyncIterator[RunEvent]:
         """What happens to an entry: as our own run tells it, else as the ledger shows it."""
-        follower = Follower(self.ledger, self.queue, entry.id)
         if entry.status == "dropped":
             yield Failed(None, entry.error or "dropped", "dropped")
             return
         while True:
             try:
-                event = await asyncio.wait_for(events.get(), POLL_SECONDS)
+                seen = [await asyncio.wait_for(events.get(), POLL_SECONDS)]
             except TimeoutError:
                 if self._is_ours(entry.id):
                     continue
-                async for seen in follower.look():
-                    yield seen
-                    if isinstance(seen, LAST):
-                        return
-                continue
-            yield event
-            if isinstance(event, LAST):
-                return
+                seen = await follower.look()
+                # A run of our own may have claimed the entry meanwhile, and even have ended: then
+                # what the ledger shows is what that run reports.
+                if self._is_ours(entry.id) or not events.empty():
+                    continue
+            for event in seen:
+                follower.note(event)
+                yield event
+                if isinstance(event, LAST):
+                    return
 
     def _is_ours(self, entry_id: str) -> bool:
         return any(entry_id == entry.id for run in self._runs for entry in run.claim.entries)

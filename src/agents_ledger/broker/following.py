@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 from agents_ledger.broker.events import Completed, Failed, RunEvent, Started
 from agents_ledger.ledger.async_ledger import AsyncLedger
 from agents_ledger.ledger.async_queue import AsyncQueue
@@ -14,7 +12,7 @@ from agents_ledger.model.turns import Turn, Usage
 
 
 class Follower:
-    """What was told of one entry so far."""
+    """What was reported of one entry so far, by our own run or from the ledger."""
 
     def __init__(self, ledger: AsyncLedger, queue: AsyncQueue, entry_id: str) -> None:
         self._ledger = ledger
@@ -23,23 +21,32 @@ class Follower:
         self._started: str | None = None
         self._told = ""
 
-    async def look(self) -> AsyncIterator[RunEvent]:
-        """What happened since the last look."""
+    def note(self, event: RunEvent) -> None:
+        """Remember what was reported, so that no look reports it again."""
+        if isinstance(event, Started):
+            self._started, self._told = event.turn_id, ""
+        elif isinstance(event, TextPiece):
+            self._told += event.text
+
+    async def look(self) -> list[RunEvent]:
+        """What the ledger shows and was not reported yet. It counts as reported once noted: while
+        this looks, a run of our own may have begun to report the same."""
         entry = await self._queue.get(self._entry_id)
         if entry.status == "waiting":
-            return
+            return []
+        events: list[RunEvent] = []
+        told = self._told
         turn = await self._turn(entry)
         if turn is not None and turn.id != self._started:
-            self._started, self._told = turn.id, ""
-            yield Started(turn.id, entry.session_label, (entry.id,), turn.model)
-        if entry.status == "claimed":
-            if turn is not None:
-                said = await self._ledger.partial_text(turn.id)
-                if said.startswith(self._told) and said != self._told:
-                    yield TextPiece(said[len(self._told) :])
-                    self._told = said
-            return
-        yield _end(entry, turn)
+            events.append(Started(turn.id, entry.session_label, (entry.id,), turn.model))
+            told = ""
+        if entry.status != "claimed":
+            events.append(_end(entry, turn))
+        elif turn is not None:
+            said = await self._ledger.partial_text(turn.id)
+            if said.startswith(told) and said != told:
+                events.append(TextPiece(said[len(told) :]))
+        return events
 
     async def _turn(self, entry: QueueEntry) -> Turn | None:
         try:

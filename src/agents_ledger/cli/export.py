@@ -12,6 +12,7 @@ from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import note
 from agents_ledger.exporters.exporting import Export, Form
 from agents_ledger.exporters.messages import PROVIDERS
+from agents_ledger.exporters.private_files import open_new
 from agents_ledger.exporters.secrets import Masked, review
 from agents_ledger.model import amounts
 from agents_ledger.model.errors import NotFound, Refused
@@ -222,7 +223,7 @@ def _write(run: Invocation, made: Export, output: str | None) -> None:
     if path.is_dir():
         raise Refused(f"{path} is a folder", "Name a file in it.")
     try:
-        opened = path.open("x", encoding="utf-8", newline="\n")
+        opened = open_new(path, "t", encoding="utf-8", newline="\n")
     except FileExistsError as error:
         raise Refused(f"{path} exists already", "Choose another path.") from error
     except OSError as error:

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from msgspec import msgpack
 
+from agents_ledger.exporters.private_files import make_new, open_new
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.sources import Sources
 from agents_ledger.model.errors import NotFound, Refused
@@ -86,7 +87,7 @@ def write_files(
         if file.kind == "rows":
             _write_rows(sources, file, path)
         else:
-            with path.open("xb") as opened:
+            with open_new(path, "b") as opened:
                 opened.writelines(sources.stream(file.id))
     return tuple(paths)
 
@@ -194,6 +195,7 @@ def _write_rows(sources: Sources, file: SourceFile, path: Path) -> None:
         if each.row is not None:
             last[each.row.identity] = each.offset
             columns.setdefault(each.row.table, {}).update(dict.fromkeys(each.row.columns))
+    make_new(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as made:
         made.execute("PRAGMA journal_mode = DELETE")
         made.execute("BEGIN")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import lru_cache
 from io import BytesIO
 from itertools import islice
@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 8 << 20
 PIECE_BYTES = 16 << 10  # unpacked at once: as much is lost where a file is damaged
+CHECKED_BYTES = 1 << 20  # unpacked at once, to be counted
 HEAD_BYTES = 64 << 10
 PLACES = 16  # in a file, at which it is looked at
 PACKED_BYTES = 1 << 20  # from each, where it is packed
 ARCHIVE, COMPRESSED = ".zip", ".zst"
 LINKED = "it is a link: to import what it leads to, name that file itself"
 NO_FILE = "it is not a file"
+UNPACKED_MAX = 64 << 20  # bytes that any packed file may hold
+RATIO_MAX = 200  # a larger one may hold so many times its size: logs are packed to a tenth or less
 NO_FILES = b"PK\x05\x06" + bytes(18)  # an archive without any
 
 
@@ -142,6 +145,33 @@ def _unpacked(path: Path, file: BinaryIO, at_once: int = CHUNK_BYTES) -> Iterato
             elif not damage:
                 return
     raise Refused(f"it is damaged: {damage}")
+
+
+def check_unpacked(
+    path: Path, file: BinaryIO, at_least: int = UNPACKED_MAX, ratio: int = RATIO_MAX
+) -> None:
+    """Refuse a packed file that would unpack to far more than it takes on the disk."""
+    if not is_packed(path):
+        return
+    limit = max(at_least, ratio * _packed_bytes(path, file))
+    size = 0
+    with suppress(Exception), ExitStack() as opened:  # damage is reported when it is read
+        stream = _stream(path, file, opened)
+        while size <= limit and (some := stream.read(CHECKED_BYTES)):
+            size += len(some)
+    if size > limit:
+        raise Refused(
+            f"it unpacks to over {limit >> 20} MB, far more than it takes on the disk: if you trust"
+            " it, unpack it and import what comes out"
+        )
+
+
+def _packed_bytes(path: Path, file: BinaryIO) -> int:
+    archive = on_disk(path)
+    if archive == path:
+        return os.fstat(file.fileno()).st_size
+    member = _directory(archive, _state(archive)).get(path.relative_to(archive).as_posix())
+    return member.compress_size if member else 0
 
 
 def _damage(error: Exception) -> str:

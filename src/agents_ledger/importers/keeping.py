@@ -128,6 +128,7 @@ class Keeper:
             if known and known.kind != "rows" and _looks_as(known, now):
                 self._unless_derived(known, reader)
                 return
+            files.check_unpacked(path, opened)
             kind = kind_of(reader, path, partial(files.head_of, path, opened))
             if kind != "rows":
                 self._add_file(found, known, opened, kind)

@@ -76,7 +76,7 @@ def _file_mode(value: int) -> Verdict:
 def _wal_bytes(value: int) -> Verdict:
     if value <= WAL_BYTES_MAX:
         return "ok", ""
-    return "note", "a long reader keeps the log from being moved into the file"
+    return "note", "a program that reads for long keeps the log from being shortened"
 
 
 def _durable(value: str) -> Verdict:

@@ -439,6 +439,7 @@ def reason_of(error: BaseException) -> str:
 
 def recover(db: Database) -> tuple[str, ...]:
     """Fail the turns whose writer is dead; those of a writer that lives are left alone."""
+    db.remove_dead_writers()
     writers = db.read(lambda tx: tx.run("other_writers", id=""))
     if not writers:
         return ()

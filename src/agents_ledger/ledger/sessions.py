@@ -216,7 +216,14 @@ def move_head(
 
     Two writers may both have read the same head. The first to get here wins; the second is told.
     """
-    if not tx.change("move_head", label=label, from_turn=from_, to_turn=to, now=at or now_ms()):
+    if not tx.change(
+        "move_head",
+        label=label,
+        from_turn=from_,
+        to_turn=to,
+        now=at or now_ms(),
+        is_import=int(reason == "import"),
+    ):
         raise HeadMoved(label, expected=from_, found=existing(tx, label, exact=True).thread_id)
     tx.run("log_move", label=label, reason=reason)
 
@@ -226,7 +233,10 @@ def move_heads(tx: Transaction, moves: Sequence[tuple[str, str | None, str]]) ->
     now = now_ms()
     moved = tx.run_many(
         "move_head",
-        [Row(label=label, from_turn=from_, to_turn=to, now=now) for label, from_, to in moves],
+        [
+            Row(label=label, from_turn=from_, to_turn=to, now=now, is_import=0)
+            for label, from_, to in moves
+        ],
     )
     if moved != len(moves):
         raise Conflict("a session moved while it was written to")

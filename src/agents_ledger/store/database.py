@@ -129,6 +129,9 @@ class Database(Protocol):
     def is_dead(self, writer_id: str, unseen_ms: int) -> bool:
         """Whether another process's writer is certainly gone."""
 
+    def remove_dead_writers(self) -> None:
+        """Clear away what writers left beside the ledger that died before they wrote."""
+
     def restore(self, work: Work[T]) -> T:
         """Do `work` without guards, references checked at its end: for filling a new ledger."""
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import sys
 import time
 import weakref
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from agents_ledger.model.errors import Locked, ReadOnly, StoreUnavailable
@@ -33,36 +35,92 @@ else:
         fcntl.flock(fd, fcntl.LOCK_UN)
 
 
+Inodes = tuple[int, int]  # of a ledger file and its log
+
 _all: weakref.WeakSet[FileLock] = weakref.WeakSet()
+
+# A lock file is written to, and anybody who may write into the folder can put a link there.
+# O_NONBLOCK: a FIFO of that name must not hang us before its type is checked.
+_READ_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+)
+_OPEN_FLAGS = _READ_FLAGS | os.O_RDWR | os.O_CREAT  # O_RDONLY is 0
+# Windows reports a held lock as EACCES or EDEADLK.
+_HELD_ERRORS = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)
+_LINK_ERRORS = (errno.ELOOP, getattr(errno, "EMLINK", errno.ELOOP))  # EMLINK: FreeBSD
 
 
 class FileLock:
-    """One lock file. The lock is its first holder's until released, closed or dead."""
+    """One lock file beside a ledger. The lock is its first holder's until released, closed or dead.
 
-    def __init__(self, path: Path) -> None:
+    The file must be a regular one that belongs to this user, to root or to the ledger's owner.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        ledger: Path | None = None,
+        try_lock: Callable[[int], None] = _try_lock,
+    ) -> None:
         self.path = path
+        self._ledger = ledger
+        self._try_lock = try_lock
         self._fd: int | None = None
+        self._signed: Inodes | None = None
         _all.add(self)
 
     def _open(self) -> int:
         if self._fd is None:
             try:
-                self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+                fd = os.open(self.path, _OPEN_FLAGS, 0o600)
             except OSError as error:
+                if error.errno in _LINK_ERRORS and self.path.is_symlink():
+                    raise self._unsafe("is a symbolic link") from error
                 said = f"cannot create the lock file {self.path}: {error.strerror}"
                 if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
                     raise ReadOnly(said) from error
                 raise StoreUnavailable(said, "Check the ledger's folder and its disk.") from error
+            try:
+                self._check_file(os.fstat(fd))
+            except BaseException:
+                os.close(fd)
+                raise
+            self._fd = fd
         return self._fd
+
+    def _check_file(self, status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            raise self._unsafe("is not a regular file")
+        if sys.platform == "win32" or status.st_uid in (os.geteuid(), 0):
+            return
+        with contextlib.suppress(OSError):
+            if self._ledger is not None and os.stat(self._ledger).st_uid == status.st_uid:
+                return
+        raise self._unsafe(f"belongs to another user (uid {status.st_uid})")
+
+    def _unsafe(self, reason: str) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"the lock file {self.path} {reason}",
+            "Find out who put it there, remove it, and keep the ledger in a folder that only its"
+            " owner can write to.",
+        )
 
     def try_acquire(self) -> bool:
         """Take the lock if it is free. A lock file that was deleted meanwhile does not count."""
         while True:
             fd = self._open()
             try:
-                _try_lock(fd)
-            except OSError:
-                return False
+                self._try_lock(fd)
+            except OSError as error:
+                if error.errno in _HELD_ERRORS:
+                    return False
+                raise StoreUnavailable(
+                    f"cannot lock {self.path}: {error.strerror}",
+                    "Keep the ledger on a file system with file locks, such as a local disk.",
+                ) from error
             try:
                 current = os.stat(self.path)
             except FileNotFoundError:
@@ -79,16 +137,42 @@ class FileLock:
                 raise Locked(f"{self.path} is held by another process{holder}")
             time.sleep(pause)
 
-    def sign(self) -> None:
-        """Write who holds the lock into it, for people who wonder."""
+    def sign(self, inodes: Inodes | None = None) -> None:
+        """Write who holds the lock into it, for people who wonder, and which files it guards."""
+        if not hasattr(os, "pwrite"):
+            return
+        text = b"%-20d" % os.getpid()
+        if inodes is not None:
+            text += b"%-20d %-20d\n" % inodes
         with contextlib.suppress(OSError):  # a full disk is no reason not to hold it
-            os.pwrite(self._open(), b"%-20d" % os.getpid(), 0) if hasattr(os, "pwrite") else None
+            fd = self._open()
+            if os.fstat(fd).st_nlink != 1:  # a hard link may be a file somebody needs
+                return
+            before = self.signed_inodes() if inodes != self._signed else None
+            os.pwrite(fd, text, 0)
+            self._signed = inodes
+            if before is not None and inodes is not None and before[0] != inodes[0]:
+                os.fsync(fd)  # inodes are reused: an old pair must not come back after a power cut
 
     def signed_by(self) -> int | None:
         """The process that last signed the lock."""
         with contextlib.suppress(OSError, ValueError):
-            return int(self.path.read_bytes()[:20])
+            return int(self._signature()[:20])
         return None
+
+    def signed_inodes(self) -> Inodes | None:
+        """The inodes of the ledger and its log that the last writer had open."""
+        with contextlib.suppress(OSError, ValueError):
+            file, log = self._signature()[20:].split()
+            return int(file), int(log)
+        return None
+
+    def _signature(self) -> bytes:
+        fd = os.open(self.path, _READ_FLAGS)
+        try:
+            return os.read(fd, 20 + 42)
+        finally:
+            os.close(fd)
 
     def is_held(self) -> bool:
         """Whether somebody holds the lock now."""
@@ -153,8 +237,10 @@ class WriteQueue:
 
     def __init__(self, ledger: Path, timeout: float) -> None:
         self._timeout = timeout
-        self._next = FileLock(ledger.with_name(ledger.name + ".next"))
-        self._lock = FileLock(ledger.with_name(ledger.name + ".lock"))
+        self._ledger = ledger
+        self.inodes: Inodes | None = None  # of the ledger and its log, as the writer opened them
+        self._next = FileLock(ledger.with_name(ledger.name + ".next"), ledger)
+        self._lock = FileLock(ledger.with_name(ledger.name + ".lock"), ledger)
 
     def __enter__(self) -> None:
         deadline = time.monotonic() + self._timeout
@@ -163,7 +249,7 @@ class WriteQueue:
             self._lock.acquire(deadline, pause=0.001)
         finally:
             self._next.release()
-        self._lock.sign()
+        self._lock.sign(self.inodes)
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
@@ -171,10 +257,13 @@ class WriteQueue:
 
     def holder(self) -> int | None:
         """The process whose turn it is now, if any."""
-        probe = FileLock(self._lock.path)
+        probe = FileLock(self._lock.path, self._ledger)
         if not probe.path.exists() or not probe.is_held():
             return None
         return probe.signed_by()
+
+    def signed_inodes(self) -> Inodes | None:
+        return self._lock.signed_inodes()
 
     def close(self) -> None:
         self._next.close()

@@ -56,15 +56,26 @@ def version(tx: Transaction, engine: Engine, address: str) -> int:
         raise NotALedger(f"{address} holds the tables of something else")
     found = max((row[0] for row in tx.run("migrations_applied")), default=0)
     if found > newest():
-        raise newer(address, found)
+        raise NewerLedger(
+            f"{address} has schema {found}; this version of agents-ledger knows {newest()}"
+        )
     return int(found)
 
 
 def newer(address: str, number: int) -> NewerLedger:
-    """A ledger's schema is newer than this program."""
+    """A newer program has migrated the ledger since this one opened it."""
     return NewerLedger(
-        f"{address} has schema {number}; this version of agents-ledger knows {newest()}"
+        f"{address} was brought to schema {number} while this program had it open; this version of"
+        f" agents-ledger knows {newest()}",
+        "Restart this program with the newer version of agents-ledger.",
     )
+
+
+def refuse_upgraded(tx: Transaction, address: str) -> None:
+    """For a handle that writes: refuse what a newer program has migrated since it was opened."""
+    applied = max((row[0] for row in tx.run("migrations_applied")), default=0)
+    if applied > newest():
+        raise newer(address, applied)
 
 
 def migrate_step(tx: Transaction, engine: Engine, words: Mapping[str, str], address: str) -> bool:

@@ -42,6 +42,7 @@ from agents_ledger.store import migrations, pgvector, postgres_address, queries
 from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work, Writer
 from agents_ledger.store.interrupts import NOT_HELD, Hold, held
 from agents_ledger.store.known import Known
+from agents_ledger.store.postgres_query import run_query
 from agents_ledger.store.postgres_watch import Watch
 from agents_ledger.store.postgres_watch import WatchedConnection as Connection
 from agents_ledger.store.text import escape, escape_row, unescape_rows
@@ -445,6 +446,9 @@ class PostgresDatabase:
     def is_dead(self, writer_id: str, unseen_ms: int) -> bool:
         return unseen_ms > self._lease_ms
 
+    def remove_dead_writers(self) -> None:
+        """Nothing of a writer is kept outside the tables."""
+
     # -- reading ------------------------------------------------------------------------------
 
     def read(self, work: Work[T]) -> T:
@@ -453,24 +457,11 @@ class PostgresDatabase:
             return self._transact("read", work)
 
     def query(self, sql: str) -> tuple[list[str], list[Row]]:
-        def run(tx: _Transaction) -> tuple[list[str], list[Row]]:
-            try:
-                # Prepared: else a server takes several statements at once, a COMMIT among them.
-                cursor = tx.cursor.execute(sql, prepare=True)
-            except psycopg.OperationalError:
-                raise
-            except psycopg.Error as error:
-                raise Refused(
-                    f"the query failed: {_first_line(error)}", "One statement that only reads."
-                ) from error
-            columns = [column.name for column in cursor.description or ()]
-            return columns, unescape_rows(cursor.fetchall()) if columns else []
-
         self._check_usable()
         with self._errors():
-            connection = self.connect()  # a SET would stay with one of the pool
+            connection = self.connect()
             try:
-                return self.attempt(connection, "read", run)
+                return self.attempt(connection, "read", lambda tx: run_query(tx.cursor, sql))
             finally:
                 connection.close()
 

@@ -26,16 +26,17 @@ from agents_ledger.model.errors import (
     Refused,
     StoreUnavailable,
 )
-from agents_ledger.model.ids import new_id
 from agents_ledger.store import migrations
 from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work, Writer
-from agents_ledger.store.files import sync_folder
 from agents_ledger.store.group_commit import GroupCommit
 from agents_ledger.store.interrupts import Hold, held
 from agents_ledger.store.known import Known
-from agents_ledger.store.locks import FileLock, WriteQueue, note_closed, note_open
+from agents_ledger.store.locks import WriteQueue, note_closed, note_open
 from agents_ledger.store.sqlite_errors import name_of, translate
+from agents_ledger.store.sqlite_file import OpenFile, check_leftovers
+from agents_ledger.store.sqlite_log import Log, LogLimits
 from agents_ledger.store.sqlite_statements import PLAIN, WORDS, Reading, Statements
+from agents_ledger.store.sqlite_writers import SqliteWriter, remove_dead_writers, writer_lock
 from agents_ledger.store.text import unescape_rows
 
 T = TypeVar("T")
@@ -44,8 +45,8 @@ Connect = Callable[..., Any]
 APPLICATION_ID = 0x4147_4C47  # "AGLG", in the file's header
 WAIT_SECONDS = 30.0
 UNSEEN_MS = 24 * 3600 * 1000  # a writer whose lock file is gone is dead after this
+LOG_LIMITS = LogLimits()
 CACHE_KB = 8 * 1024  # filled as needed: SQLite's own 2 MB hold less than one search reads
-WAL_BYTES = 16 * 1024 * 1024  # a checkpoint is due above this
 
 
 class _WriteSession:
@@ -58,22 +59,35 @@ class _WriteSession:
         self._execute = statements.execute
         self._queue = queue
         self._database = database
-        self._checkpoint_above = WAL_BYTES
         self.schema_changes = 0  # SQLite counts rows only
+        self._schema_seen: int | None = None
 
     def begin(self, hold: Hold) -> None:
         try:
             hold.interruptible(self._queue.__enter__)
             # IMMEDIATE: a reader that later writes would otherwise fail half way.
             self._execute("BEGIN IMMEDIATE")
+            self._database.file.check()
+            self._check_schema()
         except BaseException:
-            self._queue.__exit__()
+            try:
+                self.roll_back()
+            finally:
+                self._queue.__exit__()
             raise
+
+    def _check_schema(self) -> None:
+        """SQLite counts changes of the schema; views and guards made anew count, too."""
+        changed = self._execute("PRAGMA schema_version")[0][0]
+        if changed != self._schema_seen:
+            migrations.refuse_upgraded(self.transaction, self._database.address)
+            self._schema_seen = changed
 
     def restart(self) -> None:
         self._execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
+        self._database.file.check()
         try:
             self._execute("COMMIT")
         except sqlite3.Error as error:
@@ -81,6 +95,7 @@ class _WriteSession:
             if isinstance(translated, (DiskFull, Refused, Locked)):
                 raise
             raise OutcomeUnknown(f"the commit failed: {error}") from error
+        self._database.file.check_committed()
 
     def roll_back(self) -> None:
         if self._connection.in_transaction:
@@ -90,8 +105,10 @@ class _WriteSession:
         try:
             self.roll_back()
             # What is committed stays so if this fails: it is tried again after the next commit.
-            with suppress(sqlite3.Error):
-                self._checkpoint_if_due()
+            with suppress(sqlite3.Error, StoreUnavailable):
+                log = self._database.log
+                if log.is_due() and self._database.file.is_current():
+                    log.checkpoint(self._connection)
         finally:
             self._queue.__exit__()
 
@@ -113,49 +130,6 @@ class _WriteSession:
     def error(self, error: Exception) -> Exception:
         return translate(error, self._database.address)
 
-    def _checkpoint_if_due(self) -> None:
-        """Move the log into the file when it has grown, while nobody can write.
-
-        Older SQLite can lose the log's order when a checkpoint races a write, so an empty
-        transaction keeps out even programs that do not know our queue.
-        """
-        size = self._database.wal_bytes()
-        if size <= self._checkpoint_above:
-            return
-        self._execute("BEGIN IMMEDIATE")
-        try:
-            _, log, moved = self._database.checkpoint()
-        finally:
-            self.roll_back()
-        # A reader may hold back part of it: do not try again at every commit.
-        self._checkpoint_above = WAL_BYTES if moved == log else size + WAL_BYTES
-
-
-class _SqliteWriter:
-    """A writer lives while it holds the lock on a file of its own, whatever becomes of its pid."""
-
-    def __init__(self, ledger: Path) -> None:
-        self._ledger = ledger
-        self.id = new_id()
-        self._lock = _writer_lock(ledger, self.id)
-        if not self._lock.try_acquire():
-            raise StoreUnavailable(
-                f"cannot lock {self._lock.path}",
-                "Keep the ledger on a file system that knows locks, such as a local disk.",
-            )
-        sync_folder(ledger.parent)  # after a power cut the file must tell that we are gone
-
-    def forget(self, writer_id: str) -> None:
-        _writer_lock(self._ledger, writer_id).path.unlink(missing_ok=True)
-
-    def close(self) -> None:
-        """Without the file nobody could tell that turns left live are dead: recovery removes it."""
-        self._lock.close()
-
-
-def _writer_lock(ledger: Path, writer_id: str) -> FileLock:
-    return FileLock(ledger.with_name(f"{ledger.name}.writer-{writer_id}"))
-
 
 class SqliteDatabase:
     """One ledger file."""
@@ -170,6 +144,7 @@ class SqliteDatabase:
         read_only: bool = False,
         connect: Connect = sqlite3.connect,
         wait_seconds: float = WAIT_SECONDS,
+        log_limits: LogLimits | None = None,
     ) -> None:
         self.address = address
         self.path = Path(os.path.realpath(address.removeprefix("sqlite:///")))
@@ -178,10 +153,12 @@ class SqliteDatabase:
         self._wait_seconds = wait_seconds
         self._pid = os.getpid()
         self._queue = WriteQueue(self.path, wait_seconds)
+        self.file = OpenFile(self.path)
+        self._log_limits = log_limits or LOG_LIMITS
+        self.log = Log(self.path, self._log_limits, self._new_connection)
         self._readers: list[Reading] = []
         self._known = Known()
-        self._checkpointer: Any = None
-        self._writer: _SqliteWriter | None = None
+        self._writer: SqliteWriter | None = None
         self._guard = threading.Lock()
         self._thread: _LeaderThread | None = None
         self._closed = False
@@ -207,6 +184,7 @@ class SqliteDatabase:
 
     def _open_file(self, *, create: bool) -> None:
         self._check_path(create=create)
+        check_leftovers(self.path, self._queue.signed_inodes())
         try:
             if self._read_only:
                 if not self._schema():
@@ -215,6 +193,8 @@ class SqliteDatabase:
             if not self.path.exists() or not self._is_made():
                 self._make()
             connection = self._new_connection()
+            self.file.note_log()
+            self._queue.inodes = self.file.inodes()
         except sqlite3.Error as error:
             raise translate(error, self.address) from error
         self._connection = connection
@@ -293,13 +273,15 @@ class SqliteDatabase:
             options = "?immutable=1" if self._immutable else "?mode=ro"
         elif not self._read_only:
             options = "?mode=rw"
-        connection = self._connect(
-            f"{self.path.as_uri()}{options}",
-            uri=True,
-            isolation_level=None,
-            timeout=self._wait_seconds,
-            check_same_thread=False,
-            cached_statements=512,
+        connection = self.file.connect(
+            lambda: self._connect(
+                f"{self.path.as_uri()}{options}",
+                uri=True,
+                isolation_level=None,
+                timeout=self._wait_seconds,
+                check_same_thread=False,
+                cached_statements=512,
+            )
         )
         try:
             self._set_up(connection, read_only=read_only)
@@ -308,8 +290,7 @@ class SqliteDatabase:
             raise
         return connection
 
-    @staticmethod
-    def _set_up(connection: Any, *, read_only: bool) -> None:
+    def _set_up(self, connection: Any, *, read_only: bool) -> None:
         execute = connection.execute
         if not read_only:
             if execute("PRAGMA journal_mode=WAL").fetchone()[0] != "wal":
@@ -319,7 +300,7 @@ class SqliteDatabase:
                 )
             for setting in ("synchronous=FULL", "fullfsync=ON", "wal_autocheckpoint=0"):
                 execute(f"PRAGMA {setting}")
-            execute(f"PRAGMA journal_size_limit={WAL_BYTES}")
+            execute(f"PRAGMA journal_size_limit={self._log_limits.due_bytes}")
             execute(f"PRAGMA cache_size=-{CACHE_KB}")
             execute("PRAGMA temp_store=MEMORY")  # what it takes to undo a statement
             execute("PRAGMA foreign_keys=ON")
@@ -372,17 +353,23 @@ class SqliteDatabase:
         self._check_writable()
         with held(), self._guard:
             if self._writer is None:
-                self._writer = _SqliteWriter(self.path)
+                self._writer = SqliteWriter(self.path)
             return self._writer
 
     def known_writer(self) -> Writer | None:
         return self._writer
 
     def is_dead(self, writer_id: str, unseen_ms: int) -> bool:
-        lock = _writer_lock(self.path, writer_id)
+        lock = writer_lock(self.path, writer_id)
         if not lock.path.exists():  # somebody cleaned up; the writer may live on
             return unseen_ms > UNSEEN_MS
         return not lock.is_held()
+
+    def remove_dead_writers(self) -> None:
+        def writers() -> set[str]:
+            return {row[0] for row in self.read(lambda tx: tx.run("other_writers", id=""))}
+
+        remove_dead_writers(self.path, writers)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -410,7 +397,7 @@ class SqliteDatabase:
             connection.close()
             # On a read-only folder SQLite cannot make its -shm file. Without an unmerged log the
             # file alone is the whole truth.
-            is_whole = isinstance(error, sqlite3.OperationalError) and self.wal_bytes() == 0
+            is_whole = isinstance(error, sqlite3.OperationalError) and self.log.size() == 0
             if not self._read_only or not is_whole or name_of(error) == "SQLITE_BUSY":
                 raise
             self._immutable = True
@@ -424,6 +411,7 @@ class SqliteDatabase:
 
     def read(self, work: Work[T]) -> T:
         self._check_usable()
+        self.file.check()
         try:
             with self._reader() as transaction:
                 try:
@@ -438,7 +426,7 @@ class SqliteDatabase:
         self._check_usable()
         try:
             with closing(self._new_reader()) as connection:  # whatever is left set dies with it
-                connection.set_authorizer(_forbid_files)
+                connection.set_authorizer(_only_reading)
                 # Functions on JSON make text of lone surrogates, which is none.
                 connection.text_factory = lambda raw: raw.decode(errors="replace")
                 cursor = connection.execute(sql)
@@ -448,22 +436,6 @@ class SqliteDatabase:
             raise Refused(f"the query failed: {error}", "One statement that only reads.") from error
 
     # -- the file -----------------------------------------------------------------------------
-
-    def wal_bytes(self) -> int:
-        """How long the write-ahead log is."""
-        try:
-            return os.stat(f"{self.path}-wal").st_size
-        except FileNotFoundError:
-            return 0
-
-    def checkpoint(self) -> tuple[int, int, int]:
-        """Move what can be moved; the caller keeps writers out."""
-        if self._checkpointer is None:
-            self._checkpointer = self._new_connection()
-        row: tuple[int, int, int] = self._checkpointer.execute(
-            "PRAGMA wal_checkpoint(PASSIVE)"
-        ).fetchone()
-        return row
 
     def save_to(self, file: Path) -> bool:
         connection = self._new_connection(read_only=True)
@@ -489,7 +461,7 @@ class SqliteDatabase:
             "file": str(self.path),
             "file_mode": about.st_mode & 0o777,
             "file_bytes": about.st_size,
-            "wal_bytes": self.wal_bytes(),
+            "wal_bytes": self.log.size(),
             "lock_holder": self._queue.holder(),
         }
 
@@ -504,13 +476,15 @@ class SqliteDatabase:
             self._closed = True
         note_closed(self.path)
         if self._thread is not None:
-            self._group.run(lambda _: None)  # behind all that is queued: nobody is left waiting
+            with suppress(StoreUnavailable):
+                self._group.run(lambda _: None)  # behind all that is queued: nobody is left waiting
             self._thread.stop()
         self._close_readers()
-        if self._checkpointer is not None:
-            self._checkpointer.close()
+        self.log.close()
         if not self._read_only:
-            self._connection.close()  # last: it moves the log into the file
+            # Last: it moves the log into the file, unless that was moved or replaced, which SQLite
+            # checks itself (SQLITE_FCNTL_HAS_MOVED).
+            self._connection.close()
         if self._writer is not None:
             self._writer.close()
         self._queue.close()
@@ -542,6 +516,33 @@ class _LeaderThread:
         self._thread.join()
 
 
-def _forbid_files(action: int, *_: str | None) -> int:
-    """Neither ATTACH nor VACUUM INTO: even a connection that only reads would make the file."""
-    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
+_READING_PRAGMAS = frozenset(
+    {
+        "collation_list",
+        "compile_options",
+        "database_list",
+        "foreign_key_check",
+        "foreign_key_list",
+        "function_list",
+        "index_info",
+        "index_list",
+        "index_xinfo",
+        "integrity_check",
+        "module_list",
+        "pragma_list",
+        "quick_check",
+        "table_info",
+        "table_list",
+        "table_xinfo",
+    }
+)
+_ACTING_PRAGMAS = ("wal_checkpoint", "optimize", "incremental_vacuum", "shrink_memory")
+
+
+def _only_reading(action: int, name: str | None, value: str | None, *_: str | None) -> int:
+    """Neither ATTACH nor VACUUM INTO: even a connection that only reads would make the file. No
+    setting is changed: some, as temp_store_directory, are the whole process's."""
+    is_denied = action == sqlite3.SQLITE_ATTACH
+    if action == sqlite3.SQLITE_PRAGMA and name not in _READING_PRAGMAS:
+        is_denied = value is not None or name in _ACTING_PRAGMAS
+    return sqlite3.SQLITE_DENY if is_denied else sqlite3.SQLITE_OK

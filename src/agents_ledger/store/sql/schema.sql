@@ -169,7 +169,7 @@ CREATE TABLE session_history (
     changed_at BIGINT NOT NULL,
     reason TEXT NOT NULL
 );
-CREATE INDEX idx_session_history_label ON session_history (session_label, changed_at, id);
+CREATE INDEX idx_session_history_label ON session_history (session_label, id, changed_at);
 CREATE INDEX idx_session_history_thread ON session_history (thread_id);
 
 CREATE TABLE messages (

@@ -253,21 +253,14 @@ LEFT JOIN session_history h ON h.id = (
 )
 WHERE COALESCE(s.thread_id, '') <> COALESCE(h.thread_id, '');
 
--- audit_history_backwards --
--- Time never runs backwards within a session's history, and ends where the session says.
-SELECT x.session_label, x.id
-FROM (
-    SELECT h.session_label, h.id, h.changed_at,
-        lag(h.changed_at) OVER (PARTITION BY h.session_label ORDER BY h.id) AS before_at
-    FROM session_history h
-) AS x
-WHERE x.before_at > x.changed_at
-UNION ALL
+-- audit_history_time --
+-- A session was updated when it last moved; only the source of an imported one can grow later.
 SELECT s.label, s.updated_at
 FROM sessions s
-WHERE s.updated_at < (
-    SELECT max(h.changed_at) FROM session_history h WHERE h.session_label = s.label
-);
+JOIN session_history h ON h.id = (
+    SELECT max(x.id) FROM session_history x WHERE x.session_label = s.label
+)
+WHERE s.updated_at < h.changed_at OR (s.origin IS NULL AND s.updated_at > h.changed_at);
 
 -- audit_history_dangling --
 -- Every line of the history names a session and a thread that exist.

@@ -86,11 +86,13 @@ VALUES (:name, :session_label, :created_at, :reason)
 ON CONFLICT DO NOTHING;
 
 -- move_head --
--- The one statement that moves a head: only from where the caller saw it. Its time never runs
--- backwards within a session, whatever the clock does.
+-- The one statement that moves a head: only from where the caller saw it. The time is that of the
+-- clock, even if it is behind the last move; of an import, the latest its sources told.
 UPDATE sessions
 SET thread_id = :to_turn,
-    updated_at = CASE WHEN updated_at > :now THEN updated_at ELSE :now END
+    updated_at = CASE
+        WHEN CAST(:is_import AS INTEGER) = 1 AND updated_at > :now THEN updated_at ELSE :now
+    END
 WHERE label = :label AND COALESCE(thread_id, '') = COALESCE(CAST(:from_turn AS TEXT), '');
 
 -- log_move --
@@ -99,21 +101,22 @@ INSERT INTO session_history (session_label, thread_id, changed_at, reason)
 SELECT label, thread_id, updated_at, :reason FROM sessions WHERE label = :label;
 
 -- head_at --
+-- By number, not by time: one move with a time in the future must not hide those made after it.
 SELECT thread_id FROM session_history
 WHERE session_label = :label AND changed_at <= :at
-ORDER BY changed_at DESC, id DESC LIMIT 1;
+ORDER BY id DESC LIMIT 1;
 
 -- session_moves --
 -- Latest first; pages continue below an id.
 SELECT id, session_label, thread_id, changed_at, reason FROM session_history
 WHERE session_label = :label AND id < :before_id
-ORDER BY changed_at DESC, id DESC LIMIT :limit;
+ORDER BY id DESC LIMIT :limit;
 
 -- move_before --
 -- The head a session had before one of its moves.
 SELECT thread_id FROM session_history
 WHERE session_label = :label AND id < :move_id
-ORDER BY changed_at DESC, id DESC LIMIT 1;
+ORDER BY id DESC LIMIT 1;
 
 -- move_exists --
 SELECT 1 FROM session_history WHERE session_label = :label AND id = :move_id;
