@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from agents_ledger.asgi.limits import ReadTimeouts
 from agents_ledger.ledger.access import Tokens, new_secret
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model import settings
+from agents_ledger.model.access import RUN_TOKEN
 from agents_ledger.model.errors import Refused
+from agents_ledger.web.logins import LoginLimits, Logins
 
 if TYPE_CHECKING:
     import uvicorn
@@ -33,6 +36,8 @@ class Serving(Struct, frozen=True, kw_only=True):
     certificate: str | None = None
     key: str | None = None
     insecure: bool = False  # other machines may reach it without encryption
+    logins: LoginLimits = LoginLimits()
+    timeouts: ReadTimeouts = ReadTimeouts()
 
 
 class Server:
@@ -50,6 +55,7 @@ class Server:
         self._socket = _listen(serving)
         self.port = int(self._socket.getsockname()[1])
         self.secret = new_secret()
+        self._logins = Logins(serving.logins)
         self._uvicorn: uvicorn.Server | None = None
 
     @property
@@ -62,19 +68,26 @@ class Server:
 
     @property
     def address_with_token(self) -> str:
-        """What to open once: the token becomes a cookie."""
+        """The address for people: opened in a browser it logs in, as often as need be."""
         return f"{self.address}?token={self.secret}"
+
+    def address_with_code(self) -> str:
+        """The address for a browser that is started here: it logs in once, within two minutes.
+        Other users of the machine can read the arguments of the browser's process."""
+        return f"{self.address}login?code={self._logins.new_code(RUN_TOKEN.id)}"
 
     def run(self) -> None:
         """Serve until interrupted, or stopped."""
         import uvicorn
 
+        from agents_ledger.asgi.read_timeouts import protocol_with
         from agents_ledger.web.safety import Door
         from agents_ledger.web.server import make
 
-        door = Door(self.secret, Tokens(self._ledger._core).find)
+        door = Door(self.secret, Tokens(self._ledger._core), self._logins)
         config = uvicorn.Config(
             make(self._ledger, door, self._policy(), with_broker=self._has_engine()),
+            http=protocol_with(self._serving.timeouts),
             log_level="warning",
             access_log=False,  # its lines would hold the token
             server_header=False,

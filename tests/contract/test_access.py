@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from agents_ledger import Ledger, NotFound, Refused, now_ms
+from agents_ledger.ledger import copying
 from agents_ledger.ledger.access import Tokens
 from tests.raw import Raw
 
@@ -66,3 +70,34 @@ def test_bad_wishes_are_refused(tokens: Tokens) -> None:
     with pytest.raises(Refused, match="2 tokens are called 'twin'"):
         tokens.revoke("twin")
     assert len(tokens.all()) == 2
+
+
+def test_ids_lead_to_valid_tokens_alone(tokens: Tokens) -> None:
+    valid, revoked = tokens.create("valid")[0], tokens.create("revoked")[0]
+    expired = tokens.create("expired", expires_at=now_ms() - 1)[0]
+    tokens.revoke(revoked.id)
+
+    assert tokens.get(valid.id) == valid
+    assert [tokens.get(each) for each in (revoked.id, expired.id, "valid", "nobody")] == [None] * 4
+    asked = {valid.id, revoked.id, expired.id, "nobody"}
+    assert tokens.valid_ids(asked) == {valid.id}
+    assert tokens.valid_ids({"nobody"}) == set()
+
+
+def test_a_restored_or_copied_ledger_has_no_valid_token(
+    tokens: Tokens, address: str, new_address: Callable[[], str], tmp_path: Path
+) -> None:
+    made, secret = tokens.create("revoked after the backup", ["admin"])
+    saved = tmp_path / "saved.db"
+    copying.backup(address, str(saved))
+    copied, restored = new_address(), new_address()
+    copying.copy(address, copied)
+    tokens.revoke(made.id)
+    copying.restore(str(saved), restored)
+
+    for there in (copied, restored):
+        with Ledger.open(there) as other:
+            known = Tokens(other._core)
+            assert known.find(secret) is None
+            assert [(token.id, token.name) for token in known.all()] == [(made.id, made.name)]
+            assert other.audit() == ()

@@ -11,6 +11,7 @@ import pytest
 from agents_ledger import Compaction, Ledger, Message, Session, ToolCall, Turn, Usage
 from agents_ledger.cli.main import COMMANDS
 from agents_ledger.ledger import routing
+from agents_ledger.ledger.access import Tokens
 from agents_ledger.model import settings
 from tests.builders import a_full_turn, chain, grow
 from tests.edges.conftest import Run, call
@@ -421,6 +422,19 @@ def test_copy_prints_what_was_copied(ledger: Ledger, file: str, tmp_path: Path) 
     assert answer.code == 0
     assert any(line.split() == ["turns", "3"] for line in answer.out.splitlines())
     assert "copied and verified" in answer.out
+    assert "token" not in answer.err
+
+
+def test_copy_and_restore_say_that_tokens_are_revoked(
+    ledger: Ledger, file: str, tmp_path: Path
+) -> None:
+    Tokens(ledger._core).create("laptop")
+
+    answer = call("copy", file, str(tmp_path / "copy.db"))
+    told = call("restore", file, str(tmp_path / "back.db"), "--json").json
+
+    assert "1 access token revoked in the copy" in answer.err
+    assert told["tokens_revoked"] == 1
 
 
 # -- all --------------------------------------------------------------------------------------

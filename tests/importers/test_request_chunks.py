@@ -151,6 +151,11 @@ def encoded(data: bytes) -> str:
         (encoded(gzip.compress(b"{}", mtime=0)[:-4]), "chunk_payload_decode_failed"),
         (encoded(gzip.compress(b"{", mtime=0)), "chunk_payload_json_invalid"),
         (encoded(gzip.compress(b"[]", mtime=0)), "chunk_payload_json_invalid"),
+        (encoded(gzip.compress(b"[" * 300 + b"]" * 300, mtime=0)), "chunk_payload_too_large"),
+        (
+            encoded(gzip.compress(b"[" + b"[]," * 600_000 + b"1]", mtime=0)),
+            "chunk_payload_too_large",
+        ),
         (packed(item(sourceProvider="codex")), "chunk_item_source_provider_mismatch"),
         (packed(item("s2")), "chunk_item_source_session_id_mismatch"),
         (packed(item(fingerprint="f2")), "chunk_item_source_session_fingerprint_mismatch"),

@@ -328,8 +328,10 @@ def listening(address: str, *options: str) -> Iterator[str]:
     )
     with process:
         assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.terminate()
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
 
 
 @asynccontextmanager
@@ -367,7 +369,7 @@ def test_a_client_over_http_needs_a_token_and_its_scope(told: Ledger, address: s
             names = {tool.name for tool in (await client.list_tools()).tools}
             assert "fork" not in names
             said = await refusal(client, "fork", target="main", label="no")
-            assert "this token may not" in said
+            assert "needs a token with the scope 'write'" in said
         async with connected(url, writing) as client:
             await call(client, "fork", target="main", label="yes")
 

@@ -64,9 +64,9 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 class Running:
     """A server in a thread of this process."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, serving: Serving | None = None) -> None:
         self.ledger = Ledger.open(address)
-        self.server = Server(self.ledger, Serving(port=0))
+        self.server = Server(self.ledger, serving or Serving(port=0))
         self._thread = threading.Thread(target=self.server.run, daemon=True)
         self._thread.start()
         self._opener = urllib.request.build_opener(_NoRedirect)
@@ -103,6 +103,12 @@ class Running:
         except urllib.error.HTTPError as error:
             return Answer(error.code, _lower(error.headers), error.read())
 
+    def log_in(self, path: str = "") -> dict[str, str]:
+        """The cookie that opening an address gives: by default the one that the server prints."""
+        answer = self.ask(path or f"/?token={self.server.secret}", token=None)
+        assert answer.status == 303, answer
+        return {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
+
 
 def _lower(headers: Any) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
@@ -120,12 +126,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 @pytest.fixture
-def own_server(tmp_path: Any) -> Iterator[Callable[[], Running]]:
+def own_server(tmp_path: Any) -> Iterator[Callable[..., Running]]:
     """A server of the test's own, on an empty ledger."""
     made: list[Running] = []
 
-    def start() -> Running:
-        made.append(Running(str(tmp_path / f"own-{len(made)}.db")))
+    def start(serving: Serving | None = None) -> Running:
+        made.append(Running(str(tmp_path / f"own-{len(made)}.db"), serving))
         return made[-1]
 
     yield start

@@ -9,20 +9,19 @@ import pytest
 
 from agents_ledger import Refused
 from agents_ledger.app import Server, Serving
+from agents_ledger.asgi.limits import Buckets
 from agents_ledger.ledger.access import Tokens
-from agents_ledger.web.safety import Buckets, csrf_of
+from agents_ledger.web.safety import csrf_of
 from tests.waiting import PATIENCE_S
 from tests.web.conftest import Running
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
-def cookie_of(running: Running) -> dict[str, str]:
-    return {"Cookie": f"agents_ledger_{running.server.port}={running.server.secret}"}
-
-
-def posted(running: Running, path: str, form: dict[str, str], **headers: str) -> int:
-    sent = {**FORM, **cookie_of(running), **{k.replace("_", "-"): v for k, v in headers.items()}}
+def posted(
+    running: Running, path: str, form: dict[str, str], cookie: dict[str, str], **headers: str
+) -> int:
+    sent = {**FORM, **cookie, **{k.replace("_", "-"): v for k, v in headers.items()}}
     body = urllib.parse.urlencode(form).encode()
     return running.ask(path, method="POST", body=body, token=None, headers=sent).status
 
@@ -65,7 +64,7 @@ def test_without_a_token_nothing_is_told(running: Running) -> None:
     assert running.ask("/static/app.css", token=None).status == 200
 
 
-def test_the_token_of_an_address_becomes_a_cookie_and_leaves_the_address(running: Running) -> None:
+def test_the_token_of_an_address_leaves_the_address(running: Running) -> None:
     secret = running.server.secret
 
     answer = running.ask(f"/s/demo?token={secret}&tab=raw", token=None)
@@ -75,7 +74,7 @@ def test_the_token_of_an_address_becomes_a_cookie_and_leaves_the_address(running
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
-    assert running.ask("/sessions", token=None, headers=cookie_of(running)).status == 200
+    assert running.ask("/sessions", token=None, headers=running.log_in()).status == 200
 
 
 def test_a_token_in_an_address_cannot_lead_to_another_host(running: Running) -> None:
@@ -103,19 +102,23 @@ def test_requests_of_other_sites_are_refused(running: Running) -> None:
 
 def test_a_form_needs_what_only_our_pages_know(running: Running) -> None:
     origin = running.server.address.rstrip("/")
-    right = csrf_of(running.server.secret)
+    cookie = running.log_in()
+    right = csrf_of(cookie["Cookie"].partition("=")[2])
 
-    assert posted(running, "/s/demo/annotate", {"note": "x"}) == 403
-    assert posted(running, "/s/demo/annotate", {"note": "x", "csrf": "0" * 64}) == 403
-    assert (
-        posted(running, "/s/demo/annotate", {"csrf": right}, Origin="https://evil.example") == 403
-    )
+    def annotated(form: dict[str, str], **headers: str) -> int:
+        return posted(running, "/s/demo/annotate", form, cookie, **headers)
+
+    assert annotated({"note": "x"}) == 403
+    assert annotated({"note": "x", "csrf": "0" * 64}) == 403
+    assert annotated({"note": "x", "csrf": "é"}) == 403
+    assert annotated({"note": "x"}, X_CSRF_Token="é") == 403
+    assert annotated({"csrf": right}, Origin="https://evil.example") == 403
     assert running.ledger.session("demo").note is None
-    assert posted(running, "/s/demo/annotate", {"note": "", "csrf": right}, Origin=origin) == 303
+    assert annotated({"note": "", "csrf": right}, Origin=origin) == 303
 
 
 def test_a_simple_request_of_another_page_changes_nothing(running: Running) -> None:
-    headers = {**cookie_of(running), "Content-Type": "text/plain"}
+    headers = {**running.log_in(), "Content-Type": "text/plain"}
     body = b'{"label": "stolen"}'
 
     answer = running.ask("/api/v1/sessions", method="POST", body=body, token=None, headers=headers)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
+from agents_ledger.model.access import Scope
 from agents_ledger.model.errors import Refused
 
 ID = re.compile(r"[a-z][a-z0-9_-]*(:[a-z][a-z0-9_-]*)+")
@@ -40,6 +41,8 @@ class Ability(Struct, frozen=True, kw_only=True):
     output: Shape
     function: Callable[..., Any]
     writes: bool = False  # it may change the ledger
+    scope: Scope | None = None  # that a remote caller needs; else "write" or "read"
+    scope_of: Callable[..., Scope] | None = None  # the same for one input, where that decides
     is_stream: bool = False
     tags: tuple[str, ...] = ()
 
@@ -54,6 +57,15 @@ class Ability(Struct, frozen=True, kw_only=True):
         return self.id.partition(":")[2]
 
     @property
+    def least_scope(self) -> Scope:
+        """The scope without which a remote caller cannot use it at all."""
+        return self.scope or ("write" if self.writes else "read")
+
+    def scope_for(self, value: object) -> Scope:
+        """The scope that a remote caller needs for an input."""
+        return self.scope_of(value) if self.scope_of else self.least_scope
+
+    @property
     def input_schema(self) -> dict[str, Any]:
         """The JSON Schema of what it takes."""
         return schema_of(self.input)
@@ -64,10 +76,11 @@ class Ability(Struct, frozen=True, kw_only=True):
         return schema_of(self.output)
 
     def bound(self, *first: object) -> Ability:
-        """The same ability with the first arguments of its function given."""
+        """The same ability with the first arguments of its functions given."""
         from functools import partial
 
-        return structs.replace(self, function=partial(self.function, *first))
+        scope_of = partial(self.scope_of, *first) if self.scope_of else None
+        return structs.replace(self, function=partial(self.function, *first), scope_of=scope_of)
 
 
 def check(ability: Ability) -> None:

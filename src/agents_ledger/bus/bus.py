@@ -17,7 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from agents_ledger.bus.ability import Ability, Parse, Unfit, check, parser_of
-from agents_ledger.model.errors import Conflict, LedgerError, NotFound
+from agents_ledger.model.access import Scope
+from agents_ledger.model.errors import Conflict, LedgerError, NotFound, Refused
 from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.turns import to_json
 
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 ErrorCode = Literal["NOT_FOUND", "INVALID_INPUT", "EXECUTION_ERROR", "TYPE_MISMATCH"]
 Outcome = Literal["success", "error", "invalid-ability", "invalid-input", "unknown-failure"]
 LOGGED = 1000
+MayUse = Callable[[Scope], bool]
+"""Whether a caller has a scope. Callers in this process have all."""
+
+
+def _may_all(_: Scope) -> bool:
+    return True
 
 
 class BusError(Exception):
@@ -132,8 +139,14 @@ class AgentBus:
     def invoke(self, ability_id: str) -> Callable[..., str]:
         """A function of JSON text that gives JSON text; BusError if anything is wrong."""
 
-        def call(input: str | bytes = "{}", *, call_id: str = "", caller_id: str = "") -> str:
-            (answer,) = self._run(ability_id, input, call_id, caller_id, stream=False)
+        def call(
+            input: str | bytes = "{}",
+            *,
+            call_id: str = "",
+            caller_id: str = "",
+            may: MayUse = _may_all,
+        ) -> str:
+            (answer,) = self._run(ability_id, input, call_id, caller_id, may=may, stream=False)
             return answer
 
         return call
@@ -142,18 +155,28 @@ class AgentBus:
         """A function of JSON text that gives the pieces of the answer, each as JSON text."""
 
         def call(
-            input: str | bytes = "{}", *, call_id: str = "", caller_id: str = ""
+            input: str | bytes = "{}",
+            *,
+            call_id: str = "",
+            caller_id: str = "",
+            may: MayUse = _may_all,
         ) -> Iterator[str]:
-            return self._run(ability_id, input, call_id, caller_id, stream=True)
+            return self._run(ability_id, input, call_id, caller_id, may=may, stream=True)
 
         return call
 
     def try_invoke(
-        self, ability_id: str, input: str | bytes = "{}", *, call_id: str = "", caller_id: str = ""
+        self,
+        ability_id: str,
+        input: str | bytes = "{}",
+        *,
+        call_id: str = "",
+        caller_id: str = "",
+        may: MayUse = _may_all,
     ) -> InvokeResult:
         """Invoke an ability; what is wrong is in the result, and nothing is raised."""
         try:
-            result = self.invoke(ability_id)(input, call_id=call_id, caller_id=caller_id)
+            result = self.invoke(ability_id)(input, call_id=call_id, caller_id=caller_id, may=may)
         except BusError as error:
             return _failure(error)
         return InvokeResult("success", result)
@@ -165,13 +188,20 @@ class AgentBus:
         return found
 
     def _run(
-        self, ability_id: str, input: str | bytes, call_id: str, caller_id: str, *, stream: bool
+        self,
+        ability_id: str,
+        input: str | bytes,
+        call_id: str,
+        caller_id: str,
+        *,
+        may: MayUse,
+        stream: bool,
     ) -> Iterator[str]:
         """Check and run an ability, piece by piece, and log how it went."""
         started_at, began = now_ms(), time.perf_counter()
         error: BusError | None = None
         try:
-            pieces = self._begin(ability_id, input, stream=stream)
+            pieces = self._begin(ability_id, input, may=may, stream=stream)
             yield from _pieces(ability_id, pieces)
         except BusError as failed:
             error = failed
@@ -189,7 +219,9 @@ class AgentBus:
                 )
             )
 
-    def _begin(self, ability_id: str, input: str | bytes, *, stream: bool) -> Iterator[Any]:
+    def _begin(
+        self, ability_id: str, input: str | bytes, *, may: MayUse, stream: bool
+    ) -> Iterator[Any]:
         ability, parse = self._find(ability_id)
         if ability.is_stream != stream:
             raise BusError(
@@ -205,9 +237,19 @@ class AgentBus:
         except TypeError as error:
             what = f"the input is JSON text, not {type(input).__name__}"
             raise BusError("INVALID_INPUT", what, ability_id, path="$") from error
+        _guarded(ability_id, partial(_check_scope, ability, value, may))
         if stream:
             return iter(_Guarded(ability_id, ability.function, value))
         return iter((_guarded(ability_id, partial(ability.function, value)),))
+
+
+def _check_scope(ability: Ability, value: object, may: MayUse) -> None:
+    scope = ability.scope_for(value)
+    if not may(scope):
+        raise Refused(
+            f"{ability.id} with this input needs the scope {scope!r}",
+            "Use a token that has it: `agents-ledger token create`.",
+        )
 
 
 class _Guarded:

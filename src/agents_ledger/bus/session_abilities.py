@@ -10,7 +10,15 @@ from agents_ledger.bus.ability import Ability
 from agents_ledger.bus.inputs import Count, Input, Limit, Name, Target, Time
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model import routing
-from agents_ledger.model.sessions import Alias, AliasReason, Move, Session, SessionStatus
+from agents_ledger.model.access import Scope
+from agents_ledger.model.sessions import (
+    DEFAULT_PERSONA,
+    Alias,
+    AliasReason,
+    Move,
+    Session,
+    SessionStatus,
+)
 
 
 class Resolve(Input):
@@ -156,6 +164,18 @@ def _fork(ledger: Ledger, asked: Fork) -> OneSession:
     )
 
 
+def _fork_scope(ledger: Ledger, asked: Fork) -> Scope:
+    """The policy grants tools by persona: to choose another one is for administrators."""
+    if asked.persona_id is None:
+        return "write"
+    own = ledger.thread(asked.target, last=0).persona_id or DEFAULT_PERSONA
+    return "write" if asked.persona_id == own else "admin"
+
+
+def _smart_fork_scope(ledger: Ledger, asked: SmartFork) -> Scope:
+    return "write" if asked.persona_id is None else "admin"
+
+
 def _smart_fork(ledger: Ledger, asked: SmartFork) -> routing.SmartFork:
     return ledger.smart_fork(
         asked.text, label=asked.label, persona_id=asked.persona_id, budget=asked.budget
@@ -220,6 +240,7 @@ ABILITIES = (
         output=OneSession,
         function=_fork,
         writes=True,
+        scope_of=_fork_scope,
     ),
     Ability(
         id="ldg:session:smart_fork",
@@ -228,6 +249,7 @@ ABILITIES = (
         output=routing.SmartFork,
         function=_smart_fork,
         writes=True,
+        scope_of=_smart_fork_scope,
     ),
     Ability(
         id="ldg:session:move",

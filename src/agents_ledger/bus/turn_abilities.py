@@ -11,8 +11,9 @@ from msgspec.structs import astuple
 from agents_ledger.bus.ability import Ability
 from agents_ledger.bus.inputs import Count, Input, Limit, Name, Target
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model.access import Scope
 from agents_ledger.model.compaction import Compaction
-from agents_ledger.model.sessions import Finding, Thread
+from agents_ledger.model.sessions import DEFAULT_PERSONA, Finding, Thread
 from agents_ledger.model.trees import Tree
 from agents_ledger.model.turns import ToolCall, Turn, Usage, to_json
 
@@ -242,6 +243,17 @@ def _compact_now(ledger: Ledger, asked: Compact) -> OneTurn:
     return OneTurn(turn)
 
 
+def _compact_scope(_: Ledger, asked: Compact) -> Scope:
+    """A summary runs the engine of the policy."""
+    return "chat" if asked.strategy == "summary" else "write"
+
+
+def _import_scope(_: Ledger, asked: Request) -> Scope:
+    from agents_ledger.importers.requests import persona_of
+
+    return "import" if persona_of(asked.request) == DEFAULT_PERSONA else "admin"
+
+
 def _import(ledger: Ledger, asked: Request) -> Imported:
     from agents_ledger.importers.requests import import_sessions
 
@@ -316,6 +328,7 @@ ABILITIES = (
         output=OneTurn,
         function=_compact_now,
         writes=True,
+        scope_of=_compact_scope,
     ),
     Ability(
         id="ldg:session:import",
@@ -324,6 +337,8 @@ ABILITIES = (
         output=Imported,
         function=_import,
         writes=True,
+        scope="import",
+        scope_of=_import_scope,
     ),
     Ability(
         id="ldg:ledger:audit",

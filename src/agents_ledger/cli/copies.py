@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from agents_ledger.cli.command import Invocation, command
+from agents_ledger.cli.terminal import note
 from agents_ledger.ledger import copying
 from agents_ledger.model import amounts, settings
 
@@ -41,8 +42,9 @@ def restore(run: Invocation, *, file: str, target: str | None) -> None:
 
 
 def _tell(run: Invocation, rows: dict[str, int], source: str, target: str) -> None:
+    tokens = rows.get("access_tokens", 0)
     if run.as_json:
-        run.out.json(rows=rows)
+        run.out.json(rows=rows, tokens_revoked=tokens)
         return
     run.out.table(
         ["TABLE", "ROWS"],
@@ -50,3 +52,8 @@ def _tell(run: Invocation, rows: dict[str, int], source: str, target: str) -> No
         right=("ROWS",),
     )
     run.out.line("copied and verified ", amounts.count(sum(rows.values()), "row"))
+    if tokens:
+        note(
+            f"{amounts.count(tokens, 'access token')} revoked in the copy; "
+            "make new ones with `agents-ledger token create`"
+        )

@@ -61,7 +61,7 @@ def serve(
 
 
 def start(run: Invocation, ledger: Ledger, serving: Serving, *, browser: bool) -> None:
-    """Print the address with its token, open it where there is a screen, and serve."""
+    """Print the address with its token, open a browser where there is a screen, and serve."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise Refused(
@@ -82,7 +82,7 @@ def start(run: Invocation, ledger: Ledger, serving: Serving, *, browser: bool) -
     if browser and has_screen():
         import webbrowser
 
-        webbrowser.open(server.address_with_token)
+        webbrowser.open(server.address_with_code())
     server.run()
 
 

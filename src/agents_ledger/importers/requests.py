@@ -35,6 +35,8 @@ from agents_ledger.ledger import import_requests
 from agents_ledger.ledger.import_requests import Answered, Part
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import Conflict, LedgerError, Refused
+from agents_ledger.model.json_limits import JsonLimits, JsonTooLarge, check_json
+from agents_ledger.model.sessions import DEFAULT_PERSONA
 from agents_ledger.model.sources import SourceFile
 
 SOURCES = ("aix",)
@@ -48,7 +50,7 @@ HINTS = {  # by how a code begins
     "chunk_": "Correct what it names, and send all parts of the upload again.",
     "": "Compare the request with docs/sources/request.md.",
 }
-PERSONA = "main"
+PERSONA = DEFAULT_PERSONA
 ENCODING = "gzip+base64"
 ENVELOPE = ("source", "runId", "mode", "personaId", "idempotencyKey", "items")
 CHUNK = (
@@ -71,6 +73,7 @@ CHUNKS_MAX = 100_000
 TRIES = 10
 ITEM_MAX = 64 << 20  # bytes of an item, unpacked
 UPLOAD_MAX = ITEM_MAX * 4 // 3  # characters of all its parts
+JSON_LIMITS = JsonLimits()  # of an item, unpacked
 READER = Requests()
 
 
@@ -135,6 +138,12 @@ def import_request(ledger: Ledger, request: Mapping[str, Any]) -> dict[str, Any]
     return (import_chunk if is_part else import_sessions)(ledger, request)
 
 
+def persona_of(request: Mapping[str, Any]) -> str:
+    """The persona that a request imports its sessions for."""
+    persona = in_camel(request, ENVELOPE).get("personaId")
+    return persona if isinstance(persona, str) and persona else PERSONA
+
+
 def _read_request(request: Mapping[str, Any]) -> _Request:
     asked, items = _read_envelope(request)
     if not isinstance(items, list) or not items:
@@ -159,11 +168,11 @@ def _read_envelope(request: Mapping[str, Any]) -> tuple[_Request, Any]:
     key = said.get("idempotencyKey")
     if not isinstance(key, str) or not key.strip():
         raise RequestRefused("idempotency_key_required")
-    run_id, persona = said.get("runId"), said.get("personaId")
+    run_id = said.get("runId")
     asked = _Request(
         said["source"],
         said["mode"],
-        persona if isinstance(persona, str) and persona else PERSONA,
+        persona_of(request),
         key,
         run_id if isinstance(run_id, str) and run_id else str(uuid4()),
         [],
@@ -503,7 +512,10 @@ def _unpack_item(waiting: tuple[Part, ...], sha256: object) -> dict[str, Any]:
     if isinstance(sha256, str) and hashlib.sha256(data).hexdigest() != sha256.lower():
         raise RequestRefused("chunk_payload_sha256_mismatch")
     try:
+        check_json(data, JSON_LIMITS)
         item = normal(decoded(data))
+    except JsonTooLarge as error:
+        raise RequestRefused("chunk_payload_too_large") from error
     except (ValueError, msgspec.MsgspecError, RecursionError, Invalid) as error:
         raise RequestRefused("chunk_payload_json_invalid") from error
     for name, field_name in ITEM_NAMES.items():

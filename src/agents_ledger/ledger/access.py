@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import get_args
 
 from agents_ledger.ledger.core import Core
@@ -72,6 +72,17 @@ class Tokens:
         rows = self._core.db.read(lambda tx: tx.run("token_by_hash", secret_hash=_hash(secret)))
         token = _token(rows[0]) if rows else None
         return token if token and token.is_valid(now_ms()) else None
+
+    def get(self, token_id: str) -> Token | None:
+        """The valid token of an id."""
+        rows = self._core.db.read(lambda tx: tx.run("token_by_id", id=token_id))
+        token = _token(rows[0]) if rows else None
+        return token if token and token.is_valid(now_ms()) else None
+
+    def valid_ids(self, ids: Collection[str]) -> set[str]:
+        """Of some ids those whose tokens are valid now, by one query."""
+        now = now_ms()
+        return {token.id for token in self.all() if token.id in ids and token.is_valid(now)}
 
     def revoke(self, id_or_name: str) -> Token:
         """Make a token worthless for ever."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -13,14 +13,22 @@ from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from agents_ledger.asgi.limits import Buckets, RateLimits
+from agents_ledger.asgi.read_timeouts import TimedH11Protocol
+from agents_ledger.asgi.revocation import RevocableExchange, StreamLease, StreamWatch
 from agents_ledger.ledger.access import Tokens
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.mcp.server import build
+from agents_ledger.model.access import Scope as TokenScope
 from agents_ledger.model.access import Token
+from agents_ledger.model.json_limits import JsonLimits, JsonTooLarge, check_json
 
 PATH = "/mcp"
+BODY_MAX = 4 << 20
+RATES = RateLimits()
+JSON_LIMITS = JsonLimits()
 TOKEN = "agents_ledger.token"  # noqa: S105 - a key, not a secret
 
 
@@ -35,45 +43,122 @@ def serve_stdio(ledger: Ledger, *, write: bool) -> None:
     anyio.run(serve)
 
 
+class _Refusal(NamedTuple):
+    status: int
+    message: str
+
+
+_NO_TOKEN = _Refusal(401, "a valid token is needed: Authorization: Bearer ...")
+_NO_READ = _Refusal(403, "this token may not read")
+_TOO_MANY_REQUESTS = _Refusal(429, "too many requests: wait a second")
+_TOO_MANY_TOKENS = _Refusal(429, "too many wrong tokens: wait a minute")
+_TOO_LARGE = _Refusal(413, f"a request has at most {BODY_MAX:,} bytes")
+
+
 class _Guard:
     """Lets only requests with a valid token through, and remembers which."""
 
-    def __init__(self, app: ASGIApp, tokens: Tokens) -> None:
+    def __init__(
+        self, app: ASGIApp, tokens: Tokens, rates: RateLimits, json_limits: JsonLimits
+    ) -> None:
         self._app = app
         self._tokens = tokens
+        self._json_limits = json_limits
+        self._rate = Buckets(rates.burst, rates.per_second)
+        self._wrong = Buckets(rates.wrong_tokens, 1.0)
+        self._streams = StreamWatch(tokens.valid_ids)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        kind, _, secret = Request(scope).headers.get("authorization", "").partition(" ")
-        token = None
-        if kind.lower() == "bearer" and secret:
-            token = await anyio.to_thread.run_sync(self._tokens.find, secret.strip())
-        if token is None or not token.may("read"):
-            refusal = PlainTextResponse(
-                "a valid token is needed: Authorization: Bearer ...\n"
-                if token is None
-                else "this token may not read\n",
-                401 if token is None else 403,
-                {"WWW-Authenticate": "Bearer"},
-            )
-            await refusal(scope, receive, send)
-            return
+        admitted = await self._admit(Request(scope))
+        if isinstance(admitted, Token):
+            await self._pass(admitted, scope, receive, send)
+        else:
+            await _refuse(admitted, scope, receive, send)
+
+    async def _admit(self, request: Request) -> Token | _Refusal:
+        client = request.client.host if request.client else "?"
+        if not self._rate.take(client):
+            return _TOO_MANY_REQUESTS
+        kind, _, secret = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not secret.strip():
+            return _NO_TOKEN
+        token = await anyio.to_thread.run_sync(self._tokens.find, secret.strip())
+        if token is None:
+            return _NO_TOKEN if self._wrong.take(client) else _TOO_MANY_TOKENS
+        return token if token.may("read") else _NO_READ
+
+    async def _pass(self, token: Token, scope: Scope, receive: Receive, send: Send) -> None:
         scope[TOKEN] = token
-        await self._app(scope, receive, send)
+        if scope["method"] == "POST":
+            body = await _read_body(receive)
+            refusal = await self._check_body(body)
+            if refusal is not None:
+                await _refuse(refusal, scope, receive, send)
+                return
+            receive = _replayed(body or b"", receive)
+        exchange = RevocableExchange(
+            self._streams, StreamLease(token.id, lambda: True), receive, send
+        )
+        try:
+            await self._app(scope, exchange.receive, exchange.send)
+        finally:
+            await exchange.close()
+
+    async def _check_body(self, body: bytes | None) -> _Refusal | None:
+        if body is None:
+            return _TOO_LARGE
+        try:
+            await anyio.to_thread.run_sync(check_json, body, self._json_limits)
+        except JsonTooLarge as error:
+            return _Refusal(413, f"{error}. {error.hint}")
+        return None
 
 
-def may_write(ctx: Any) -> bool:
-    """Whether the token of a request allows changes."""
+async def _refuse(refusal: _Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+    headers = {"WWW-Authenticate": "Bearer"} if refusal.status in (401, 403) else None
+    answer = PlainTextResponse(f"{refusal.message}\n", refusal.status, headers)
+    await answer(scope, receive, send)
+
+
+async def _read_body(receive: Receive) -> bytes | None:
+    """The body of a request; None if it is too large."""
+    body = bytearray()
+    more = True
+    while more and len(body) <= BODY_MAX:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return None if len(body) > BODY_MAX else bytes(body)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Gives the body that was read once more, then what follows it."""
+    sent = False
+
+    async def again() -> Message:
+        nonlocal sent
+        if sent:
+            return await receive()
+        sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+def scopes_of(ctx: Any) -> tuple[TokenScope, ...]:
+    """What the token of a request allows."""
     token = ctx.request.scope.get(TOKEN) if ctx.request is not None else None
-    return isinstance(token, Token) and token.may("write")
+    return token.scopes if isinstance(token, Token) else ()
 
 
 def serve_http(ledger: Ledger, sock: socket.socket, *, write: bool, hosts: Sequence[str]) -> None:
     """Serve whoever connects with a token, until interrupted."""
     config = uvicorn.Config(
         http_app(ledger, write=write, hosts=hosts),
+        http=TimedH11Protocol,
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -83,9 +168,16 @@ def serve_http(ledger: Ledger, sock: socket.socket, *, write: bool, hosts: Seque
     uvicorn.Server(config).run(sockets=[sock])
 
 
-def http_app(ledger: Ledger, *, write: bool, hosts: Sequence[str]) -> ASGIApp:
+def http_app(
+    ledger: Ledger,
+    *,
+    write: bool,
+    hosts: Sequence[str],
+    rates: RateLimits = RATES,
+    json_limits: JsonLimits = JSON_LIMITS,
+) -> ASGIApp:
     """The server as an ASGI application at /mcp, for requests that name one of these hosts."""
-    server = build(ledger, write=write, may_write=may_write)
+    server = build(ledger, write=write, scopes_of=scopes_of)
     allowed = [f"{host}:*" for host in hosts] + list(hosts)
     app = server.streamable_http_app(
         streamable_http_path=PATH,
@@ -97,4 +189,4 @@ def http_app(ledger: Ledger, *, write: bool, hosts: Sequence[str]) -> ASGIApp:
             ],
         ),
     )
-    return _Guard(app, Tokens(ledger._core))
+    return _Guard(app, Tokens(ledger._core), rates, json_limits)

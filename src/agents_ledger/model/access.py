@@ -6,8 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-Scope = Literal["read", "write", "import", "admin"]
-SCOPES: tuple[Scope, ...] = ("read", "write", "import", "admin")
+Scope = Literal["read", "write", "import", "chat", "admin"]
+SCOPES: tuple[Scope, ...] = ("read", "write", "import", "chat", "admin")
 
 
 class Token(Struct, frozen=True):
@@ -27,3 +27,7 @@ class Token(Struct, frozen=True):
     def is_valid(self, now: int) -> bool:
         """Whether it is neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+RUN_TOKEN = Token("run", "this run", SCOPES, 0)
+"""What the secret that a server prints at its start allows. It ends with the server."""

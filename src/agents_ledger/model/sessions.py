@@ -13,6 +13,7 @@ CreatedAs = Literal["user", "system", "subagent", "fork", "import"]
 TaskStatus = Literal["pending", "running", "completed", "failed", "cancelled"]
 AliasReason = Literal["identity_promotion", "identity_merge", "import_reconciliation", "manual"]
 MoveReason = Literal["record", "fork", "move", "rollback", "undo", "clear", "import"]
+DEFAULT_PERSONA = "main"
 
 
 class Session(Struct, frozen=True):
@@ -20,7 +21,7 @@ class Session(Struct, frozen=True):
 
     label: str
     thread_id: str | None = None  # the head; None: empty
-    persona_id: str = "main"
+    persona_id: str = DEFAULT_PERSONA
     agent_id: str | None = None
     created_as: CreatedAs = "user"
     is_subagent: bool = False

@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.pages import SessionLine
 from agents_ledger.model.sessions import (
+    DEFAULT_PERSONA,
     Alias,
     AliasReason,
     Move,
@@ -35,7 +36,7 @@ from agents_ledger.web.answers import (
     makes,
     reads,
 )
-from agents_ledger.web.site import Asked, Here, Site, named
+from agents_ledger.web.site import Asked, Here, Site, check_persona, named
 
 TURNS_MAX = 50
 BYTES_MAX = 250_000  # of several turns
@@ -47,17 +48,19 @@ Key = Annotated[str, Meta(min_length=1, max_length=512)]
 
 
 class NewSession(Struct, frozen=True, forbid_unknown_fields=True):
-    """A session to make: empty, or pointing to a turn."""
+    """A session to make: empty, or pointing to a turn. Its persona is the turn's, or `main`, unless
+    an administrator names another."""
 
     label: Key
     turn: str | None = None
-    persona_id: Key = "main"
+    persona_id: Key | None = None
     title: Text | None = None
     routing_key: Key | None = None
 
 
 class SessionChanges(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to be said of a session from now on. What is left out stays."""
+    """What is to be said of a session from now on. What is left out stays. Another persona needs
+    the scope `admin`."""
 
     title: Text | UnsetType | None = UNSET
     note: Text | UnsetType | None = UNSET
@@ -68,7 +71,8 @@ class SessionChanges(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewFork(Struct, frozen=True, forbid_unknown_fields=True):
-    """A fork to make. `before`: at the parent of the turn, to ask its query differently."""
+    """A fork to make. `before`: at the parent of the turn, to ask its query differently. Another
+    persona than the turn's needs the scope `admin`."""
 
     target: Key
     label: Key | None = None
@@ -155,12 +159,14 @@ def _after(text: str) -> Session | None:
 
 
 @makes("/sessions")
-def create_session(site: Here, data: JSONBody[NewSession]) -> Response[Session]:
+def create_session(request: Asked, site: Here, data: JSONBody[NewSession]) -> Response[Session]:
     """Make a session."""
+    own = _persona_of(site, data.turn) if data.turn is not None else DEFAULT_PERSONA
+    check_persona(request, data.persona_id or own, own)
     new = Session(
         data.label,
         data.turn,
-        persona_id=data.persona_id,
+        persona_id=data.persona_id or own,
         title=data.title,
         routing_key=data.routing_key,
     )
@@ -177,10 +183,13 @@ def get_session(
 
 @changes("/sessions/{key:str}")
 def change_session(
-    site: Here, key: FromPath[str], data: JSONBody[SessionChanges]
+    request: Asked, site: Here, key: FromPath[str], data: JSONBody[SessionChanges]
 ) -> Response[Session]:
     """Change what is said of a session."""
-    wanted = site.ledger.session(named(key)).label
+    session = site.ledger.session(named(key))
+    wanted = session.label
+    if data.persona_id is not UNSET:
+        check_persona(request, data.persona_id, session.persona_id)
     said = {name: value for name, value in structs.asdict(data).items() if value is not UNSET}
     notes = {name: said.pop(name) for name in ("title", "note", "starred") if name in said}
     status = said.pop("status", None)
@@ -194,13 +203,19 @@ def change_session(
 
 
 @makes("/forks")
-def create_fork(site: Here, data: JSONBody[NewFork]) -> Response[Session]:
+def create_fork(request: Asked, site: Here, data: JSONBody[NewFork]) -> Response[Session]:
     """A new session at a turn; nothing is copied."""
+    if data.persona_id is not None:
+        check_persona(request, data.persona_id, _persona_of(site, data.target))
     return answer(
         site.ledger.fork(
             data.target, label=data.label, before=data.before, persona_id=data.persona_id
         )
     )
+
+
+def _persona_of(site: Site, target: str) -> str:
+    return site.ledger.thread(target, last=0).persona_id or DEFAULT_PERSONA
 
 
 @makes("/sessions/{key:str}/moves")

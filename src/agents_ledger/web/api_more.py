@@ -10,7 +10,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
 from agents_ledger.bus.bus import AgentBus
-from agents_ledger.importers.requests import import_sessions
+from agents_ledger.importers.requests import import_sessions, persona_of
 from agents_ledger.ledger.access import Tokens
 from agents_ledger.ledger.queue import Queue
 from agents_ledger.model.access import Scope, Token
@@ -18,10 +18,10 @@ from agents_ledger.model.comparison import Comparison, WrittenFile
 from agents_ledger.model.pages import ImportRun
 from agents_ledger.model.queue import QueueEntry
 from agents_ledger.model.search import Found, Order, Touched
-from agents_ledger.model.sessions import Finding
+from agents_ledger.model.sessions import DEFAULT_PERSONA, Finding
 from agents_ledger.model.usage import ToolUsage, UsageBy, UsageReport
 from agents_ledger.web.answers import PER_PAGE, Limit, Page, answer, makes, reads, removes
-from agents_ledger.web.site import Asked, Here, named
+from agents_ledger.web.site import Asked, Here, check_persona, named
 
 IMPORT_MAX = 64 << 20
 LINES_MAX = 1000
@@ -184,8 +184,12 @@ def get_import(request: Asked, site: Here, run: FromPath[str]) -> Response[Impor
 
 
 @makes("/imports", scope="import", request_max_body_size=IMPORT_MAX)
-def import_request(site: Here, data: JSONBody[dict[str, Any]]) -> Response[dict[str, Any]]:
-    """A `sessions.import` request, whole or a chunk of one; docs/sources/request.md tells it."""
+def import_request(
+    request: Asked, site: Here, data: JSONBody[dict[str, Any]]
+) -> Response[dict[str, Any]]:
+    """A `sessions.import` request, whole or a chunk of one; docs/sources/request.md tells it.
+    Another persona than `main` needs the scope `admin`."""
+    check_persona(request, persona_of(data), DEFAULT_PERSONA)
     return answer(import_sessions(site.ledger, data))
 
 

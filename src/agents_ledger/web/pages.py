@@ -173,7 +173,7 @@ def _thread_page(
         imported=site.pages.imported_as(session.label) if session else (),
         aliases=site.ledger.aliases(session.label) if session else (),
         at=shown.at,
-        can_chat=site.broker is not None,
+        can_chat=site.broker is not None and request.scope["state"]["token"].may("chat"),
         forked=shown.forked,
         commands=commands_of(session, site.head_of(thread)) if session else (),
         is_tail=cards.last_depth >= thread.depth,

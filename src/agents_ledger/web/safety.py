@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import time
-from collections import OrderedDict
-from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
-from typing import Any
+from collections.abc import Collection, Iterator
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import parse_qsl, urlencode
 
 from anyio import to_thread
@@ -21,14 +19,16 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from msgspec import Struct
 
-from agents_ledger.model.access import SCOPES, Token
+from agents_ledger.asgi.limits import Buckets
+from agents_ledger.asgi.revocation import IsAlive, RevocableExchange, StreamLease, StreamWatch
+from agents_ledger.model.access import RUN_TOKEN, Token
 from agents_ledger.web.errors import answer_plainly
+from agents_ledger.web.logins import Logins
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 FORM = "application/x-www-form-urlencoded"
 FORM_MAX = 256 * 1024
-CLIENTS_MAX = 1024
-TOKEN_LIVES_S = 30 * 86400  # of the cookie
+LOGIN = "/login"
 
 HEADERS = (
     (
@@ -63,26 +63,6 @@ class Policy(Struct, frozen=True, kw_only=True):
         return frozenset(f"{scheme}://{host}" for host in self.hosts)
 
 
-class Buckets:
-    """A leaky bucket per client."""
-
-    def __init__(self, size: int, per_second: float) -> None:
-        self._size = size
-        self._per_second = per_second
-        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def take(self, client: str) -> bool:
-        """Whether the client may go on."""
-        now = time.monotonic()
-        level, at = self._levels.pop(client, (0.0, now))
-        level = max(0.0, level - (now - at) * self._per_second)
-        allowed = level < self._size
-        self._levels[client] = (level + allowed, now)
-        while len(self._levels) > CLIENTS_MAX:
-            self._levels.popitem(last=False)
-        return allowed
-
-
 class Request:
     """What is asked, as far as safety goes."""
 
@@ -98,13 +78,13 @@ class Request:
         }
         self.is_api = self.path.startswith("/api/")
 
-    def cookie(self, name: str) -> str:
-        """The value of a cookie, or nothing."""
-        try:
-            found = SimpleCookie(self.headers.get("cookie", "")).get(name)
-        except CookieError:
-            return ""
-        return found.value if found else ""
+    def cookies(self, name: str) -> Iterator[str]:
+        """The values of the cookies of a name. Whatever other programs of this host have set is
+        skipped unread: their cookies are sent to us too, and need not be well-formed."""
+        for pair in self.headers.get("cookie", "").split(";"):
+            found, _, value = pair.strip().partition("=")
+            if found == name:
+                yield value
 
     @property
     def bearer(self) -> str:
@@ -112,29 +92,79 @@ class Request:
         scheme, _, secret = self.headers.get("authorization", "").partition(" ")
         return secret.strip() if scheme.lower() == "bearer" else ""
 
-    def token_in_query(self) -> tuple[str, str]:
-        """The token in the address, and the address without it."""
+    def in_query(self, name: str) -> str:
+        """The first value of a parameter of the address."""
         pairs = parse_qsl(self.query, keep_blank_values=True)
-        secret = next((value for name, value in pairs if name == "token"), "")
-        rest = urlencode([pair for pair in pairs if pair[0] != "token"])
-        return secret, f"{self.path}?{rest}" if rest else self.path
+        return next((value for found, value in pairs if found == name), "")
+
+    def address_without(self, name: str) -> str:
+        """The address without a parameter."""
+        pairs = parse_qsl(self.query, keep_blank_values=True)
+        rest = urlencode([pair for pair in pairs if pair[0] != name])
+        return f"{self.path}?{rest}" if rest else self.path
+
+
+class TokenStore(Protocol):
+    """Where the tokens are that outlast a run."""
+
+    def find(self, secret: str) -> Token | None:
+        """The valid token of a secret."""
+
+    def get(self, token_id: str) -> Token | None:
+        """The valid token of an id."""
+
+    def valid_ids(self, ids: Collection[str]) -> set[str]:
+        """Of some ids those whose tokens are valid."""
+
+
+class Admission(NamedTuple):
+    """Who sent a request: a token, and the secret it was shown by."""
+
+    token: Token
+    secret: str
+    is_alive: IsAlive
 
 
 class Door:
-    """Knows who holds which token: the one of this run, or one of the ledger's."""
+    """Knows who holds which token: the one of this run, or one of the ledger's. Nothing is cached:
+    a token that was revoked is refused by the next request."""
 
-    def __init__(self, run_secret: str, find: Callable[[str], Token | None]) -> None:
+    def __init__(self, run_secret: str, tokens: TokenStore, logins: Logins) -> None:
         self._run_secret = run_secret
-        self._find = find
-        self._run_token = Token("run", "this run", SCOPES, 0)
+        self._tokens = tokens
+        self.logins = logins
 
-    async def token(self, secret: str) -> Token | None:
-        """The token of a secret, if it is valid."""
+    async def by_secret(self, secret: str) -> Token | None:
+        """The valid token of a secret."""
         if not secret:
             return None
         if hmac.compare_digest(secret.encode(), self._run_secret.encode()):
-            return self._run_token
-        return await to_thread.run_sync(self._find, secret)
+            return RUN_TOKEN
+        return await to_thread.run_sync(self._tokens.find, secret)
+
+    async def by_id(self, token_id: str) -> Token | None:
+        """The valid token of an id."""
+        if token_id == RUN_TOKEN.id:
+            return RUN_TOKEN
+        return await to_thread.run_sync(self._tokens.get, token_id)
+
+    async def admit(self, request: Request, cookie: str) -> Admission | None:
+        """Who sent a request, by its header or else by its cookie."""
+        if request.bearer:
+            token = await self.by_secret(request.bearer)
+            return Admission(token, request.bearer, lambda: True) if token else None
+        for secret in request.cookies(cookie):
+            token_id = self.logins.use(secret)
+            token = await self.by_id(token_id) if token_id else None
+            if token:
+                return Admission(token, secret, partial(self.logins.is_alive, secret))
+        return None
+
+    def valid_ids(self, ids: Collection[str]) -> set[str]:
+        """Of some ids those whose tokens are valid."""
+        named = set(ids) - {RUN_TOKEN.id}
+        valid = self._tokens.valid_ids(named) if named else set()
+        return valid | {RUN_TOKEN.id}
 
 
 def csrf_of(secret: str) -> str:
@@ -151,6 +181,7 @@ class Guard:
         self._policy = policy
         self._rate = Buckets(policy.burst, policy.per_second)
         self._wrong = Buckets(policy.wrong_tokens, 1.0)
+        self._streams = StreamWatch(door.valid_ids)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or let it pass."""
@@ -180,58 +211,95 @@ class Guard:
         return None
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send, request: Request) -> None:
-        if request.method == "GET" and not request.is_api and "token=" in request.query:
-            await self._let_in(send, request)
-            return
-        secret = request.bearer or request.cookie(self._policy.cookie)
-        token = await self._door.token(secret)
-        if token is None:
-            wrong = bool(secret) and not self._wrong.take(request.client)
+        if request.method == "GET" and not request.is_api:
+            if request.path == LOGIN:
+                await self._redeem_code(send, request)
+                return
+            if "token=" in request.query and request.in_query("token"):
+                await self._exchange_token(send, request)
+                return
+        admission = await self._door.admit(request, self._policy.cookie)
+        if admission is None:
+            wrong = bool(request.bearer) and not self._wrong.take(request.client)
             await answer_plainly(send, request.is_api, *(_TOO_MANY if wrong else _NO_TOKEN))
             return
+        csrf = csrf_of(admission.secret)
         if request.method not in SAFE and not request.bearer:
-            receive, matches = await _csrf(receive, request, csrf_of(secret))
+            receive, matches = await _csrf(receive, request, csrf)
             if not matches:
                 await answer_plainly(send, request.is_api, *_NO_CSRF)
                 return
-        scope["state"].update(token=token, csrf=csrf_of(secret))
-        await self._pass(scope, receive, send, request)
+        scope["state"].update(token=admission.token, csrf=csrf)
+        await self._pass_until_revoked(scope, receive, send, request, admission)
+
+    async def _pass_until_revoked(
+        self, scope: Scope, receive: Receive, send: Send, request: Request, admission: Admission
+    ) -> None:
+        lease = StreamLease(admission.token.id, admission.is_alive)
+        exchange: Any = RevocableExchange(self._streams, lease, receive, send)  # type: ignore[arg-type]
+        try:
+            await self._pass(scope, exchange.receive, exchange.send, request)
+        finally:
+            await exchange.close()
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send, request: Request) -> None:
         # Labels may hold a slash: routes see the path as it was sent.
         scope["path"] = request.path
         await self._app(scope, receive, send)
 
-    async def _let_in(self, send: Send, request: Request) -> None:
-        """Turn the token of an address into a cookie, and leave it out of the address."""
-        secret, clean = request.token_in_query()
-        if await self._door.token(secret) is None:
-            refusal = _NO_TOKEN if self._wrong.take(request.client) else _TOO_MANY
-            await answer_plainly(send, False, *refusal)
+    async def _exchange_token(self, send: Send, request: Request) -> None:
+        """Turn the token of an address into a login, and leave it out of the address."""
+        token = await self._door.by_secret(request.in_query("token"))
+        if token is None:
+            await self._refuse_wrong(send, request)
             return
-        cookie = f"{self._policy.cookie}={secret}; Path=/; HttpOnly; SameSite=Strict"
-        cookie += f"; Max-Age={TOKEN_LIVES_S}" + ("; Secure" if self._policy.is_https else "")
-        # One slash only: two would lead to another host.
-        where = "/" + clean.lstrip("/")
-        headers = [
-            (b"location", where.encode("latin-1")),
-            (b"set-cookie", cookie.encode("latin-1")),
-            (b"cache-control", b"no-store"),
-        ]
-        await send({"type": "http.response.start", "status": 303, "headers": headers})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await self._log_in(send, token.id, request.address_without("token"))
+
+    async def _redeem_code(self, send: Send, request: Request) -> None:
+        """Turn a code into a login. A browser that loads the address twice is let in by its cookie
+        the second time."""
+        token_id = self._door.logins.redeem(request.in_query("code"))
+        if token_id is not None and await self._door.by_id(token_id) is not None:
+            await self._log_in(send, token_id, "/")
+        elif await self._door.admit(request, self._policy.cookie) is not None:
+            await _redirect(send, "/")
+        else:
+            await self._refuse_wrong(send, request)
+
+    async def _refuse_wrong(self, send: Send, request: Request) -> None:
+        refusal = _NO_TOKEN if self._wrong.take(request.client) else _TOO_MANY
+        await answer_plainly(send, False, *refusal)
+
+    async def _log_in(self, send: Send, token_id: str, where: str) -> None:
+        # Without Max-Age it ends with the browser; logins.py ends it earlier.
+        cookie = f"{self._policy.cookie}={self._door.logins.start(token_id)}"
+        cookie += "; Path=/; HttpOnly; SameSite=Strict" + "; Secure" * self._policy.is_https
+        await _redirect(send, where, (b"set-cookie", cookie.encode("latin-1")))
 
 
-_NO_TOKEN = (401, "a token is needed", "Open the address that `agents-ledger serve` printed.")
+_NO_TOKEN = (
+    401,
+    "you are not logged in",
+    "Open the address that `agents-ledger serve` printed, or enter a token. A login ends when the"
+    " server does, when its token is revoked, and after a day without use.",
+)
 _TOO_MANY = (429, "too many wrong tokens", "Wait a minute.")
 _NO_CSRF = (403, "this request does not come from our own page", "Load the page again.")
+
+
+async def _redirect(send: Send, where: str, *headers: tuple[bytes, bytes]) -> None:
+    # One slash only: two would lead to another host.
+    location = "/" + where.lstrip("/")
+    given = [(b"location", location.encode("latin-1")), (b"cache-control", b"no-store"), *headers]
+    await send({"type": "http.response.start", "status": 303, "headers": given})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _csrf(receive: Receive, request: Request, wanted: str) -> tuple[Receive, bool]:
     """Whether a request carries what only our own pages know. A form has it in its body."""
     given = request.headers.get("x-csrf-token", "")
     if given or not request.headers.get("content-type", "").startswith(FORM):
-        return receive, hmac.compare_digest(given, wanted)
+        return receive, hmac.compare_digest(given.encode(), wanted.encode())
     body = b""
     more = True
     while more and len(body) <= FORM_MAX:

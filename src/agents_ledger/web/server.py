@@ -13,14 +13,20 @@ from litestar import Litestar, Request, Response, Router
 from litestar.connection import ASGIConnection
 from litestar.datastructures import State
 from litestar.di import Provide
-from litestar.exceptions import PermissionDeniedException
+from litestar.exceptions import (
+    ClientException,
+    InternalServerException,
+    PermissionDeniedException,
+)
 from litestar.handlers import BaseRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.serialization import decode_json
 from litestar.types import ASGIApp
 
 from agents_ledger.broker.broker import Broker
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model.json_limits import JsonLimits, check_json
 from agents_ledger.web import (
     actions,
     api,
@@ -40,6 +46,7 @@ from agents_ledger.web.safety import SAFE, Door, Guard, Policy
 from agents_ledger.web.site import Site
 
 BODY_MAX = 1 << 20
+JSON_LIMITS = JsonLimits()
 API = (*api.ROUTES, *api_more.ROUTES, *changes.ROUTES, *chat.ROUTES)
 HTML = (
     *pages.ROUTES,
@@ -56,7 +63,30 @@ HTML = (
 _log = logging.getLogger("agents_ledger.web")
 
 
-def make(ledger: Ledger, door: Door, policy: Policy, *, with_broker: bool = False) -> ASGIApp:
+class LimitedRequest(Request[Any, Any, State]):
+    """A request whose JSON is checked before it is decoded, and decoded off the event loop."""
+
+    async def body(self) -> bytes:
+        """The body. A client that leaves, or is too slow, is no failure of the server."""
+        try:
+            return await super().body()
+        except InternalServerException as error:
+            raise ClientException("the request was not sent whole") from error
+
+    async def json(self) -> Any:
+        """The body as plain values."""
+        await asyncio.to_thread(check_json, await self.body(), self.app.state["json_limits"])
+        return await asyncio.to_thread(decode_json, await self.body())
+
+
+def make(
+    ledger: Ledger,
+    door: Door,
+    policy: Policy,
+    *,
+    with_broker: bool = False,
+    json_limits: JsonLimits = JSON_LIMITS,
+) -> ASGIApp:
     """The server's application, with its guard before it."""
     site = Site(ledger)
 
@@ -90,7 +120,8 @@ def make(ledger: Ledger, door: Door, policy: Policy, *, with_broker: bool = Fals
         ),
         lifespan=[keeping, broker] if with_broker else [keeping],
         logging_config=None,
-        state=State({"site": site}),
+        request_class=LimitedRequest,
+        state=State({"site": site, "json_limits": json_limits}),
     )
     return Guard(app, door, policy)
 
@@ -101,9 +132,11 @@ def _has_scope(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRout
         return
     method = connection.scope.get("method", "GET")
     needed = handler.opt.get("scope") or ("read" if method in SAFE else "write")
+    enough = handler.opt.get("scopes") or (needed,)
     token = connection.scope["state"].get("token")
-    if token is None or not token.may(needed):
-        raise PermissionDeniedException(f"this needs a token with the scope {needed!r}")
+    if token is None or not any(map(token.may, enough)):
+        names = " or ".join(map(repr, enough))
+        raise PermissionDeniedException(f"this needs a token with the scope {names}")
 
 
 def _fail(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:

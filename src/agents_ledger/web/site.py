@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from litestar import Request, Response
 from litestar.datastructures import State
 from litestar.di import NamedDependency
+from litestar.exceptions import PermissionDeniedException
 
 from agents_ledger.broker.broker import Broker
 from agents_ledger.importers.discovery import Wanted, find, this_home
@@ -273,6 +274,16 @@ def named(part: str) -> str:
         return unquote(part, errors="surrogatepass")
     except UnicodeDecodeError:
         return unquote(part, errors="replace")
+
+
+def check_persona(request: Asked, wanted: str, own: str | None) -> None:
+    """Refuse a persona other than the one a session has, or would have, unless to an administrator:
+    the policy grants tools by persona."""
+    token = request.scope["state"]["token"]
+    if wanted != own and not token.may("admin"):
+        raise PermissionDeniedException(
+            f"to choose the persona {wanted!r} needs a token with the scope 'admin'"
+        )
 
 
 Here = NamedDependency[Site]

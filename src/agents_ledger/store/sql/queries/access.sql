@@ -12,6 +12,9 @@ SELECT id, name, scopes, created_at, expires_at, revoked_at FROM access_tokens O
 SELECT id, name, scopes, created_at, expires_at, revoked_at FROM access_tokens
 WHERE secret_hash = :secret_hash;
 
+-- token_by_id --
+SELECT id, name, scopes, created_at, expires_at, revoked_at FROM access_tokens WHERE id = :id;
+
 -- tokens_called --
 -- By id, or by name while they are not revoked.
 SELECT id, name, scopes, created_at, expires_at, revoked_at FROM access_tokens
@@ -20,3 +23,7 @@ ORDER BY id;
 
 -- revoke_token --
 UPDATE access_tokens SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL;
+
+-- revoke_all_tokens --
+-- In a copy of a ledger: nobody has been given them for it.
+UPDATE access_tokens SET revoked_at = :now WHERE revoked_at IS NULL;

@@ -1,0 +1,1 @@
+"""What both HTTP servers, the web one and the MCP one, share."""

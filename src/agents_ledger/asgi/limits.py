@@ -1,0 +1,46 @@
+"""Limits per client: how many requests, and how long one may take to arrive."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+
+from msgspec import Struct
+
+CLIENTS_MAX = 1024
+
+
+class RateLimits(Struct, frozen=True, kw_only=True):
+    """How many requests, and how many wrong tokens, a client may send."""
+
+    burst: int = 600  # requests at once
+    per_second: float = 200.0
+    wrong_tokens: int = 20  # at once; then one a second
+
+
+class ReadTimeouts(Struct, frozen=True, kw_only=True):
+    """Seconds that a client has to send a request."""
+
+    header_s: float = 10.0  # from the connection, or the first byte of a further request
+    body_idle_s: float = 15.0  # between two pieces of the body
+    body_s: float = 300.0  # the whole body
+
+
+class Buckets:
+    """A leaky bucket per client."""
+
+    def __init__(self, size: int, per_second: float) -> None:
+        self._size = size
+        self._per_second = per_second
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, client: str) -> bool:
+        """Whether the client may go on."""
+        now = time.monotonic()
+        level, at = self._levels.pop(client, (0.0, now))
+        level = max(0.0, level - (now - at) * self._per_second)
+        allowed = level < self._size
+        self._levels[client] = (level + allowed, now)
+        while len(self._levels) > CLIENTS_MAX:
+            self._levels.popitem(last=False)
+        return allowed

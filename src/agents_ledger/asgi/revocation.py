@@ -1,0 +1,134 @@
+"""Streams end when the token that opened them does.
+
+A request is checked when it comes in, but a stream of events outlives that check. One task looks
+up the tokens of all open streams together, so a thousand streams cost one query a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from typing import Any
+
+CHECK_S = 1.0
+EVENT_STREAM = b"text/event-stream"
+
+ASGIMessage = MutableMapping[str, Any]
+ASGIReceive = Callable[[], Awaitable[ASGIMessage]]
+ASGISend = Callable[[ASGIMessage], Awaitable[None]]
+_log = logging.getLogger("agents_ledger.web")
+ValidIds = Callable[[Collection[str]], Collection[str]]
+"""Of the ids of tokens, those that are neither revoked nor expired."""
+IsAlive = Callable[[], bool]
+
+
+class StreamLease:
+    """An open stream: the token it needs, and whether that has ended."""
+
+    def __init__(self, token_id: str, is_alive: IsAlive) -> None:
+        self.token_id = token_id
+        self.is_alive = is_alive
+        self.ended = asyncio.Event()
+
+
+class StreamWatch:
+    """Ends the leases of tokens that are no longer valid."""
+
+    def __init__(self, valid_ids: ValidIds, check_s: float = CHECK_S) -> None:
+        self._valid_ids = valid_ids
+        self._check_s = check_s
+        self._leases: set[StreamLease] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, lease: StreamLease) -> None:
+        """Watch a lease until it is removed."""
+        self._leases.add(lease)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+
+    def remove(self, lease: StreamLease) -> None:
+        """Forget a lease; the last one ends the task."""
+        self._leases.discard(lease)
+        if not self._leases and self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._check_s)
+            ids = {lease.token_id for lease in self._leases}
+            try:
+                valid = await asyncio.to_thread(self._valid_ids, ids)
+            except Exception:
+                # Whatever failed, the streams must still end once it works again.
+                _log.warning("cannot check the tokens of open streams", exc_info=True)
+                continue
+            for lease in self._leases:
+                # A token that began to stream during the query was valid a moment ago.
+                if (lease.token_id in ids and lease.token_id not in valid) or not lease.is_alive():
+                    lease.ended.set()
+
+
+class RevocableExchange:
+    """The `receive` and `send` of a request whose stream of events ends with its token.
+
+    To the application it looks as if the client had disconnected, which every framework handles;
+    the client sees a complete answer.
+    """
+
+    def __init__(
+        self, watch: StreamWatch, lease: StreamLease, receive: ASGIReceive, send: ASGISend
+    ) -> None:
+        self._watch = watch
+        self._lease = lease
+        self._receive = receive
+        self._send = send
+        self._body_received = False
+        self._streaming = False
+        self._completed = False
+
+    async def receive(self) -> ASGIMessage:
+        """The next message. Once the body is there, the only one left is the disconnect."""
+        if not self._body_received:
+            message = await self._receive()
+            self._body_received = not message.get("more_body", False)
+            return message
+        disconnect = asyncio.ensure_future(self._receive())
+        ended = asyncio.ensure_future(self._lease.ended.wait())
+        try:
+            await asyncio.wait({disconnect, ended}, return_when=asyncio.FIRST_COMPLETED)
+            return disconnect.result() if disconnect.done() else {"type": "http.disconnect"}
+        finally:
+            disconnect.cancel()
+            ended.cancel()
+
+    async def send(self, message: ASGIMessage) -> None:
+        """Send a message; of a stream whose token has ended, nothing but its end."""
+        if self._lease.ended.is_set() and self._streaming:
+            await self._complete()
+            return
+        if message["type"] == "http.response.start" and _is_event_stream(message):
+            self._streaming = True
+            self._watch.add(self._lease)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self._completed = True
+        await self._send(message)
+
+    async def close(self) -> None:
+        """The application is done."""
+        self._watch.remove(self._lease)
+        if self._lease.ended.is_set() and self._streaming:
+            await self._complete()
+
+    async def _complete(self) -> None:
+        if not self._completed:
+            self._completed = True
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _is_event_stream(start: ASGIMessage) -> bool:
+    return any(
+        name.lower() == b"content-type" and value.startswith(EVENT_STREAM)
+        for name, value in start.get("headers", ())
+    )

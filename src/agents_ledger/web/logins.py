@@ -1,0 +1,99 @@
+"""Logins of browsers: what a cookie holds instead of a token.
+
+A token in a cookie would be as good as the token itself, for as long as the browser keeps it. So
+a cookie holds the secret of a login, which only this process knows and which ends with it, and a
+browser is started with a code that works once: other users of a machine can see the arguments of
+its programs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections import OrderedDict
+from threading import Lock
+
+from msgspec import Struct
+
+SECRET_BYTES = 32
+
+
+class LoginLimits(Struct, frozen=True, kw_only=True):
+    """How long logins and codes last, and how many logins there are."""
+
+    idle_s: float = 24 * 3600.0  # since the last request
+    life_s: float = 7 * 86_400.0
+    code_s: float = 120.0  # a browser may take a while to start
+    logins: int = 256  # the least recently used one ends when there are more
+
+
+class _Login(Struct):
+    token_id: str
+    created_at: float
+    used_at: float
+
+
+class Logins:
+    """The logins of one server, and the codes that start one."""
+
+    def __init__(self, limits: LoginLimits | None = None) -> None:
+        self._limits = limits or LoginLimits()
+        self._lock = Lock()
+        self._logins: OrderedDict[str, _Login] = OrderedDict()
+        self._codes: dict[str, tuple[str, float]] = {}
+
+    def new_code(self, token_id: str) -> str:
+        """A code that starts one login with a token, soon."""
+        code = secrets.token_urlsafe(SECRET_BYTES)
+        with self._lock:
+            self._codes[_key(code)] = (token_id, time.monotonic() + self._limits.code_s)
+        return code
+
+    def redeem(self, code: str) -> str | None:
+        """The id of the token that a code stands for. It is worth nothing afterwards."""
+        with self._lock:
+            token_id, ends_at = self._codes.pop(_key(code), ("", 0.0))
+        return token_id if time.monotonic() < ends_at else None
+
+    def start(self, token_id: str) -> str:
+        """The secret of a new login with a token."""
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        now = time.monotonic()
+        with self._lock:
+            self._logins[_key(secret)] = _Login(token_id, now, now)
+            while len(self._logins) > self._limits.logins:
+                self._logins.popitem(last=False)
+        return secret
+
+    def use(self, secret: str) -> str | None:
+        """The id of the token that a login was made with, unless the login has ended."""
+        with self._lock:
+            key = _key(secret)
+            login = self._current(key)
+            if login is None:
+                return None
+            login.used_at = time.monotonic()
+            self._logins.move_to_end(key)
+            return login.token_id
+
+    def is_alive(self, secret: str) -> bool:
+        """Whether a login goes on. To ask does not prolong it."""
+        with self._lock:
+            return self._current(_key(secret)) is not None
+
+    def _current(self, key: str) -> _Login | None:
+        login = self._logins.get(key)
+        now = time.monotonic()
+        if login is None:
+            return None
+        is_idle = now - login.used_at >= self._limits.idle_s
+        if is_idle or now - login.created_at >= self._limits.life_s:
+            del self._logins[key]
+            return None
+        return login
+
+
+def _key(secret: str) -> str:
+    """Looked up by hash: how long that takes says nothing about the secrets there are."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

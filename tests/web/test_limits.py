@@ -1,0 +1,127 @@
+"""What a request may cost: the size of its JSON, and the time it takes to arrive."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from agents_ledger.app import Serving
+from agents_ledger.asgi.limits import ReadTimeouts
+from tests.waiting import PATIENCE_S
+from tests.web.conftest import Running
+
+ROUTES = ("/imports", "/sessions", "/bus/bus:list", "/tokens", "/forks")
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_json_that_is_nested_too_deep_is_refused(running: Running, path: str) -> None:
+    for body in (b'{"a":' + b"[" * 2000 + b"]" * 2000 + b"}", b"[" * 500_000, b'{"a":' * 300):
+        answer = running.ask(f"/api/v1{path}", method="POST", body=body)
+
+        assert answer.status == 413
+        assert answer.json["kind"] == "json_too_large"
+
+
+def test_json_as_deep_as_is_allowed_is_taken(running: Running) -> None:
+    body = b'{"a":' + b"[" * 198 + b"]" * 198 + b"}"
+
+    for path in ROUTES:
+        assert running.ask(f"/api/v1{path}", method="POST", body=body).status in (200, 400, 422)
+
+
+def test_json_of_too_many_values_is_refused_before_it_takes_memory(running: Running) -> None:
+    body = b'{"items":[' + b"[]," * 20_000_000 + b"1]}"
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    answer = running.ask("/api/v1/imports", method="POST", body=body)
+
+    assert answer.status == 413
+    assert "1,000,000 values" in answer.json["message"]
+    # The body itself is held a few times on its way; decoded it would be 1.3 GB.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500 * 1024
+
+
+@pytest.fixture
+def impatient(own_server: Callable[..., Running]) -> Running:
+    return own_server(
+        Serving(port=0, timeouts=ReadTimeouts(header_s=0.3, body_idle_s=0.3, body_s=1.0))
+    )
+
+
+def closed_after(running: Running, *pieces: bytes, pause_s: float = 0.0) -> tuple[float, bytes]:
+    """How long the server keeps a connection after these bytes, and what it sends."""
+    with socket.create_connection(("127.0.0.1", running.server.port), PATIENCE_S) as connection:
+        began = time.monotonic()
+        answer = b""
+        try:
+            for piece in pieces:
+                connection.sendall(piece)
+                time.sleep(pause_s)
+            while received := connection.recv(65536):
+                answer += received
+        except ConnectionError:
+            pass
+        return time.monotonic() - began, answer
+
+
+def test_a_request_that_does_not_arrive_is_closed(impatient: Running) -> None:
+    host = f"Host: 127.0.0.1:{impatient.server.port}\r\n".encode()
+    token = f"Authorization: Bearer {impatient.server.secret}\r\n".encode()
+    begun = b"POST /api/v1/sessions HTTP/1.1\r\n" + host + token
+    whole = b"GET /static/app.css HTTP/1.1\r\n" + host + b"\r\n"
+    for half in (
+        b"",
+        b"GET / HT",
+        begun,
+        begun + b"Content-Length: 100\r\n\r\n",
+        begun + b'Content-Length: 100\r\n\r\n{"label"',
+        begun + b"Transfer-Encoding: chunked\r\n\r\n5\r\n",
+        whole + b"GET / HT",
+    ):
+        took_s, _ = closed_after(impatient, half)
+        assert took_s < PATIENCE_S / 2, half
+
+
+def test_a_request_that_trickles_in_is_closed(impatient: Running) -> None:
+    head = (
+        f"POST /api/v1/sessions HTTP/1.1\r\nHost: 127.0.0.1:{impatient.server.port}\r\n"
+        f"Authorization: Bearer {impatient.server.secret}\r\nContent-Length: 9999\r\n\r\n"
+    )
+    body = (b" " for _ in range(9999))
+
+    took_s, _ = closed_after(impatient, head.encode(), *body, pause_s=0.05)
+
+    assert took_s < PATIENCE_S / 2
+
+
+def test_a_slow_request_in_time_and_an_idle_stream_are_kept(impatient: Running) -> None:
+    host = f"Host: 127.0.0.1:{impatient.server.port}\r\n".encode()
+    token = f"Authorization: Bearer {impatient.server.secret}\r\n".encode()
+    body = b'{"label": "slow"}'
+    head = b"POST /api/v1/sessions HTTP/1.1\r\nConnection: close\r\n" + host + token
+    head += b"Content-Length: %d\r\n\r\n" % len(body)
+
+    _, answer = closed_after(impatient, head, body[:8], body[8:], pause_s=0.1)
+
+    assert answer.startswith(b"HTTP/1.1 201")
+    with socket.create_connection(("127.0.0.1", impatient.server.port), PATIENCE_S) as stream:
+        stream.sendall(b"GET /api/v1/changes HTTP/1.1\r\n" + host + token + b"\r\n")
+        time.sleep(1.5)  # longer than every timeout
+        impatient.ledger.record("streamed", "q", "r")
+        received = b""
+        while b"streamed" not in received:
+            piece = stream.recv(65536)
+            assert piece
+            received += piece
+
+
+def test_the_options_of_serve_are_known_without_the_web_extra() -> None:
+    code = "import sys; import agents_ledger.app; sys.exit('uvicorn' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,146 @@
+"""What a token may do: personas, the engine, imports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents_ledger import Session
+from agents_ledger.ledger.access import Tokens
+from tests.web.conftest import Running
+
+POLICY = """
+[engine]
+name = "echo"
+
+[personas.main]
+[personas.root]
+session = "root-home"
+"""
+
+
+@pytest.fixture
+def served(own_server: Callable[..., Running], tmp_path: Path) -> Running:
+    (tmp_path / "own-0.policy.toml").write_text(POLICY, encoding="utf-8")
+    running = own_server()
+    running.ledger.record("talk", "Hello", "Good day")
+    running.ledger.create_session(Session("guests", persona_id="guest"))
+    running.ledger.record("guests", "Hello", "Good day")
+    return running
+
+
+def token(running: Running, *scopes: Any) -> str:
+    return Tokens(running.ledger._core).create("+".join(scopes), scopes)[1]
+
+
+def imported(persona: str, name: str = "personaId") -> dict[str, Any]:
+    return {
+        "source": "aix",
+        "mode": "backfill",
+        "idempotencyKey": f"{persona}-{name}",
+        name: persona,
+        "items": [
+            {
+                "sourceProvider": "cursor",
+                "sourceSessionId": f"{persona}-{name}",
+                "sourceSessionFingerprint": "f1",
+                "session": {},
+                "turns": [],
+                "messages": [],
+                "toolCalls": [],
+            }
+        ],
+    }
+
+
+WIDENING: list[tuple[str, str, dict[str, Any]]] = [
+    ("PATCH", "/sessions/talk", {"persona_id": "root"}),
+    ("PATCH", "/sessions/talk", {"title": "x", "persona_id": "root"}),
+    ("POST", "/forks", {"target": "talk", "persona_id": "root"}),
+    ("POST", "/forks", {"target": "guests", "label": "own", "persona_id": "main"}),
+    ("POST", "/sessions", {"label": "new", "persona_id": "root"}),
+    ("POST", "/imports", imported("root")),
+    ("POST", "/imports", imported("root", "persona_id")),
+    ("POST", "/chat/persona:root", {"text": "Hello"}),
+    ("POST", "/bus/ldg:session:fork", {"target": "talk", "persona_id": "root"}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), WIDENING)
+def test_another_persona_is_chosen_by_administrators_alone(
+    served: Running, method: str, path: str, body: dict[str, Any]
+) -> None:
+    before = {session.label: session.persona_id for session in served.ledger.sessions()}
+    most = token(served, "read", "write", "import", "chat")
+
+    answer = served.ask(f"/api/v1{path}", method=method, body=body, token=most)
+
+    assert answer.status == 403, answer
+    assert "admin" in answer.json["message"]
+    after = {session.label: session.persona_id for session in served.ledger.sessions()}
+    assert after == before
+    assert served.ledger.session("talk").title is None
+    admin = token(served, "read", "admin")
+    answer = served.ask(f"/api/v1{path}", method=method, body=body, token=admin)
+    assert answer.status in (200, 201), answer
+    assert served.ledger.audit() == ()
+
+
+def test_a_form_of_a_page_cannot_choose_a_persona(served: Running) -> None:
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    most = token(served, "read", "write", "import", "chat")
+    head = served.ledger.head("talk")
+
+    answer = served.ask(
+        f"/t/{head}/fork",
+        method="POST",
+        body=b"label=forked&persona_id=root",
+        token=most,
+        headers=headers,
+    )
+    said = served.ask(
+        "/s/persona:root/chat", method="POST", body=b"text=Hi", token=most, headers=headers
+    )
+
+    assert answer.status == 303
+    assert served.ledger.session("forked").persona_id == "main"
+    assert said.status == 403
+
+
+def test_the_persona_that_a_session_has_anyway_may_be_named(served: Running) -> None:
+    writer = token(served, "read", "write", "import")
+    head = served.ledger.head("guests")
+
+    def asked(method: str, path: str, body: dict[str, Any]) -> Any:
+        answer = served.ask(f"/api/v1{path}", method=method, body=body, token=writer)
+        assert answer.status in (200, 201), answer
+        return answer.json
+
+    assert asked("PATCH", "/sessions/talk", {"persona_id": "main"})["persona_id"] == "main"
+    fork = asked("POST", "/forks", {"target": "guests", "persona_id": "guest"})
+    assert fork["persona_id"] == "guest"
+    assert asked("POST", "/forks", {"target": "guests"})["persona_id"] == "guest"
+    at_turn = asked("POST", "/sessions", {"label": "at", "turn": head})
+    assert at_turn["persona_id"] == "guest"
+    assert asked("POST", "/sessions", {"label": "empty"})["persona_id"] == "main"
+    assert asked("POST", "/imports", imported("main"))["imported"] == 1
+
+
+def test_a_token_needs_the_scope_chat_to_run_the_engine(served: Running) -> None:
+    writer, talker = token(served, "read", "write"), token(served, "read", "chat")
+    body = {"text": "What did I say?"}
+
+    refused = served.ask("/api/v1/chat/talk", method="POST", body=body, token=writer)
+    assert refused.status == 403
+    assert "'chat'" in refused.json["message"]
+    assert served.ledger.thread("talk").depth == 1
+    assert served.ask("/api/v1/chat/talk", method="POST", body=body, token=talker).status == 200
+    assert served.ledger.thread("talk").depth == 2
+    for secret in (writer, talker):
+        assert served.ask("/api/v1/chat/talk/stop", method="POST", token=secret).status == 200
+    form = "Say something to talk"
+    assert form not in served.ask("/s/talk", token=writer).text
+    assert form in served.ask("/s/talk", token=talker).text
