@@ -17,6 +17,8 @@ from agents_ledger.ledger import doctor
 from tests.builders import chain
 from tests.edges.conftest import Answer, Run, call
 from tests.importers.claude_log import Log
+from tests.trust.server import own_server, with_schema
+from tests.waiting import until
 
 
 def facts(answer: Answer) -> dict[str, Any]:
@@ -45,6 +47,28 @@ def test_a_sound_ledger_file(run: Run, file: str) -> None:
     text = run("doctor").out
     assert "file mode       0600" in text
     assert "lock holder     nobody" in text
+
+
+def test_standbys_that_may_miss_acknowledged_turns_are_noted(tmp_path: Path) -> None:
+    """pg_receivewal is what a standby is to its server: a client of its log."""
+
+    def standbys(ledger: str) -> dict[str, Any]:
+        return {
+            name: (fact["value"], fact["level"])
+            for name, fact in facts(call("doctor", "--json", "--ledger", ledger)).items()
+            if name.endswith("standbys")
+        }
+
+    with own_server() as server:
+        ledger = with_schema(server.address, "team")
+        Ledger.open(ledger).close()
+        assert standbys(ledger) == {"standbys": (0, "ok"), "asynchronous_standbys": (0, "ok")}
+        with server.standby(tmp_path):
+            until(lambda: standbys(ledger)["standbys"][0] == 1)
+            assert standbys(ledger)["asynchronous_standbys"] == (1, "note")
+
+            server.set("synchronous_standby_names = '*'")
+            until(lambda: standbys(ledger)["asynchronous_standbys"] == (0, "ok"))
 
 
 def test_a_file_that_others_can_read_is_a_problem(run: Run, file: str) -> None:

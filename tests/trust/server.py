@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,6 +67,17 @@ class OwnServer:
         """kill -9 one backend: the server ends all others and recovers."""
         if pids := self.backends():
             os.kill(rng.choice(pids), signal.SIGKILL)
+
+    @contextmanager
+    def standby(self, folder: Path) -> Iterator[None]:
+        """A client that receives the log as a synchronous standby does."""
+        program = self.server.bin_path / "pg_receivewal"
+        command = [str(program), "--synchronous", "-D", str(folder), "-d", self.address]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as receiving:
+            try:
+                yield
+            finally:
+                receiving.terminate()
 
     def close(self) -> None:
         """Stop it; its folder goes too."""

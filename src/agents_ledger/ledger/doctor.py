@@ -83,6 +83,15 @@ def _durable(value: str) -> Verdict:
     return ("ok", "") if value != "off" else ("problem", "a crash can lose acknowledged turns")
 
 
+def _asynchronous_standbys(value: int) -> Verdict:
+    if not value:
+        return "ok", ""
+    return "note", (
+        "a failover to one of them loses the turns acknowledged last: set"
+        " synchronous_standby_names, and let only a synchronous standby take over"
+    )
+
+
 _JUDGES: dict[str, Callable[[Any], Verdict]] = {
     "sqlite_version": _sqlite_version,
     "journal_mode": _journal_mode,
@@ -91,6 +100,7 @@ _JUDGES: dict[str, Callable[[Any], Verdict]] = {
     "fsync": _durable,
     "synchronous_commit": _durable,
     "full_page_writes": _durable,
+    "asynchronous_standbys": _asynchronous_standbys,
 }
 
 

@@ -475,13 +475,25 @@ class PostgresDatabase:
         names = ("server_version", "fsync", "synchronous_commit", "full_page_writes")
 
         def ask(tx: Transaction) -> dict[str, Any]:
-            found = {name: tx.execute("SELECT current_setting(?)", (name,))[0][0] for name in names}
+            settings = {
+                name: tx.execute("SELECT current_setting(?)", (name,))[0][0] for name in names
+            }
+            [(standbys, synchronous)] = tx.execute(
+                "SELECT count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum'))"
+                " FROM pg_stat_replication"
+            )
             size = tx.execute(
                 "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c"
                 " JOIN pg_namespace n ON n.oid = c.relnamespace"
                 " WHERE n.nspname = current_schema() AND c.relkind = 'r'"
             )
-            return {**found, "schema": self.schema, "bytes": int(size[0][0] or 0)}
+            return {
+                **settings,
+                "standbys": standbys,
+                "asynchronous_standbys": standbys - synchronous,
+                "schema": self.schema,
+                "bytes": int(size[0][0] or 0),
+            }
 
         return self.read(ask)
 
