@@ -87,7 +87,6 @@ class _WriteSession:
         self._execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
-        self._database.file.check()
         try:
             self._execute("COMMIT")
         except sqlite3.Error as error:
