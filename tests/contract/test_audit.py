@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unsound
 
 # The seed's invariants, by the rules that look after them.
 INVARIANTS = {
-    "append-only": {"guard_missing"},
+    "append-only": {"guard_missing", "guard_changed"},
     "tree integrity": {"parent_missing", "place_wrong"},
     "thread per turn": {"thread_missing"},
     "session is pointer": {"head_missing", "head_live"},
@@ -50,6 +50,12 @@ QUEUED = (
     "INSERT INTO queue (id, session_label, mode, status, enqueued_at, ready_at, turn_id, ask_json,"
     " request_hash, writer_id) VALUES"
 )
+BAD = {  # what the engine itself complains of
+    "sqlite": "PRAGMA ignore_check_constraints=ON;UPDATE sessions SET created_as = 'x';"
+    "PRAGMA ignore_check_constraints=OFF",
+    "postgresql": "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid ="
+    " CAST('idx_turns_parent' AS regclass)",
+}
 # In braces: the turns, messages and segments of the scene below.
 PLANTS: dict[str, list[Plant]] = {
     "turn_unindexed": [
@@ -399,6 +405,11 @@ PLANTS: dict[str, list[Plant]] = {
         plant("DROP VIEW agent_turns", "agent_turns"),
         plant("DROP TRIGGER turns_update<on turns>", "turns_update"),
     ],
+    "guard_changed": [
+        plant("DROP VIEW calls;CREATE VIEW calls AS SELECT id FROM bus_calls", "calls"),
+    ],
+    "engine_check": [plant("<bad index or row>", "")],
+    "rule_unchecked": [plant("DROP TABLE tool_sums", "tool_sums")],
     "reference_dangling": [
         plant(
             "UPDATE sessions SET parent_session_label = 'gone' WHERE label = 'child'", "sessions"
@@ -526,6 +537,7 @@ def test_a_broken_rule_is_named(scene: Scene, rule: str, number: int) -> None:
     on_server = scene.db.engine == "postgresql"
     expected = {rule, *along} - ({REFERENCE} if on_server else set())
     sql = sql.format_map(scene.names).replace("<on turns>", " ON turns" if on_server else "")
+    sql = sql.replace("<bad index or row>", BAD[scene.db.engine])
 
     findings = findings_of(scene, sql.split(";"), guarded=rule == "guard_missing")
 

@@ -7,7 +7,7 @@ Views and guards are not migrated: they are dropped and made anew from their own
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agents_ledger.model.errors import NewerLedger, NotALedger
@@ -106,9 +106,14 @@ def _files(engine: Engine) -> list[str]:
 
 def make(tx: Transaction, engine: Engine) -> None:
     """Make the views and the guards."""
+    for statement in made_by(engine):
+        tx.execute(statement)
+
+
+def made_by(engine: Engine) -> Iterator[str]:
+    """The statements that make them."""
     for script in _files(engine):
-        for statement in queries.split(script):
-            tx.execute(statement)
+        yield from queries.split(script)
 
 
 def expected(engine: Engine) -> set[tuple[str, str]]:

@@ -458,11 +458,6 @@ class SqliteDatabase:
             connection.close()
         return True
 
-    def check_file(self) -> None:
-        problems = self.read(lambda tx: tx.execute("PRAGMA integrity_check"))
-        if problems != [("ok",)]:
-            raise Damaged(f"{self.address} is damaged: {problems[0][0]}")
-
     def facts(self) -> dict[str, Any]:
         about = os.stat(self.path)
         return {

@@ -11,6 +11,7 @@ from agents_ledger.store import queries
 from agents_ledger.store.database import Engine, Row, Work
 from agents_ledger.store.known import Known
 from agents_ledger.store.packing import filling
+from agents_ledger.store.sqlite_errors import translate
 from agents_ledger.store.text import escape_row, has_escapes, unescape_row, unescape_rows
 
 T = TypeVar("T")
@@ -88,6 +89,12 @@ class Statements:
     def read_as(self, name: str, kind: Callable[..., T], /, **values: object) -> list[T]:
         rows = self._ran(name, values)
         return list(starmap(kind, rows if self.plain else map(unescape_row, rows)))
+
+    def attempt(self, read: Callable[[], T], /) -> T:
+        try:
+            return read()
+        except (sqlite3.Error, OverflowError) as error:
+            raise translate(error, "the ledger") from error
 
     def change(self, name: str, /, **values: object) -> int:
         return int(self._ran(name, values).rowcount)
