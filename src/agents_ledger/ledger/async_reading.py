@@ -52,7 +52,7 @@ class AsyncReading:
     async def _read(self, work: Work[T]) -> T:
         import asyncio
 
-        return await asyncio.to_thread(self._core.db.read, work)
+        return await asyncio.to_thread(self._core.read, work)
 
     # -- turns ---------------------------------------------------------------------------------
 

@@ -12,13 +12,15 @@ from functools import partial
 from agents_ledger.ledger.recording import hash_prompt
 from agents_ledger.model.errors import LedgerError, Locked, Unreachable
 from agents_ledger.model.sessions import CheckMode, Finding
-from agents_ledger.store import definitions, integrity, migrations, queries
+from agents_ledger.store import definitions, integrity, migrations, queries, row_types
 from agents_ledger.store.database import Engine, Transaction
 
 Check = Callable[[Transaction, Engine], Iterable[tuple[object, object]]]
 
 PREFIX = "audit_"
 UNCHECKED = "rule_unchecked"
+# What Python says of a row that is missing or makes no sense.
+NONSENSE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 
 def rules() -> tuple[str, ...]:
@@ -67,7 +69,7 @@ def _evaluate(tx: Transaction, engine: Engine, rule: str, check: Check) -> list[
         tx.attempt(evaluate)
     except (Locked, Unreachable):
         raise
-    except (LedgerError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (LedgerError, *NONSENSE) as error:
         reason = str(error) if isinstance(error, LedgerError) else repr(error)
         findings.append(Finding(UNCHECKED, rule, reason))
     return findings
@@ -114,6 +116,12 @@ def _reference_dangling(tx: Transaction, engine: Engine) -> Iterator[tuple[str, 
             yield f"{table}:{row_id}", f"refers to {target}"
 
 
+def _value_wrong(tx: Transaction, engine: Engine) -> Iterator[tuple[str, str]]:
+    """Every value has its column's type, and every text is UTF-8. A server sees to that itself."""
+    if engine == "sqlite":
+        yield from row_types.wrong_values(tx)
+
+
 def _words_wrong(tx: Transaction, engine: Engine) -> Iterator[tuple[str, str]]:
     """A turn in the word index is found by its words."""
     from agents_ledger.ledger import index_check
@@ -128,6 +136,7 @@ _OTHERS: dict[str, Check] = {
     "prompt_changed": _prompt_changed,
     "guard_missing": _guard_missing,
     "guard_changed": _guard_changed,
+    "value_wrong": _value_wrong,
     "reference_dangling": _reference_dangling,
     "words_wrong": _words_wrong,
 }

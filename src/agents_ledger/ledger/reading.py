@@ -43,7 +43,7 @@ class Reading:
     _core: Core
 
     def _read(self, work: Work[T]) -> T:
-        return self._core.db.read(work)
+        return self._core.read(work)
 
     # -- turns ---------------------------------------------------------------------------------
 

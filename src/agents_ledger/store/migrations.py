@@ -54,7 +54,7 @@ def version(tx: Transaction, engine: Engine, address: str) -> int:
         return 0
     if "schema_migrations" not in tables:
         raise NotALedger(f"{address} holds the tables of something else")
-    found = max((row[0] for row in tx.run("migrations_applied")), default=0)
+    found = max((row[0] or 0 for row in tx.run("migrations_applied")), default=0)
     if found > newest():
         raise NewerLedger(
             f"{address} has schema {found}; this version of agents-ledger knows {newest()}"

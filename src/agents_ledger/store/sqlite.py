@@ -33,6 +33,7 @@ from agents_ledger.store.files import sync_folder
 from agents_ledger.store.group_commit import GroupCommit
 from agents_ledger.store.known import Known
 from agents_ledger.store.locks import FileLock, WriteQueue, note_closed, note_open
+from agents_ledger.store.row_types import undecoded_column, wrong_values
 from agents_ledger.store.sqlite_errors import name_of, translate
 from agents_ledger.store.sqlite_statements import PLAIN, WORDS, Reading, Statements
 from agents_ledger.store.text import unescape_rows
@@ -414,7 +415,17 @@ class SqliteDatabase:
                 finally:
                     transaction.end()
         except (sqlite3.Error, OverflowError) as error:
-            raise translate(error, self.address) from error
+            raise self._named(error) or translate(error, self.address) from error
+
+    def _named(self, error: Exception) -> Damaged | None:
+        """An error that names the row whose text is none; the driver names its column only."""
+        column = undecoded_column(error)
+        if column is None:
+            return None
+        with suppress(sqlite3.Error), self._reader() as transaction:
+            for key, text in wrong_values(transaction, column):
+                return Damaged(f"the row {key} of {self.address} cannot be read: {text}")
+        return Damaged(f"{self.address} is damaged: {column} is not UTF-8")
 
     def query(self, sql: str) -> tuple[list[str], list[Row]]:
         self._check_usable()

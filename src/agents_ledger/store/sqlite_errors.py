@@ -20,12 +20,14 @@ def name_of(error: BaseException) -> str:
     return getattr(error, "sqlite_errorname", "") or ""
 
 
+_UNDECODED = "UNDECODED"
 _FAMILIES: tuple[tuple[tuple[str, ...], type[StoreUnavailable], str], ...] = (
     (("SQLITE_BUSY", "SQLITE_LOCKED"), Locked, "{address} is locked by another program"),
     (("SQLITE_READONLY",), ReadOnly, "{address} cannot be written: {text}"),
     (("SQLITE_FULL",), DiskFull, "there is no room left for {address}"),
     (("SQLITE_NOTADB",), NotALedger, "{address} is not a database"),
     (("SQLITE_CORRUPT",), Damaged, "{address} is damaged: {text}"),
+    ((_UNDECODED,), Damaged, "{address} is damaged: a text is not UTF-8"),
     (("SQLITE_CANTOPEN", "SQLITE_PERM"), ReadOnly, "{address} cannot be opened: {text}"),
 )
 
@@ -37,6 +39,8 @@ def translate(error: Exception, address: str) -> Exception:
     if not isinstance(error, sqlite3.Error):
         return error
     name, text = name_of(error), str(error)
+    if text.startswith("Could not decode to UTF-8"):  # the driver's own error, without a code
+        name = _UNDECODED
     if text.startswith("guard: "):
         return Refused(text.removeprefix("guard: "))
     if name.startswith("SQLITE_CONSTRAINT"):

@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import starmap
 from typing import Any, TypeVar
 
+from msgspec import StructMeta
+
 from agents_ledger.store import queries
 from agents_ledger.store.database import Engine, Row, Work
 from agents_ledger.store.known import Known
 from agents_ledger.store.packing import filling
+from agents_ledger.store.row_types import RowTypes, of_kind, of_statement
 from agents_ledger.store.sqlite_errors import translate
 from agents_ledger.store.text import escape_row, has_escapes, unescape_row, unescape_rows
 
@@ -54,6 +57,7 @@ class _Prepared(dict[str, queries.Positional]):
 
 
 _PREPARED = _Prepared()
+_ROW_TYPES: dict[str, RowTypes] = {}  # by the name of the statement
 
 
 class Statements:
@@ -83,11 +87,22 @@ class Statements:
             self._execute("PRAGMA user_version=0")
 
     def run(self, name: str, /, **values: object) -> list[Row]:
-        rows: list[Row] = self._ran(name, values).fetchall()
-        return rows if self.plain or not rows else unescape_rows(rows)
+        cursor = self._ran(name, values)
+        rows: list[Row] = cursor.fetchall()
+        if not rows:
+            return rows
+        types = _ROW_TYPES.get(name)
+        if types is None:
+            columns = [column[0] for column in cursor.description]
+            types = _ROW_TYPES[name] = of_statement(name, columns)
+        types.check(rows)
+        return rows if self.plain else unescape_rows(rows)
 
     def read_as(self, name: str, kind: Callable[..., T], /, **values: object) -> list[T]:
-        rows = self._ran(name, values)
+        if not isinstance(kind, StructMeta):
+            return list(starmap(kind, self.run(name, **values)))
+        rows: list[Row] = self._ran(name, values).fetchall()
+        of_kind(kind).check(rows)
         return list(starmap(kind, rows if self.plain else map(unescape_row, rows)))
 
     def attempt(self, read: Callable[[], T], /) -> T:
