@@ -34,7 +34,7 @@ from agents_ledger.store.group_commit import GroupCommit
 from agents_ledger.store.known import Known
 from agents_ledger.store.locks import FileLock, WriteQueue, note_closed, note_open
 from agents_ledger.store.row_types import undecoded_column, wrong_values
-from agents_ledger.store.sqlite_errors import name_of, translate
+from agents_ledger.store.sqlite_errors import DRIVER_ERRORS, name_of, translate
 from agents_ledger.store.sqlite_statements import PLAIN, WORDS, Reading, Statements
 from agents_ledger.store.text import unescape_rows
 
@@ -214,7 +214,7 @@ class SqliteDatabase:
             if not self.path.exists() or not self._is_made():
                 self._make()
             connection = self._new_connection()
-        except sqlite3.Error as error:
+        except DRIVER_ERRORS as error:
             raise translate(error, self.address) from error
         self._connection = connection
         self._session = _WriteSession(connection, self._queue, self)
@@ -414,7 +414,7 @@ class SqliteDatabase:
                     return work(transaction)
                 finally:
                     transaction.end()
-        except (sqlite3.Error, OverflowError) as error:
+        except DRIVER_ERRORS as error:
             raise self._named(error) or translate(error, self.address) from error
 
     def _named(self, error: Exception) -> Damaged | None:

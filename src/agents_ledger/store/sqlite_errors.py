@@ -32,10 +32,16 @@ _FAMILIES: tuple[tuple[tuple[str, ...], type[StoreUnavailable], str], ...] = (
 )
 
 
+# What the driver raises. A message of SQLite's that quotes damaged text is no UTF-8 itself.
+DRIVER_ERRORS = (sqlite3.Error, OverflowError, UnicodeDecodeError)
+
+
 def translate(error: Exception, address: str) -> Exception:
     """A driver's error in our words; others stay as they are."""
     if isinstance(error, OverflowError):
         return Refused("a number is too large", "Numbers have at most 64 bits.")
+    if isinstance(error, UnicodeDecodeError):  # the driver's, of a message with damaged text in it
+        return Damaged(f"{address} is damaged: a text of its schema is not UTF-8")
     if not isinstance(error, sqlite3.Error):
         return error
     name, text = name_of(error), str(error)

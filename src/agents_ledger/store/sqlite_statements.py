@@ -14,7 +14,7 @@ from agents_ledger.store.database import Engine, Row, Work
 from agents_ledger.store.known import Known
 from agents_ledger.store.packing import filling
 from agents_ledger.store.row_types import RowTypes, of_kind, of_statement
-from agents_ledger.store.sqlite_errors import translate
+from agents_ledger.store.sqlite_errors import DRIVER_ERRORS, translate
 from agents_ledger.store.text import escape_row, has_escapes, unescape_row, unescape_rows
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class Statements:
     def attempt(self, read: Callable[[], T], /) -> T:
         try:
             return read()
-        except (sqlite3.Error, OverflowError) as error:
+        except DRIVER_ERRORS as error:
             raise translate(error, "the ledger") from error
 
     def change(self, name: str, /, **values: object) -> int:
