@@ -375,31 +375,31 @@ PLANTS: dict[str, list[Plant]] = {
     ],
     "line_divided": [
         plant(
-            f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, 't1', 'x', 'h', {WRITER}),"
-            f" ('y', 'side', 'followup', 'claimed', 0, 0, 't2', 'x', 'h', {WRITER})",
+            f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, 't1', 'x', <h>, {WRITER}),"
+            f" ('y', 'side', 'followup', 'claimed', 0, 0, 't2', 'x', <h>, {WRITER})",
             "side",
         ),
     ],
     "claim_incomplete": [
-        plant(f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, 't1', 'x', 'h', NULL)", "x"),
+        plant(f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, 't1', 'x', <h>, NULL)", "x"),
         plant(
-            f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, NULL, 'x', 'h', {WRITER})",
+            f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, NULL, 'x', <h>, {WRITER})",
             "x",
         ),
         plant(
-            f"{QUEUED} ('x', 'side', 'followup', 'waiting', 0, 0, NULL, 'x', 'h', {WRITER})",
+            f"{QUEUED} ('x', 'side', 'followup', 'waiting', 0, 0, NULL, 'x', <h>, {WRITER})",
             "x",
         ),
     ],
     "claim_late": [
         plant(
-            f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, '{{side}}', 'x', 'h', {WRITER})",
+            f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, '{{side}}', 'x', <h>, {WRITER})",
             "x",
         ),
     ],
     "entry_unanswered": [
-        plant(f"{QUEUED} ('x', 'side', 'steer', 'done', 0, 0, 'gone', NULL, 'h', NULL)", "x"),
-        plant(f"{QUEUED} ('x', 'side', 'steer', 'waiting', 0, 0, NULL, NULL, 'h', NULL)", "x"),
+        plant(f"{QUEUED} ('x', 'side', 'steer', 'done', 0, 0, 'gone', NULL, <h>, NULL)", "x"),
+        plant(f"{QUEUED} ('x', 'side', 'steer', 'waiting', 0, 0, NULL, NULL, <h>, NULL)", "x"),
     ],
     "guard_missing": [
         plant("DROP VIEW agent_turns", "agent_turns"),
@@ -540,6 +540,7 @@ def test_a_broken_rule_is_named(scene: Scene, rule: str, number: int) -> None:
     expected = {rule, *along} - ({REFERENCE, "value_wrong"} if on_server else set())
     sql = sql.format_map(scene.names).replace("<on turns>", " ON turns" if on_server else "")
     sql = sql.replace("<bad index or row>", BAD[scene.db.engine])
+    sql = sql.replace("<h>", "'h'" if on_server else "x'68'")
     sql = sql.replace("<bytes>", "'x'" if on_server else "x'ff'")
 
     findings = findings_of(scene, sql.split(";"), guarded=rule == "guard_missing")

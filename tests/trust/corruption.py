@@ -1,5 +1,5 @@
-"""Damages ledger files at random places: nothing fails but with an error of ours, damage is reported
-or changes nothing, and salvage brings every turn that can be read into a sound ledger.
+"""Damages ledger files at random places: nothing fails but with an error of ours, damage is
+reported or changes no turn, and salvage brings every turn that can be read into a sound ledger.
 
 Two kinds of damage change turns and are not found by the audit; they are counted in the notes:
 

@@ -250,6 +250,7 @@ class _Repair:
             self._miss("The head of a session is lost.", label, detail)
         for label, head, at in tx.run("heads_unlogged"):
             tx.run("log_salvaged", label=label, turn_id=head, at=at)
+            self._miss("The last line of a session's history was lost.", label, head)
         before: tuple[str, int] = ("", 0)
         for line, label, at in tx.run("history_times"):
             latest = before[1] if before[0] == label else 0

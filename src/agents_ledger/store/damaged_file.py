@@ -1,19 +1,21 @@
 """Reads what is left of a damaged SQLite file, page by page, without SQLite and without writing.
 
-The format is https://www.sqlite.org/fileformat2.html. Trees are walked from their roots around pages
-that make no sense; of pages that no tree leads to any more, the rows are told by their shape.
+The format is that of sqlite.org/fileformat2.html. Trees are walked from their roots around pages
+that make no sense; rows of pages that no tree leads to any more are recognised by their shape.
 """
 
 from __future__ import annotations
 
-import sqlite3
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from agents_ledger.model.errors import Damaged, NotFound, Refused
+from agents_ledger.store import row_types
 from agents_ledger.store.locks import is_open_here
+from agents_ledger.store.sqlite_records import Unreadable, Values, columns_of, record, varint
+from agents_ledger.store.tables import TABLES
 from agents_ledger.store.write_ahead_log import logged_pages
 
 MAGIC = b"SQLite format 3\0"
@@ -21,16 +23,8 @@ PAGE_SIZE = 4096  # of every ledger we make; assumed where the header does not s
 INTERIOR_INDEX, INTERIOR_TABLE, LEAF_INDEX, LEAF_TABLE = 0x02, 0x05, 0x0A, 0x0D
 HEADER = 100  # bytes of the file's header, on page 1
 SCHEMA_COLUMNS = 5
-_INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}  # bytes by serial type
-Values = list[Any]
-
-
-class BadText(bytes):
-    """Text that is not UTF-8."""
-
-
-class Unreadable(Exception):
-    """A page or row that makes no sense."""
+PAGE_HEADER = 8
+PAGE_SIZES = tuple(1 << power for power in range(9, 17))
 
 
 class StoredRow(NamedTuple):
@@ -62,26 +56,40 @@ class DamagedFile:
         self.remarks: list[str] = []
         self.lost: dict[str, int] = {}  # rows or pages that make no sense, by table
         self._file = path.open("rb")
-        header = self._file.read(HEADER)
-        if len(header) < HEADER:
-            raise Damaged(f"{path} has {len(header)} bytes: nothing can be read from it")
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        header = self._file.read(HEADER).ljust(HEADER, b"\0")
         self._page_size, self._usable = self._sizes(header)
-        self._logged = logged_pages(path.with_name(f"{path.name}-wal"), self._page_size)
+        self._logged = logged_pages(self.path.with_name(f"{self.path.name}-wal"), self._page_size)
         self.remarks += self._logged.remarks
-        length = path.stat().st_size
-        if length % self._page_size:
-            self.remarks.append(f"the file ends within a page, at byte {length}")
-        self.pages = max([length // self._page_size, *self._logged.pages])
-        said = int.from_bytes(self._page(1)[28:32], "big")
-        if self.remarks == [] and said > self.pages:
-            self.remarks.append(f"the file has {self.pages} of {said} pages")
+        self.pages = self._count_pages()
         self._free = self._free_pages()
         self._visited: set[int] = set()
         self.trees = {tree.name: tree for tree in self._schema()}
-        if "turns" not in self.trees or "messages" not in self.trees:
-            raise Damaged(f"no ledger's tables can be found in {path}")
         self._leaves = {name: list(self._walk(tree)) for name, tree in self.trees.items()}
+        unlisted = [table for table in TABLES if table not in self.trees]
+        if len(unlisted) == len(TABLES):
+            raise Damaged(f"no table of a ledger can be found in {self.path}")
+        if unlisted:
+            self.remarks.append(f"the schema is damaged: it lacks {', '.join(unlisted)}")
         self._orphans = self._orphaned_rows()
+
+    def _count_pages(self) -> int:
+        length = self.path.stat().st_size
+        pages = max([length // self._page_size, *self._logged.pages])
+        if not pages or (length < self._page_size and 1 not in self._logged.pages):
+            raise Damaged(f"{self.path} has {length} bytes: nothing can be read from it")
+        expected = int.from_bytes(self._page(1)[28:32], "big")
+        if length % self._page_size:
+            self.remarks.append(f"the file ends within a page, at byte {length}")
+        elif not self.remarks and expected > pages:
+            self.remarks.append(f"the file has {pages} of {expected} pages")
+        return pages
 
     def close(self) -> None:
         """Let go of the file."""
@@ -89,9 +97,8 @@ class DamagedFile:
 
     def _sizes(self, header: bytes) -> tuple[int, int]:
         size = struct.unpack(">H", header[16:18])[0]
-        size = 65536 if size == 1 else size
-        is_size = 512 <= size <= 65536 and size & (size - 1) == 0
-        if not header.startswith(MAGIC) or not is_size:
+        size = PAGE_SIZES[-1] if size == 1 else size
+        if not header.startswith(MAGIC) or size not in PAGE_SIZES:
             self.remarks.append("the header is damaged")
             return PAGE_SIZE, PAGE_SIZE
         return size, size - header[20]
@@ -196,14 +203,14 @@ class DamagedFile:
                     self.lost[table] = self.lost.get(table, 0) + 1
 
     def _cell(self, page: bytes, kind: int, at: int) -> StoredRow:
-        if not 8 <= at < self._usable or kind == INTERIOR_TABLE:
+        if not PAGE_HEADER <= at < self._usable or kind == INTERIOR_TABLE:
             raise Unreadable("a cell outside of its page")
         at += 4 if kind == INTERIOR_INDEX else 0
-        size, at = _varint(page, at)
+        size, at = varint(page, at)
         rowid = 0
         if kind == LEAF_TABLE:
-            rowid, at = _varint(page, at)
-        return StoredRow(rowid, _record(self._payload(page, at, size, kind)))
+            rowid, at = varint(page, at)
+        return StoredRow(rowid, record(self._payload(page, at, size, kind)))
 
     def _payload(self, page: bytes, at: int, size: int, kind: int) -> bytes:
         usable = self._usable
@@ -234,98 +241,49 @@ class DamagedFile:
     def _orphaned_rows(self) -> dict[str, list[StoredRow]]:
         """Rows of pages whose tree lost its way to them, by the only table they fit."""
         orphans: dict[str, list[StoredRow]] = {}
-        if not self.lost:
-            return orphans
-        shapes = {
-            tree.name: len(columns_of(tree.sql))
-            for tree in self.trees.values()
-            if tree.kind == "table"
-            and tree.sql
-            and not tree.name.startswith(("sqlite_", "search_"))
-        }
-        for number in range(2, self.pages + 1):
-            if number in self._visited or number in self._free:
+        unassigned = 0
+        shapes = dict(self._shapes()) if self.lost else {}
+        for number in range(2, self.pages + 1) if shapes else ():
+            if number in self._visited or number in self._free or self._kind(number) != LEAF_TABLE:
                 continue
             rows = [row for row in self._cells(number, None) if row.rowid > 0]
-            widths = {len(row.values) for row in rows}
-            fitting = [name for name, width in shapes.items() if widths == {width}]
-            if len(fitting) == 1 and self._page(number)[0] == LEAF_TABLE:
+            fitting = [
+                name for name, types in shapes.items() if all(_fits(row, types) for row in rows)
+            ]
+            if len(fitting) == 1:
                 orphans.setdefault(fitting[0], []).extend(rows)
+            elif fitting:
+                unassigned += len(rows)
+        if unassigned:
+            self.remarks.append(f"{unassigned} rows are left that fit several tables")
         return orphans
+
+    def _kind(self, number: int) -> int | None:
+        try:
+            return self._head(number)[0]
+        except Unreadable:
+            return None
+
+    def _shapes(self) -> Iterator[tuple[str, list[type | None]]]:
+        """The types of the values of a row, by table; None: anything."""
+        for table, types in row_types.columns().items():
+            tree = self.trees.get(table)
+            if table in row_types.clustered() or table not in TABLES:
+                continue
+            columns = columns_of(tree.sql) if tree else []
+            if columns:
+                yield table, [None if c.is_rowid else types.get(c.name) for c in columns]
+            else:
+                yield table, list(types.values())
+
+
+def _fits(row: StoredRow, types: list[type | None]) -> bool:
+    return len(row.values) == len(types) and all(
+        value is None or kind is None or type(value) is kind
+        for value, kind in zip(row.values, types, strict=True)
+    )
 
 
 def _is_root(value: object) -> bool:
     """A virtual table has none."""
     return isinstance(value, int) and value > 0
-
-
-class Column(NamedTuple):
-    """A column as a CREATE TABLE states it."""
-
-    name: str
-    key: int  # its position in the primary key, from 1; 0: it is not in it
-    default: str | None
-    is_rowid: bool
-
-
-def columns_of(sql: str | None) -> list[Column]:
-    """The columns of a table in the order in which its rows hold them; none, if the text of the
-    table is damaged too."""
-    try:
-        with sqlite3.connect(":memory:") as scratch:
-            scratch.execute(sql or "")
-            name = scratch.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchone()
-            rows = scratch.execute(f"PRAGMA table_info({name[0]})").fetchall() if name else []
-    except sqlite3.Error:
-        return []
-    keys = sum(row[5] > 0 for row in rows)
-    columns = [
-        Column(row[1], row[5], row[4], keys == 1 and row[5] == 1 and row[2].upper() == "INTEGER")
-        for row in rows
-    ]
-    if "WITHOUT ROWID" in (sql or "").upper():
-        return sorted(columns, key=lambda column: column.key or len(columns) + 1)
-    return columns
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for count in range(9):
-        byte = data[at + count]
-        if count == 8:
-            return value << 8 | byte, at + 9
-        value = value << 7 | byte & 0x7F
-        if byte < 0x80:
-            break
-    return value, at + count + 1
-
-
-def _record(payload: bytes) -> Values:
-    length, at = _varint(payload, 0)
-    if length > len(payload):
-        raise Unreadable("a row shorter than its header")
-    values: Values = []
-    body = length
-    while at < length:
-        kind, at = _varint(payload, at)
-        size = _INTEGERS.get(kind) or (8 if kind == 7 else (kind - 12) // 2 if kind >= 12 else 0)
-        if body + size > len(payload) or kind in (10, 11):
-            raise Unreadable("a row longer than it says")
-        values.append(_value(kind, payload[body : body + size]))
-        body += size
-    if body != len(payload) or at != length:
-        raise Unreadable("a row shorter than it says")
-    return values
-
-
-def _value(kind: int, raw: bytes) -> Any:
-    if kind in _INTEGERS:
-        return int.from_bytes(raw, "big", signed=True)
-    if kind < 12:
-        return struct.unpack(">d", raw)[0] if kind == 7 else {0: None, 8: 0, 9: 1}[kind]
-    if kind % 2 == 0:
-        return raw
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return BadText(raw)

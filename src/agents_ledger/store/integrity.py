@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from agents_ledger.model.errors import StoreUnavailable
+from agents_ledger.model.errors import Damaged, StoreUnavailable
 from agents_ledger.model.sessions import CheckMode, EngineCheck
 from agents_ledger.store.database import Transaction
 
@@ -73,7 +73,12 @@ def problems(tx: Transaction, mode: CheckMode) -> Iterator[Problem]:
 
 def _sqlite(tx: Transaction, mode: CheckMode) -> Iterator[Problem]:
     name = "quick_check" if mode == "quick" else "integrity_check"
-    for (text,) in tx.execute(f"PRAGMA {name}({MESSAGES_MAX})"):
+    try:
+        texts = tx.attempt(lambda: tx.execute(f"PRAGMA {name}({MESSAGES_MAX})"))
+    except Damaged as error:  # so much so that the check itself fails
+        yield "file", str(error)
+        return
+    for (text,) in texts:
         for line in text.splitlines():
             if line != "ok" and not line.startswith("***"):
                 yield _place(line), line

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import repeat
 from operator import itemgetter
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
@@ -45,6 +45,14 @@ def columns() -> dict[str, dict[str, type]]:
         table: {name: _STORED[kind] for name, kind in _COLUMN.findall(body)}
         for table, body in _TABLE.findall(queries.read("schema.sql"))
     }
+
+
+@cache
+def clustered() -> frozenset[str]:
+    """The tables whose rows stand in the order of their key, in a tree like an index's."""
+    text = queries.read("schema.sql")
+    ends = ((table[1], text[table.end() :]) for table in _TABLE.finditer(text))
+    return frozenset(name for name, rest in ends if rest.startswith(" <clustered>"))
 
 
 @cache
@@ -177,17 +185,26 @@ def wrong_values(tx: Transaction, column: str | None = None) -> Iterator[tuple[s
     one column, if it is named."""
     for table, types in columns().items():
         names = [name for name in types if column in (None, name)]
-        if table not in TABLES or not names:
-            continue
-        keys = TABLES[table].split(", ")
-        shown = " || ' ' || ".join(f"hex(COALESCE({key}, ''))" for key in keys)
-        picked = ", ".join(
-            f"typeof({name}), {f'CAST({name} AS BLOB)' if types[name] is str else 'NULL'}"
-            for name in names
-        )
-        for batch in tx.stream(f"SELECT {shown}, {picked} FROM {table} NOT INDEXED"):
-            for row in batch:
-                yield from _wrong(table, row[0], names, types, row[1:])
+        if table in TABLES and names:
+            try:
+                yield from tx.attempt(partial(_wrong_rows, tx, table, names))
+            except Damaged as error:
+                yield table, str(error)
+
+
+def _wrong_rows(tx: Transaction, table: str, names: list[str]) -> list[tuple[str, str]]:
+    types = columns()[table]
+    shown = " || ' ' || ".join(f"hex(COALESCE({key}, ''))" for key in TABLES[table].split(", "))
+    picked = ", ".join(
+        f"typeof({name}), {f'CAST({name} AS BLOB)' if types[name] is str else 'NULL'}"
+        for name in names
+    )
+    return [
+        found
+        for batch in tx.stream(f"SELECT {shown}, {picked} FROM {table} NOT INDEXED")
+        for row in batch
+        for found in _wrong(table, row[0], names, types, row[1:])
+    ]
 
 
 def _wrong(

@@ -10,8 +10,9 @@ from msgspec import Struct, field
 
 from agents_ledger.model.errors import Refused
 from agents_ledger.store import row_types
-from agents_ledger.store.damaged_file import BadText, Column, DamagedFile, columns_of
+from agents_ledger.store.damaged_file import DamagedFile
 from agents_ledger.store.database import Row, Transaction
+from agents_ledger.store.sqlite_records import BadText, Column, columns_of
 from agents_ledger.store.tables import TABLES
 
 _CHECK = re.compile(r"CHECK \((\w+ = '\w+'(?: OR \w+ = '\w+')*)\)")

@@ -40,13 +40,11 @@ def translate(error: Exception, address: str) -> Exception:
     """A driver's error in our words; others stay as they are."""
     if isinstance(error, OverflowError):
         return Refused("a number is too large", "Numbers have at most 64 bits.")
-    if isinstance(error, UnicodeDecodeError):  # the driver's, of a message with damaged text in it
-        return Damaged(f"{address} is damaged: a text of its schema is not UTF-8")
-    if not isinstance(error, sqlite3.Error):
+    if not isinstance(error, DRIVER_ERRORS):
         return error
     name, text = name_of(error), str(error)
-    if text.startswith("Could not decode to UTF-8"):  # the driver's own error, without a code
-        name = _UNDECODED
+    if not isinstance(error, sqlite3.Error) or text.startswith("Could not decode to UTF-8"):
+        name = _UNDECODED  # raised by the driver itself, without a code
     if text.startswith("guard: "):
         return Refused(text.removeprefix("guard: "))
     if name.startswith("SQLITE_CONSTRAINT"):

@@ -440,9 +440,12 @@ RETURNING id, status;
 -- queries_of_turns --
 SELECT t.id, t.query_message_ids FROM turns t
 WHERE COALESCE(t.query_message_ids, '[]') <> '[]'
-AND (length(t.query_message_ids) - length(replace(t.query_message_ids, '"', ''))) / 2
+AND (
+    t.query_message_ids NOT LIKE '["%"]'
+    OR (length(t.query_message_ids) - length(replace(t.query_message_ids, '"', ''))) / 2
     <> (SELECT count(*) FROM messages m
-        WHERE m.turn_id = t.id AND <position>(t.query_message_ids, '"' || m.id || '"') > 0);
+        WHERE m.turn_id = t.id AND <position>(t.query_message_ids, '"' || m.id || '"') > 0)
+);
 
 -- own_messages --
 SELECT id, role FROM messages WHERE turn_id = :turn_id ORDER BY sequence;
