@@ -163,7 +163,7 @@ class _Repair:
         """A prompt whose text is damaged is kept under the hash of what is left of it."""
         tx = self._tx
         renamed: dict[str, str] = {}
-        stored = dict(tx.run("system_prompts"))
+        stored: dict[str, str] = dict(tx.run("system_prompts"))
         for key, content in stored.items():
             own = hash_prompt(content)
             if own != key:
@@ -184,7 +184,7 @@ class _Repair:
         """One whose turns are not on its thread any more says nothing that is true: its summary is
         kept as a message."""
         tx = self._tx
-        parents = dict(tx.run("all_parents"))
+        parents: dict[str, str | None] = dict(tx.run("all_parents"))
         for turn_id, through, kept, summary in tx.run("all_compactions"):
             above = list(_above(parents, turn_id))
             is_right = through in above and (

@@ -106,18 +106,19 @@ def _amcheck(tx: Transaction) -> Iterator[Problem]:
     schema = installed[0][0]
     for name, oid in tx.execute(_RELATIONS, ("r", "heap")):
         verify = f"SELECT blkno, msg FROM {schema}.verify_heapam(CAST(? AS oid))"
-        yield from ((f"{name}:{block}", text) for block, text in _checked(tx, name, verify, oid))
+        yield from (
+            (place if place == name else f"{name}:{place}", text)
+            for place, text in _checked(tx, name, verify, oid)
+        )
     for name, oid in tx.execute(_RELATIONS, ("i", "btree")):
         check = f"SELECT {schema}.bt_index_check(CAST(? AS oid), TRUE)"
-        for place, text in _checked(tx, name, check, oid):
-            if text:
-                yield place, text
+        yield from _checked(tx, name, check, oid)
 
 
-def _checked(tx: Transaction, name: str, sql: str, oid: int) -> list[tuple[object, str]]:
+def _checked(tx: Transaction, name: str, sql: str, oid: int) -> list[Problem]:
     """The rows of a check. bt_index_check has none to tell: it raises."""
     try:
         rows = tx.attempt(lambda: tx.execute(sql, (oid,)))
     except StoreUnavailable as error:
         return [(name, str(error))]
-    return [(row[0], row[1]) for row in rows if len(row) > 1]
+    return [(str(row[0]), row[1]) for row in rows if len(row) > 1]
