@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from agents_ledger import Ask, Compaction, Ledger, LedgerError, Queue, Turn
-from agents_ledger.exporters.exporting import Export
+from agents_ledger.exporters.exporting import Export, Form
 from agents_ledger.importers.importing import import_paths
 from tests.builders import a_call, a_full_turn, a_message
 from tests.importers.claude_log import Log
 from tests.tasking import a_task, calls, says, tasks_of
 
 LONG = "A long answer, so that it takes pages of its own. "
-FORMS = ("markdown", "json", "messages", "html")
+FORMS: tuple[Form, ...] = ("markdown", "json", "messages", "html")
 
 
 def make(path: Path, folder: Path, *, turns: int = 40) -> dict[str, Turn]:
@@ -90,7 +91,11 @@ def readings(ledger: Ledger, label: str = "main") -> Iterator[tuple[str, Callabl
     yield "permissions", ledger.review_permissions
     yield "queue", lambda: Queue(ledger).entries("main")
     for form in FORMS:
-        yield f"export {form}", lambda form=form: "".join(Export(ledger, label, form))
+        yield f"export {form}", partial(_exported, ledger, label, form)
+
+
+def _exported(ledger: Ledger, label: str, form: Form) -> str:
+    return "".join(Export(ledger, label, form))
 
 
 def escapes(ledger: Ledger) -> Iterator[tuple[str, Exception]]:

@@ -20,6 +20,7 @@ from agents_ledger.store.text import escape_row, has_escapes, unescape_row, unes
 T = TypeVar("T")
 
 STREAM_ROWS = 1000
+CHECKED_ROWS = 200  # at once, while they become values: more would only take memory
 PLAIN = 1  # the file's user_version until the first text is stored escaped; 0 says nothing
 
 WORDS = {
@@ -60,6 +61,14 @@ _PREPARED = _Prepared()
 _ROW_TYPES: dict[str, RowTypes] = {}  # by the name of the statement
 
 
+def _types_of(name: str, cursor: Any) -> RowTypes:
+    types = _ROW_TYPES.get(name)
+    if types is None:
+        columns = [column[0] for column in cursor.description]
+        types = _ROW_TYPES[name] = of_statement(name, columns)
+    return types
+
+
 class Statements:
     """Named statements on one connection."""
 
@@ -91,19 +100,17 @@ class Statements:
         rows: list[Row] = cursor.fetchall()
         if not rows:
             return rows
-        types = _ROW_TYPES.get(name)
-        if types is None:
-            columns = [column[0] for column in cursor.description]
-            types = _ROW_TYPES[name] = of_statement(name, columns)
-        types.check(rows)
+        _types_of(name, cursor).check(rows)
         return rows if self.plain else unescape_rows(rows)
 
     def read_as(self, name: str, kind: Callable[..., T], /, **values: object) -> list[T]:
-        if not isinstance(kind, StructMeta):
-            return list(starmap(kind, self.run(name, **values)))
-        rows: list[Row] = self._ran(name, values).fetchall()
-        of_kind(kind).check(rows)
-        return list(starmap(kind, rows if self.plain else map(unescape_row, rows)))
+        cursor = self._ran(name, values)
+        types = of_kind(kind) if isinstance(kind, StructMeta) else _types_of(name, cursor)
+        things: list[T] = []
+        while rows := cursor.fetchmany(CHECKED_ROWS):
+            types.check(rows)
+            things += starmap(kind, rows if self.plain else map(unescape_row, rows))
+        return things
 
     def attempt(self, read: Callable[[], T], /) -> T:
         try:

@@ -290,10 +290,10 @@ RETURNING turn_id, task_id;
 -- tidy_task_words --
 -- A message of a task was damaged in its turn; it is taken from the task.
 UPDATE messages SET
-    content = (SELECT b.content FROM bus_messages b WHERE 'task:' || b.id = messages.id),
-    role = (SELECT b.role FROM bus_messages b WHERE 'task:' || b.id = messages.id)
-WHERE EXISTS (
-    SELECT 1 FROM bus_messages b WHERE 'task:' || b.id = messages.id
+    content = (SELECT b.content FROM bus_messages b WHERE b.id = substr(messages.id, 6)),
+    role = (SELECT b.role FROM bus_messages b WHERE b.id = substr(messages.id, 6))
+WHERE id LIKE 'task:%' AND EXISTS (
+    SELECT 1 FROM bus_messages b WHERE b.id = substr(messages.id, 6)
     AND (messages.content IS NULL OR b.content <> messages.content OR b.role <> messages.role)
 )
 RETURNING turn_id, id;
