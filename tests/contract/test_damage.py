@@ -201,6 +201,7 @@ ODD = {
     "a text for a time": ("turns", "started_at = 'then'"),
     "an unknown role": ("messages", "role = 'usfr'"),
     "an unknown status": ("turns", "status = 'compleTed'"),
+    "bytes for a title": ("annotations", "title = x'61'"),
     "bytes for a label": ("sessions", "agent_id = x'61'"),
     "half of a list": ("turns", "query_message_ids = '[\"'"),
     "bytes for a summary": ("compactions", "summary = x'61'"),

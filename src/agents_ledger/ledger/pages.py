@@ -94,11 +94,12 @@ class Pages:
             "after_label": after.label if after else "",
         }
 
-        def work(tx: Transaction) -> list[Row]:
+        def work(tx: Transaction) -> tuple[SessionLine, ...]:
             models = [] if model is None else _models(tx, model)
-            return tx.run("session_lines", ids=to_json(models), **values)
+            rows = tx.run("session_lines", ids=to_json(models), **values)
+            return tuple(_line(row) for row in rows)
 
-        return tuple(_line(row) for row in self._core.read(work))
+        return self._core.read(work)
 
     def window(
         self, target: str, *, from_depth: int, to_depth: int, text_max: int = TEXT_MAX

@@ -34,6 +34,7 @@ NOTHING = type(None)
 _SHOWN = {int: "a number", float: "a fraction", bytes: "bytes", bool: "a flag", NOTHING: "nothing"}
 _NAMING = ("id", "turn_id", "label", "session_label", "name", "message_id", "segment_id", "hash")
 _UNDECODED = re.compile(r"Could not decode to UTF-8 column '(\w+)'")
+_FALLBACK = re.compile(r"COALESCE\(\w+\.(\w+),.*\)$", re.DOTALL)  # a column, or what stands for it
 LENGTH_MAX = 60  # of a key that is shown
 FEW = 8  # rows: of fewer, the types of each are looked up
 
@@ -129,7 +130,8 @@ class RowTypes:
 
 def of_statement(name: str, columns_read: Sequence[str]) -> RowTypes:
     """What the rows of a statement may hold, by the names of their columns."""
-    return RowTypes(name, columns_read, [_by_name().get(column) for column in columns_read])
+    plain = [_FALLBACK.sub(r"\1", column) for column in columns_read]
+    return RowTypes(name, plain, [_by_name().get(column) for column in plain])
 
 
 # -- values -----------------------------------------------------------------------------------

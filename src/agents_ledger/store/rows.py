@@ -11,7 +11,7 @@ from agents_ledger.store.database import Row
 from agents_ledger.store.row_types import of_kind
 
 _check_turn = of_kind(Turn).check_named
-_check_session = of_kind(Session).check_named
+_check_session = of_kind(Session).check
 _HAS_CHILDREN = Turn.__struct_fields__.index("has_children")
 _PROJECTED = Turn.__struct_fields__.index("projected")
 _IS_SUBAGENT = Session.__struct_fields__.index("is_subagent")
@@ -35,7 +35,7 @@ def to_turn(
 
 def to_session(row: Row) -> Session:
     """A row of <session_columns>."""
-    _check_session(row)
+    _check_session((row,))  # some of its columns are expressions
     values = list(row)
     values[_IS_SUBAGENT] = bool(values[_IS_SUBAGENT])
     values[_STARRED] = bool(values[_STARRED])
@@ -45,19 +45,19 @@ def to_session(row: Row) -> Session:
 
 def to_move(row: Row) -> Move:
     """A row of session_history."""
-    of_kind(Move).check_named(row)
+    of_kind(Move).check((row,))
     return Move(*row)
 
 
 def to_alias(row: Row) -> Alias:
     """A row of session_aliases."""
-    of_kind(Alias).check_named(row)
+    of_kind(Alias).check((row,))
     return Alias(*row)
 
 
 def to_compaction(row: Row) -> Compaction:
     """A row of compactions."""
-    of_kind(Compaction).check_named(row)
+    of_kind(Compaction).check((row,))
     return Compaction(*row)
 
 
