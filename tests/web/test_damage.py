@@ -29,7 +29,7 @@ API = ("/sessions", "/sessions/main", "/threads/main", "/threads/main/tree", "/c
 KNOWN = (200, 422, 503)  # as it is, refused, or damaged
 
 
-@pytest.fixture(params=ODD.values(), ids=ODD)
+@pytest.fixture(params=ODD.values(), ids=list(ODD))
 def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Running]:
     """A server on a damaged ledger."""
     path = tmp_path / "ledger.db"
