@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueLimits, Rollup
     from agents_ledger.model.routing import Proposal, Reason, Route, SmartFork
     from agents_ledger.model.search import Found, Hit, Snippet, Touch, Touched
-    from agents_ledger.model.sessions import Alias, Finding, Move, Session, Thread
+    from agents_ledger.model.sessions import Alias, EngineCheck, Finding, Move, Session, Thread
     from agents_ledger.model.tasks import Task, TaskCall, TaskMessage
     from agents_ledger.model.tokens import estimate_tokens
     from agents_ledger.model.trees import Headline, Node, Subagent, Tree
@@ -136,6 +136,7 @@ __all__ = [
     "DiskFull",
     "Embedder",
     "Engine",
+    "EngineCheck",
     "EngineError",
     "Event",
     "Finding",
@@ -289,7 +290,7 @@ _MODULES = {
     "model.queue": ("Ask", "Claim", "QueueEntry", "QueueLimits", "Rollup"),
     "model.routing": ("Proposal", "Reason", "Route", "SmartFork"),
     "model.search": ("Found", "Hit", "Snippet", "Touch", "Touched"),
-    "model.sessions": ("Alias", "Finding", "Move", "Session", "Thread"),
+    "model.sessions": ("Alias", "EngineCheck", "Finding", "Move", "Session", "Thread"),
     "model.tokens": ("estimate_tokens",),
     "model.tasks": ("Task", "TaskCall", "TaskMessage"),
     "model.trees": ("Headline", "Node", "Subagent", "Tree"),

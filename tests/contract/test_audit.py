@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unsound
 
 # The seed's invariants, by the rules that look after them.
 INVARIANTS = {
-    "append-only": {"guard_missing"},
+    "append-only": {"guard_missing", "guard_changed"},
     "tree integrity": {"parent_missing", "place_wrong"},
     "thread per turn": {"thread_missing"},
     "session is pointer": {"head_missing", "head_live"},
@@ -50,6 +50,12 @@ QUEUED = (
     "INSERT INTO queue (id, session_label, mode, status, enqueued_at, ready_at, turn_id, ask_json,"
     " request_hash, writer_id) VALUES"
 )
+BAD = {  # what the engine itself complains of
+    "sqlite": "PRAGMA ignore_check_constraints=ON;UPDATE sessions SET created_as = 'x';"
+    "PRAGMA ignore_check_constraints=OFF",
+    "postgresql": "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid ="
+    " CAST('idx_turns_parent' AS regclass)",
+}
 # In braces: the turns, messages and segments of the scene below.
 PLANTS: dict[str, list[Plant]] = {
     "turn_unindexed": [
@@ -369,36 +375,42 @@ PLANTS: dict[str, list[Plant]] = {
     ],
     "line_divided": [
         plant(
-            f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, 't1', 'x', 'h', {WRITER}),"
-            f" ('y', 'side', 'followup', 'claimed', 0, 0, 't2', 'x', 'h', {WRITER})",
+            f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, 't1', 'x', <h>, {WRITER}),"
+            f" ('y', 'side', 'followup', 'claimed', 0, 0, 't2', 'x', <h>, {WRITER})",
             "side",
         ),
     ],
     "claim_incomplete": [
-        plant(f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, 't1', 'x', 'h', NULL)", "x"),
+        plant(f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, 't1', 'x', <h>, NULL)", "x"),
         plant(
-            f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, NULL, 'x', 'h', {WRITER})",
+            f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, NULL, 'x', <h>, {WRITER})",
             "x",
         ),
         plant(
-            f"{QUEUED} ('x', 'side', 'followup', 'waiting', 0, 0, NULL, 'x', 'h', {WRITER})",
+            f"{QUEUED} ('x', 'side', 'followup', 'waiting', 0, 0, NULL, 'x', <h>, {WRITER})",
             "x",
         ),
     ],
     "claim_late": [
         plant(
-            f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, '{{side}}', 'x', 'h', {WRITER})",
+            f"{QUEUED} ('x', 'side', 'followup', 'claimed', 0, 0, '{{side}}', 'x', <h>, {WRITER})",
             "x",
         ),
     ],
     "entry_unanswered": [
-        plant(f"{QUEUED} ('x', 'side', 'steer', 'done', 0, 0, 'gone', NULL, 'h', NULL)", "x"),
-        plant(f"{QUEUED} ('x', 'side', 'steer', 'waiting', 0, 0, NULL, NULL, 'h', NULL)", "x"),
+        plant(f"{QUEUED} ('x', 'side', 'steer', 'done', 0, 0, 'gone', NULL, <h>, NULL)", "x"),
+        plant(f"{QUEUED} ('x', 'side', 'steer', 'waiting', 0, 0, NULL, NULL, <h>, NULL)", "x"),
     ],
     "guard_missing": [
         plant("DROP VIEW agent_turns", "agent_turns"),
         plant("DROP TRIGGER turns_update<on turns>", "turns_update"),
     ],
+    "guard_changed": [
+        plant("DROP VIEW calls;CREATE VIEW calls AS SELECT id FROM bus_calls", "calls"),
+    ],
+    "engine_check": [plant("<bad index or row>", "")],
+    "rule_unchecked": [plant("DROP TABLE tool_sums", "tool_sums")],
+    "value_wrong": [plant("UPDATE annotations SET note = <bytes>", "annotations:side")],
     "reference_dangling": [
         plant(
             "UPDATE sessions SET parent_session_label = 'gone' WHERE label = 'child'", "sessions"
@@ -437,6 +449,7 @@ def set_up(ledger: Ledger, raw: Raw) -> dict[str, str]:
     ledger.fork(first.id, label="side")
     side = ledger.record("side", "beside", "r")
     ledger.alias("nick", "main")
+    ledger.annotate("side", note="n")
     live = ledger.turn("elsewhere", "live")
     live.stream("so far")
     ledger._core.index(least=1)
@@ -524,8 +537,11 @@ def test_every_invariant_of_the_seed_has_its_rules(invariant: str) -> None:
 def test_a_broken_rule_is_named(scene: Scene, rule: str, number: int) -> None:
     sql, named, along = PLANTS[rule][number]
     on_server = scene.db.engine == "postgresql"
-    expected = {rule, *along} - ({REFERENCE} if on_server else set())
+    expected = {rule, *along} - ({REFERENCE, "value_wrong"} if on_server else set())
     sql = sql.format_map(scene.names).replace("<on turns>", " ON turns" if on_server else "")
+    sql = sql.replace("<bad index or row>", BAD[scene.db.engine])
+    sql = sql.replace("<h>", "'h'" if on_server else "x'68'")
+    sql = sql.replace("<bytes>", "'x'" if on_server else "x'ff'")
 
     findings = findings_of(scene, sql.split(";"), guarded=rule == "guard_missing")
 

@@ -93,6 +93,7 @@ def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
         "copy": f"copy {ledger} {tmp_path / 'copy.db'}",
         "backup": f"backup {tmp_path / 'saved.db'}",
         "restore": f"restore {tmp_path / 'saved.db'} {tmp_path / 'back.db'}",
+        "salvage": f"salvage {tmp_path / 'saved.db'} {tmp_path / 'salvaged.db'}",
     }
     assert set(answers) == set(COMMANDS) - {"watch", "serve", "mcp"}  # which never end
     for name, words in answers.items():

@@ -211,8 +211,7 @@ def look(ledger: Ledger, picture: Picture, facts: list[Fact]) -> str | None:
 
 
 def _wrongs(ledger: Ledger, picture: Picture, facts: list[Fact]) -> Iterator[str]:
-    """Integrity, facts, audit, recovery, and whether it can still be written."""
-    ledger._core.db.check_file()
+    """Facts, audit with the engine's own check, recovery, and whether it can still be written."""
     if missing := picture.missing(facts):
         yield f"lost: {missing}"
     yield from (f"audit: {broken}" for broken in ledger.audit())

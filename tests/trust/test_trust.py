@@ -12,6 +12,7 @@ from msgspec import structs
 
 from tests.trust import harness, plants
 from tests.trust.bus_fuzz import UNSAID
+from tests.trust.corruption import NO_AUDIT
 from tests.trust.fuzz import CARELESS
 from tests.trust.harness import Options, Outcome
 from tests.trust.lines import TWICE
@@ -70,6 +71,10 @@ def test_no_broken_history_breaks_a_reader() -> None:
     clean(harness.call("fuzz", Options(count=1000)), 1000)
 
 
+def test_no_damage_to_a_file_breaks_a_verb_or_salvage() -> None:
+    clean(harness.call("corruption", Options(count=60)), 60)
+
+
 def test_no_killed_broker_loses_or_repeats_what_was_queued() -> None:
     clean(harness.call("lines", Options(count=12)), 12)
 
@@ -117,6 +122,7 @@ def test_an_interrupted_call_leaves_the_pool_full_on_a_server(postgres_server: s
         ("bus_fuzz", Options(count=300, plant=UNSAID)),
         ("lines", Options(count=12, plant=TWICE)),
         ("interrupts", Options(count=300, plant=plants.NO_HOLD)),
+        ("corruption", Options(count=20, plant=NO_AUDIT)),
     ],
     ids=lambda value: value.plant if isinstance(value, Options) else value,
 )

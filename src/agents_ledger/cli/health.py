@@ -37,6 +37,7 @@ NAMED = 5  # files that will be deleted, folders that cannot be read
     show_default=True,
     help="Per rule.",
 )
+@click.option("--quick", is_flag=True, help="Let the database check itself the cheap way.")
 @click.option("--permissions", is_flag=True, help="Judge every call by what its turn was granted.")
 @click.option("--persona", metavar="ID", help="With --permissions: only calls of this persona.")
 @click.option("--since", metavar="WHEN", help="With --permissions: only turns since then.")
@@ -45,12 +46,13 @@ def audit(
     run: Invocation,
     *,
     limit: int,
+    quick: bool,
     permissions: bool,
     persona: str | None,
     since: str | None,
     until: str | None,
 ) -> int:
-    """Check every rule of the ledger; exit with 1 if one is broken."""
+    """Check every rule of the ledger and the database itself; exit with 1 if one is broken."""
     if permissions:
         from agents_ledger.cli.permissions import tell
 
@@ -58,18 +60,21 @@ def audit(
     if persona or since or until:
         raise click.UsageError("--persona, --since and --until go with --permissions")
     with run.reading() as ledger:
-        findings = ledger.audit()
+        findings = ledger.audit(quick=quick)
+        engine = ledger.engine_check(quick=quick)
     meanings = rules.meanings()
     if run.as_json:
         told = [
             {"rule": f.rule, "meaning": meanings[f.rule], "id": f.id, "detail": f.detail}
             for f in findings
         ]
-        run.out.json(rules=len(meanings), findings=told)
-    elif findings:
+        run.out.json(rules=len(meanings), engine_check=engine, findings=told)
+        return FINDINGS if findings else 0
+    if findings:
         _tell_findings(run, findings, meanings, limit)
     else:
         run.out.line(f"sound: all {len(meanings)} rules hold")
+    run.out.line(("database check: ", "dim"), f"{engine.mode}, {engine.ran}")
     return FINDINGS if findings else 0
 
 
@@ -87,7 +92,8 @@ def _tell_findings(
     note(("error:", "bad"), f" {amounts.count(len(findings), 'finding')}")
     note(
         ("hint:", "dim"),
-        " Save the ledger as it is; then restore the last backup, or ask for help.",
+        " Save the file as it is; then restore the last backup, or bring what can be read into a"
+        " new ledger with `agents-ledger salvage`.",
     )
 
 
@@ -108,9 +114,10 @@ def recover(run: Invocation) -> None:
 
 
 @command
-def doctor(run: Invocation) -> int:
+@click.option("--full", is_flag=True, help="Let the database check all of itself, indexes too.")
+def doctor(run: Invocation, *, full: bool) -> int:
     """Report on the ledger's engine, file and writers; exit with 1 if something is wrong."""
-    found, error = doctors.examine(run.address)
+    found, error = doctors.examine(run.address, full=full)
     facts = [
         Fact("agents_ledger", version("agents-ledger")),
         Fact("python", platform.python_version()),

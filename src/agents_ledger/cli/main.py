@@ -37,7 +37,7 @@ COMMANDS = {
     "resume": ("resume", "Print the command that continues a session in its own agent."),
     "rerun": ("rerun", "Ask a turn or a thread again, on a fork, of another model."),
     "queue": ("queue", "List what waits to be asked, or cancel an entry."),
-    "audit": ("health", "Check every rule of the ledger."),
+    "audit": ("health", "Check every rule of the ledger, and its database."),
     "recover": ("health", "Fail the turns whose writer died."),
     "doctor": ("health", "Report on the ledger's engine, file and writers."),
     "export": (
@@ -52,6 +52,7 @@ COMMANDS = {
     "copy": ("copies", "Copy a ledger to another address, and verify the copy."),
     "backup": ("copies", "Save the ledger to a new file, and verify it."),
     "restore": ("copies", "Make a ledger from a backup, and verify it."),
+    "salvage": ("salvage", "Bring what can be read of a damaged file into a new ledger."),
 }
 INTERRUPTED = 130
 PIPE_CLOSED = 141

@@ -20,7 +20,15 @@ from agents_ledger.model.periods import Zone
 from agents_ledger.model.permissions import PermissionReview
 from agents_ledger.model.routing import Route
 from agents_ledger.model.search import Action, Found, Ranking, Touched
-from agents_ledger.model.sessions import Alias, Finding, Move, Session, SessionStatus, Thread
+from agents_ledger.model.sessions import (
+    Alias,
+    EngineCheck,
+    Finding,
+    Move,
+    Session,
+    SessionStatus,
+    Thread,
+)
 from agents_ledger.model.tokens import LAST_TURNS, Counter, estimate_tokens
 from agents_ledger.model.trees import Headline, Tree
 from agents_ledger.model.turns import Query, Turn
@@ -44,7 +52,7 @@ class AsyncReading:
     async def _read(self, work: Work[T]) -> T:
         import asyncio
 
-        return await asyncio.to_thread(self._core.db.read, work)
+        return await asyncio.to_thread(self._core.read, work)
 
     # -- turns ---------------------------------------------------------------------------------
 
@@ -383,11 +391,18 @@ class AsyncReading:
             lambda tx: tool_usage.tools(tx, since=since, until=until, limit=limit)
         )
 
-    async def audit(self) -> tuple[Finding, ...]:
-        """Every broken rule; empty when all hold."""
+    async def audit(self, *, quick: bool = False) -> tuple[Finding, ...]:
+        """Every broken rule; empty when all hold. The database engine checks itself too: fully,
+        unless `quick`."""
         from agents_ledger.ledger import audit
 
-        return await self._read(partial(audit.audit, engine=self._core.db.engine))
+        return await self._read(partial(audit.audit, engine=self._core.db.engine, quick=quick))
+
+    async def engine_check(self, *, quick: bool = False) -> EngineCheck:
+        """Which check of the database engine audit() runs, and whether it reads everything."""
+        from agents_ledger.store import integrity
+
+        return await self._read(partial(integrity.describe, mode="quick" if quick else "full"))
 
     async def review_permissions(
         self,

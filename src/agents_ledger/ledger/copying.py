@@ -62,13 +62,13 @@ def verify(address: str) -> None:
     """Refuse a ledger file that is damaged or breaks a rule."""
     db = open_database(address, create=False, read_only=True)
     try:
-        db.check_file()
         findings = db.read(lambda tx: audit.audit(tx, db.engine))
     finally:
         db.close()
     if findings:
         first = findings[0]
-        raise Damaged(f"{address} breaks {len(findings)} rules: {first.rule} {first.id}")
+        named = f"{first.rule} {first.id} {first.detail}".rstrip()
+        raise Damaged(f"{address} breaks {len(findings)} rules: {named}")
 
 
 def backup(source: str, file: str) -> Path:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from agents_ledger.ledger import live, waiting
-from agents_ledger.model.errors import LedgerError, StoreUnavailable
-from agents_ledger.store.database import Database, open_database
+from agents_ledger.model.errors import Damaged, LedgerError, StoreUnavailable
+from agents_ledger.model.ids import now_ms
+from agents_ledger.model.sessions import Finding
+from agents_ledger.store.database import Database, Work, open_database
 
 if TYPE_CHECKING:
     from agents_ledger.ledger.meaning import Filler
     from agents_ledger.model.embedding import Embedder
+
+
+T = TypeVar("T")
+AUDIT_EVERY_MS = 60_000  # at most so often the rules are evaluated to explain an error
 
 
 class Core:
@@ -22,6 +29,8 @@ class Core:
         self.db = db
         self._guard = threading.Lock()
         self.recovered = False
+        self._broken: Finding | None = None
+        self._audited_at: int | None = None
         self._writes = 0
         self._filler: Filler | None = None
         self._indexer: threading.Thread | None = None
@@ -31,6 +40,29 @@ class Core:
     def open(cls, address: str, *, create: bool, read_only: bool) -> Core:
         """Open a ledger by its address."""
         return cls(open_database(address, create=create, read_only=read_only))
+
+    def read(self, work: Work[T]) -> T:
+        """Do `work`, which only reads. If it stumbles over a row that is missing or makes no sense,
+        the rules are evaluated: Damaged, if one is broken; else the error is a bug, and stays."""
+        try:
+            return self.db.read(work)
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            broken = self._broken_rule()
+            if broken is None:
+                raise
+            named = f"{broken.rule} {broken.id} {broken.detail}".rstrip()
+            raise Damaged(f"{self.db.address} is damaged: {named}") from error
+
+    def _broken_rule(self) -> Finding | None:
+        """The first that the audit finds. It reads everything, so it is not run again and again."""
+        from agents_ledger.ledger import audit
+
+        now = now_ms()
+        if self._audited_at is None or now - self._audited_at > AUDIT_EVERY_MS:
+            findings = self.db.read(partial(audit.audit, engine=self.db.engine, quick=True))
+            self._broken = findings[0] if findings else None
+            self._audited_at = now
+        return self._broken
 
     def recover(self) -> tuple[str, ...]:
         """Fail the turns of writers that died."""

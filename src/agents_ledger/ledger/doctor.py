@@ -1,14 +1,16 @@
-"""What is to be known of a ledger's health without reading its content."""
+"""What is to be known of a ledger's health without evaluating the rules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from agents_ledger.model.errors import LedgerError, ReadOnly
-from agents_ledger.store import migrations
+from agents_ledger.model.sessions import CheckMode
+from agents_ledger.store import integrity, migrations
 from agents_ledger.store.database import Database, Transaction, open_database
 
 Level = Literal["ok", "note", "problem"]
@@ -29,19 +31,39 @@ class Fact(Struct, frozen=True):
     remark: str = ""
 
 
-def examine(address: str) -> tuple[list[Fact], LedgerError | None]:
-    """The facts about a ledger, and why there are no more of them, if it cannot be read."""
+def examine(address: str, *, full: bool = False) -> tuple[list[Fact], LedgerError | None]:
+    """The facts about a ledger, and why there are no more of them, if it cannot be read. The
+    database checks itself: the cheap way, unless `full`."""
     try:
         db = open_database(address, create=False, read_only=True)
     except LedgerError as error:
         return [Fact("address", address)], error
+    facts = [Fact("address", db.address), Fact("engine", db.engine)]
     try:
-        facts = [Fact("address", db.address), Fact("engine", db.engine)]
-        return facts + _engine_facts(db) + db.read(_content_facts) + _writer_facts(db), None
+        facts += _engine_facts(db)
+        facts.append(db.read(partial(_engine_check, mode="full" if full else "quick")))
+        facts += db.read(_content_facts)
+        facts += _writer_facts(db)
     except LedgerError as error:
         return facts, error
     finally:
         db.close()
+    return facts, None
+
+
+def _engine_check(tx: Transaction, mode: CheckMode) -> Fact:
+    check = integrity.describe(tx, mode)
+    told = f"{check.mode}: {check.ran}"
+    try:
+        problems = tx.attempt(lambda: list(integrity.problems(tx, mode)))
+    except LedgerError as error:
+        problems = [("file", str(error))]
+    if not problems:
+        return Fact("engine_check", told)
+    place, text = problems[0]
+    first = text if place in text else f"{place}: {text}"
+    remark = f"{first}; run `agents-ledger audit`, then restore a backup or `agents-ledger salvage`"
+    return Fact("engine_check", told, "problem", remark)
 
 
 def _engine_facts(db: Database) -> list[Fact]:

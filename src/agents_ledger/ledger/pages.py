@@ -55,7 +55,7 @@ class Pages:
     """What pages ask of a ledger, made from its core."""
 
     def __init__(self, core: Core) -> None:
-        self._db = core.db
+        self._core = core
 
     # -- sessions and threads -----------------------------------------------------------------
 
@@ -94,17 +94,18 @@ class Pages:
             "after_label": after.label if after else "",
         }
 
-        def work(tx: Transaction) -> list[Row]:
+        def work(tx: Transaction) -> tuple[SessionLine, ...]:
             models = [] if model is None else _models(tx, model)
-            return tx.run("session_lines", ids=to_json(models), **values)
+            rows = tx.run("session_lines", ids=to_json(models), **values)
+            return tuple(_line(row) for row in rows)
 
-        return tuple(_line(row) for row in self._db.read(work))
+        return self._core.read(work)
 
     def window(
         self, target: str, *, from_depth: int, to_depth: int, text_max: int = TEXT_MAX
     ) -> Window:
         """The turns of a thread between two depths, with long texts cut."""
-        return self._db.read(lambda tx: _window(tx, target, from_depth, to_depth, text_max))
+        return self._core.read(lambda tx: _window(tx, target, from_depth, to_depth, text_max))
 
     def is_long(self, target: str, *, visible: bool = False) -> bool:
         """Whether to read a thread whole takes a while; `visible`: what a model is shown of it."""
@@ -118,18 +119,18 @@ class Pages:
                 return True
             return usage.of_range(tx, turn_id, start).spent.tool_calls > LONG_CALLS
 
-        return self._db.read(work)
+        return self._core.read(work)
 
     def branches(
         self, target: str, *, limit: int = 50, after: str | None = None
     ) -> tuple[Headline, ...]:
         """What hangs on a turn, in a line each. The next page comes `after` the last id."""
-        return self._db.read(lambda tx: trees.branches(tx, target, limit=limit, after=after))
+        return self._core.read(lambda tx: trees.branches(tx, target, limit=limit, after=after))
 
     def choices(self) -> dict[str, list[str]]:
         """Origins, personas, models and projects that sessions can be filtered by."""
         found: dict[str, list[str]] = {word: [] for word in CHOICES}
-        for word, value in self._db.read(lambda tx: tx.run("choices", limit=LATEST_SESSIONS)):
+        for word, value in self._core.read(lambda tx: tx.run("choices", limit=LATEST_SESSIONS)):
             found[word].append(value)
         return found
 
@@ -140,7 +141,7 @@ class Pages:
             near = tx.run("heads_below", turn_id=turn_id, near=NEAR)
             return near or tx.run("heads_below", turn_id=turn_id, near=threads.DEEPEST)
 
-        rows = self._db.read(work)
+        rows = self._core.read(work)
         return rows[0][0] if rows else None
 
     def raw(self, kind: str, key: str) -> tuple[dict[str, Any], ...]:
@@ -148,19 +149,19 @@ class Pages:
         if kind not in RAW:
             raise NotFound(f"there is no kind of record {kind!r}", f"Kinds: {', '.join(RAW)}.")
         table, statement = RAW[kind]
-        columns, rows = self._db.read(lambda tx: (tx.columns(table), tx.run(statement, key=key)))
+        columns, rows = self._core.read(lambda tx: (tx.columns(table), tx.run(statement, key=key)))
         if not rows:
             raise NotFound(f"there is no {kind} {key!r}")
         return tuple(dict(zip(columns, row, strict=True)) for row in rows)
 
     def has_few_turns(self, most: int) -> bool:
         """Whether there are at most so many turns."""
-        return len(self._db.read(lambda tx: tx.run("some_turns", limit=most + 1))) <= most
+        return len(self._core.read(lambda tx: tx.run("some_turns", limit=most + 1))) <= most
 
     def counts(self) -> dict[str, int]:
         """How many sessions, turns, messages and tool calls there are."""
         names = ("sessions", "turns", "messages", "tool_calls")
-        return dict(zip(names, self._db.read(lambda tx: tx.run("counts"))[0], strict=True))
+        return dict(zip(names, self._core.read(lambda tx: tx.run("counts"))[0], strict=True))
 
     # -- what needs a look --------------------------------------------------------------------
 
@@ -170,17 +171,17 @@ class Pages:
         def work(tx: Transaction) -> tuple[Headline, ...]:
             return trees.headlines(tx, [row[0] for row in tx.run("failed_turns", limit=limit)])
 
-        return self._db.read(work)
+        return self._core.read(work)
 
     def latest_turn_at(self) -> int | None:
         """When the last turn began."""
-        rows = self._db.read(lambda tx: tx.run("latest_turn_at"))
+        rows = self._core.read(lambda tx: tx.run("latest_turn_at"))
         return int(rows[0][0]) if rows else None
 
     def recent_files(self, *, text: str | None = None, limit: int = 50) -> tuple[FileLine, ...]:
         """The files touched last, of the latest touches."""
         values = {"text": _like(text), "latest": LATEST_TOUCHES, "limit": limit}
-        rows = self._db.read(lambda tx: tx.run("recent_files", **values))
+        rows = self._core.read(lambda tx: tx.run("recent_files", **values))
         return tuple(FileLine(path, int(touches), int(writes)) for path, touches, writes, _ in rows)
 
     def tool_examples(
@@ -189,26 +190,26 @@ class Pages:
         """The latest calls of a tool. The next page comes `before` the last turn and sequence."""
         turn_id, sequence = before or (LAST_ID, 0)
         values = {"tool_name": tool_name, "limit": limit, "turn_id": turn_id, "sequence": sequence}
-        rows = self._db.read(lambda tx: tx.run("tool_examples", **values))
+        rows = self._core.read(lambda tx: tx.run("tool_examples", **values))
         return tuple(CallLine(*row) for row in rows)
 
     # -- imports ------------------------------------------------------------------------------
 
     def import_runs(self, *, limit: int = 50, before: str | None = None) -> tuple[ImportRun, ...]:
         """What imports did, latest first. The next page comes `before` the last id."""
-        rows = self._db.read(lambda tx: tx.run("import_runs", limit=limit, before=before))
+        rows = self._core.read(lambda tx: tx.run("import_runs", limit=limit, before=before))
         return tuple(ImportRun(*row) for row in rows)
 
     def import_run(self, run_id: str) -> ImportRun:
         """What one import did."""
-        rows = self._db.read(lambda tx: tx.run("import_run", id=run_id))
+        rows = self._core.read(lambda tx: tx.run("import_run", id=run_id))
         if not rows:
             raise NotFound(f"there is no import {run_id!r}", "The page Imports lists them.")
         return ImportRun(*rows[0])
 
     def imported_as(self, key: str) -> tuple[ImportedSession, ...]:
         """Where a session came from; nothing for one of our own."""
-        rows = self._db.read(
+        rows = self._core.read(
             lambda tx: tx.run("imported_as", label=sessions.get(tx, key, exact=False).label)
         )
         return tuple(ImportedSession(*row) for row in rows)
@@ -219,12 +220,12 @@ class Pages:
         """What could not be understood of what was imported, latest files first."""
         at = before or SourceFault(LATEST, "", "", LATEST, None, "")
         values = {"file_id": at.file_id, "position": at.position, "what": at.what}
-        rows = self._db.read(lambda tx: tx.run("source_faults", limit=limit, **values))
+        rows = self._core.read(lambda tx: tx.run("source_faults", limit=limit, **values))
         return tuple(SourceFault(*row) for row in rows)
 
     def files_of_turn(self, target: str) -> tuple[SourceFile, ...]:
         """The files a turn was derived from."""
-        rows = self._db.read(
+        rows = self._core.read(
             lambda tx: tx.run("turn_source_files", turn_id=threads.resolve(tx, target))
         )
         return tuple(SourceFile(*row) for row in rows)
@@ -233,16 +234,16 @@ class Pages:
 
     def last_move(self) -> int:
         """The number of the last move of any session."""
-        return int(self._db.read(lambda tx: tx.run("last_move"))[0][0])
+        return int(self._core.read(lambda tx: tx.run("last_move"))[0][0])
 
     def moves_since(self, move_id: int, *, limit: int = 500) -> tuple[Move, ...]:
         """The moves of all sessions behind one, oldest first."""
-        rows = self._db.read(lambda tx: tx.run("moves_since", after=move_id, limit=limit))
+        rows = self._core.read(lambda tx: tx.run("moves_since", after=move_id, limit=limit))
         return tuple(to_move(row) for row in rows)
 
     def live_progress(self, label: str | None = None) -> tuple[tuple[str, str, int], ...]:
         """The turns being written now: id, session, and a number that grows with each step."""
-        rows = self._db.read(lambda tx: tx.run("live_progress", label=label))
+        rows = self._core.read(lambda tx: tx.run("live_progress", label=label))
         return tuple((turn_id, session, int(steps)) for turn_id, session, steps in rows)
 
 

@@ -19,6 +19,7 @@ from agents_ledger.ledger.recording import check_id
 from agents_ledger.model.errors import (
     Ambiguous,
     Conflict,
+    Damaged,
     HeadMoved,
     NotFound,
     Refused,
@@ -81,7 +82,10 @@ class Urgent(NamedTuple):
 def to_entry(row: Row) -> QueueEntry:
     """A row of <queue_columns>."""
     values = list(row[:12])
-    values[-1] = None if values[-1] is None else _decode(values[-1])
+    try:
+        values[-1] = None if values[-1] is None else _decode(values[-1])
+    except msgspec.DecodeError as error:
+        raise Damaged(f"what entry {row[0]} of the queue asks cannot be read") from error
     return QueueEntry(*values)
 
 

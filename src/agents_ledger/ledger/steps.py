@@ -18,6 +18,7 @@ from agents_ledger.model.turns import (
     Turn,
 )
 from agents_ledger.store.database import Row, Transaction
+from agents_ledger.store.row_types import of_kind
 
 S = TypeVar("S", bound=Message | ToolCall)
 
@@ -146,5 +147,6 @@ def _with_details(tx: Transaction, turn_id: str, messages: Sequence[Message]) ->
 def _by_message(rows: Iterable[Row], kind: Any) -> Mapping[str, tuple[Any, ...]]:
     found: dict[str, tuple[Any, ...]] = {}
     for message_id, *values in rows:
+        of_kind(kind).check_named(tuple(values))
         found[message_id] = (*found.get(message_id, ()), kind(*values))
     return found

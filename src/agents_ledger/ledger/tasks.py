@@ -65,7 +65,7 @@ class Tasks:
 
     def get(self, task_id: str) -> Task | None:
         """A task by its id."""
-        rows = self._core.db.read(lambda tx: tx.run("task", id=task_id))
+        rows = self._core.read(lambda tx: tx.run("task", id=task_id))
         return Task(*rows[0]) if rows else None
 
     def query(
@@ -92,7 +92,7 @@ class Tasks:
             total = tx.run(count, **values)[0][0]
             return TaskPage(tuple(Task(*row) for row in rows), total)
 
-        return self._core.db.read(work)
+        return self._core.read(work)
 
     def messages(
         self, task_id: str, *, limit: int | None = None, offset: int = 0
@@ -105,13 +105,13 @@ class Tasks:
             total = tx.run("count_task_messages", task_id=task_id)[0][0]
             return TaskMessagePage(tuple(TaskMessage(*row) for row in rows), total)
 
-        return self._core.db.read(work)
+        return self._core.read(work)
 
     def calls(self, task_id: str, status: TaskCallStatus | None = None) -> tuple[TaskCall, ...]:
         """A task's calls in the order they were made, or those of one status."""
         under_way = status == "in_progress"
         statement = "task_calls_in_progress" if under_way else "task_calls"
-        rows = self._core.db.read(lambda tx: tx.run(statement, task_id=task_id))
+        rows = self._core.read(lambda tx: tx.run(statement, task_id=task_id))
         found = (TaskCall(*row) for row in rows)
         return tuple(call for call in found if status in (None, call.status))
 
@@ -139,7 +139,7 @@ class Tasks:
             streams = [row[0] for row in tx.run("streams_of_task", task_id=task_id)]
             return "".join(_streamed(tx, stream_id) for stream_id in streams)
 
-        return self._core.db.read(work)
+        return self._core.read(work)
 
 
 def _statements(completion_status: str | None, parent_task_id: str | None) -> tuple[str, str]:

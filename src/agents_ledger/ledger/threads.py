@@ -14,7 +14,7 @@ from agents_ledger.model.errors import Ambiguous, NotFound, Refused
 from agents_ledger.model.sessions import Thread
 from agents_ledger.model.turns import Turn, Usage
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.rows import to_turn
+from agents_ledger.store.rows import to_compaction, to_turn
 
 _DEPTH = itemgetter(-1)
 PREFIX_MIN = 4
@@ -337,13 +337,13 @@ def subtree(tx: Transaction, target: str, limit: int) -> tuple[Turn, ...]:
 def compaction(tx: Transaction, turn_id: str) -> Compaction | None:
     """The record of a compaction turn."""
     rows = tx.run("turn_compaction", turn_id=turn_id)
-    return Compaction(*rows[0]) if rows else None
+    return to_compaction(rows[0]) if rows else None
 
 
 def compactions(tx: Transaction, target: str) -> tuple[Compaction, ...]:
     """The compactions on a thread, latest first."""
     rows = tx.run("thread_compactions", turn_id=resolve(tx, target))
-    return tuple(Compaction(*row) for row in rows)
+    return tuple(to_compaction(row) for row in rows)
 
 
 def config_above(tx: Transaction, turn_id: str | None) -> tuple[str | None, str | None]:

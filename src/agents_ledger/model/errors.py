@@ -12,7 +12,7 @@ LedgerError
     ├── Locked           another process held it too long
     ├── ReadOnly         it may not be written
     ├── DiskFull         there is no room left
-    ├── Damaged          the file is corrupt
+    ├── Damaged          the file is corrupt, or a row of it cannot be read
     ├── NotALedger       the file or schema holds something else
     ├── NewerLedger      written by a newer version of this program
     ├── Unreachable      the server does not answer, or refuses us
@@ -132,9 +132,12 @@ class DiskFull(StoreUnavailable):
 
 
 class Damaged(StoreUnavailable):
-    """The database file is corrupt."""
+    """The database file is corrupt, or a stored row cannot be read."""
 
-    hint = "Restore a backup with `agents-ledger restore`."
+    hint = (
+        "See what is damaged with `agents-ledger audit`; restore a backup with `agents-ledger"
+        " restore`, or bring what can be read into a new ledger with `agents-ledger salvage`."
+    )
 
 
 class NotALedger(StoreUnavailable):

@@ -12,6 +12,7 @@ SessionStatus = Literal["active", "archived", "deleted"]
 CreatedAs = Literal["user", "system", "subagent", "fork", "import"]
 TaskStatus = Literal["pending", "running", "completed", "failed", "cancelled"]
 AliasReason = Literal["identity_promotion", "identity_merge", "import_reconciliation", "manual"]
+CheckMode = Literal["quick", "full"]
 MoveReason = Literal["record", "fork", "move", "rollback", "undo", "clear", "import"]
 DEFAULT_PERSONA = "main"
 
@@ -92,3 +93,11 @@ class Finding(Struct, frozen=True):
     rule: str
     id: str
     detail: str = ""
+
+
+class EngineCheck(Struct, frozen=True):
+    """Which check of the engine an audit runs."""
+
+    mode: CheckMode
+    ran: str  # in the engine's words
+    complete: bool  # whether every page and every index entry is read

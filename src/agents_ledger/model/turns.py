@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.config import Config
+from agents_ledger.model.errors import Damaged
 
 TurnType = Literal["normal", "compaction"]
 TurnStatus = Literal["pending", "streaming", "completed", "failed"]
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     Steps: TypeAlias = Sequence[S]
 else:
     Steps = tuple[S, ...]
+
+_ids = msgspec.json.Decoder(tuple[str, ...]).decode
 
 SEALED: tuple[TurnStatus, ...] = ("completed", "failed")
 OPEN_CALL: tuple[CallStatus, ...] = ("pending", "running")
@@ -220,7 +223,10 @@ class Turn(Struct, frozen=True, gc=False):
     @property
     def query(self) -> tuple[Message, ...]:
         """The messages that asked."""
-        ids = set(msgspec.json.decode(self.query_message_ids)) if self.query_message_ids else set()
+        try:
+            ids = frozenset(_ids(self.query_message_ids or "[]"))
+        except msgspec.DecodeError as error:
+            raise Damaged(f"the query_message_ids of turn {self.id} cannot be read") from error
         return tuple(message for message in self.messages if message.id in ids)
 
     @property

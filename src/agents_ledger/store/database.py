@@ -47,6 +47,10 @@ class Transaction(Protocol):
     def index_nearest(self, model: str, length: int, /) -> None:
         """Have an index answer `nearest` from now on, where the engine can."""
 
+    def attempt(self, read: Callable[[], T], /) -> T:
+        """What `read` reads. If that fails, it raises an error of ours, and the transaction can
+        still be used."""
+
     def change(self, name: str, /, **values: object) -> int:
         """Run one statement that writes, and return how many rows it wrote."""
 
@@ -137,9 +141,6 @@ class Database(Protocol):
 
     def save_to(self, file: Path) -> bool:
         """Fill an empty file with the ledger as it is now. False: this engine has no files."""
-
-    def check_file(self) -> None:
-        """Read every page of the database; Damaged if one is bad."""
 
     def facts(self) -> dict[str, Any]:
         """What only the engine knows of itself and of where it keeps the ledger."""

@@ -7,7 +7,7 @@ Views and guards are not migrated: they are dropped and made anew from their own
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agents_ledger.model.errors import NewerLedger, NotALedger
@@ -54,7 +54,7 @@ def version(tx: Transaction, engine: Engine, address: str) -> int:
         return 0
     if "schema_migrations" not in tables:
         raise NotALedger(f"{address} holds the tables of something else")
-    found = max((row[0] for row in tx.run("migrations_applied")), default=0)
+    found = max((row[0] or 0 for row in tx.run("migrations_applied")), default=0)
     if found > newest():
         raise NewerLedger(
             f"{address} has schema {found}; this version of agents-ledger knows {newest()}"
@@ -120,9 +120,14 @@ def _files(engine: Engine) -> list[str]:
 
 def make(tx: Transaction, engine: Engine) -> None:
     """Make the views and the guards."""
+    for statement in made_by(engine):
+        tx.execute(statement)
+
+
+def made_by(engine: Engine) -> Iterator[str]:
+    """The statements that make them."""
     for script in _files(engine):
-        for statement in queries.split(script):
-            tx.execute(statement)
+        yield from queries.split(script)
 
 
 def expected(engine: Engine) -> set[tuple[str, str]]:

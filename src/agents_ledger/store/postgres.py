@@ -27,6 +27,7 @@ from psycopg import errors as pg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from agents_ledger.model.errors import (
+    Damaged,
     DiskFull,
     LedgerError,
     Locked,
@@ -97,6 +98,7 @@ class _Transaction:
 
     def __init__(self, connection: Connection, known: Known | None = None) -> None:
         self.known = known
+        self._has_savepoint = False
         self.cursor = connection.cursor()
         self._statements = _statements()
 
@@ -106,6 +108,18 @@ class _Transaction:
 
     def read_as(self, name: str, kind: Callable[..., T], /, **values: object) -> list[T]:
         return list(starmap(kind, self.run(name, **values)))
+
+    def attempt(self, read: Callable[[], T], /) -> T:
+        if not self._has_savepoint:  # one is enough: what is attempted only reads
+            self.cursor.execute("SAVEPOINT attempt")
+            self._has_savepoint = True
+        try:
+            return read()
+        except psycopg.Error as error:
+            if self.cursor.connection.closed:
+                raise
+            self.cursor.execute("ROLLBACK TO attempt")
+            raise StoreUnavailable(_first_line(error)) from error
 
     def change(self, name: str, /, **values: object) -> int:
         return self.cursor.execute(self._statements[name], _escaped(values)).rowcount
@@ -468,9 +482,6 @@ class PostgresDatabase:
     def save_to(self, file: Path) -> bool:
         return False
 
-    def check_file(self) -> None:
-        """The server checks its own pages."""
-
     def facts(self) -> dict[str, Any]:
         names = ("server_version", "fsync", "synchronous_commit", "full_page_writes")
 
@@ -543,6 +554,7 @@ def _first_line(error: Exception) -> str:
 
 _FAMILIES: tuple[tuple[tuple[type[Exception], ...], type[LedgerError], str], ...] = (
     ((pg.ReadOnlySqlTransaction,), ReadOnly, "{address} cannot be written: {text}"),
+    ((pg.DataCorrupted, pg.IndexCorrupted, pg.IoError), Damaged, "{address} is damaged: {text}"),
     ((pg.DiskFull,), DiskFull, "there is no room left for {address}"),
     ((pg.LockNotAvailable,), Locked, "{address} is locked by another transaction: {text}"),
     ((psycopg.OperationalError, PoolTimeout), Unreachable, "{address} cannot be reached: {text}"),

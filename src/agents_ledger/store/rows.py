@@ -8,7 +8,10 @@ from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.sessions import Alias, Move, Session
 from agents_ledger.model.turns import Message, ToolCall, Turn
 from agents_ledger.store.database import Row
+from agents_ledger.store.row_types import of_kind
 
+_check_turn = of_kind(Turn).check_named
+_check_session = of_kind(Session).check
 _HAS_CHILDREN = Turn.__struct_fields__.index("has_children")
 _PROJECTED = Turn.__struct_fields__.index("projected")
 _IS_SUBAGENT = Session.__struct_fields__.index("is_subagent")
@@ -23,6 +26,7 @@ def to_turn(
     compaction: Compaction | None = None,
 ) -> Turn:
     """A row of <turn_columns> and the depth."""
+    _check_turn(row)
     values = [*row, messages, tool_calls, compaction]
     values[_HAS_CHILDREN] = bool(values[_HAS_CHILDREN])
     values[_PROJECTED] = bool(values[_PROJECTED])
@@ -31,6 +35,7 @@ def to_turn(
 
 def to_session(row: Row) -> Session:
     """A row of <session_columns>."""
+    _check_session((row,))  # some of its columns are expressions
     values = list(row)
     values[_IS_SUBAGENT] = bool(values[_IS_SUBAGENT])
     values[_STARRED] = bool(values[_STARRED])
@@ -40,12 +45,20 @@ def to_session(row: Row) -> Session:
 
 def to_move(row: Row) -> Move:
     """A row of session_history."""
+    of_kind(Move).check((row,))
     return Move(*row)
 
 
 def to_alias(row: Row) -> Alias:
     """A row of session_aliases."""
+    of_kind(Alias).check((row,))
     return Alias(*row)
+
+
+def to_compaction(row: Row) -> Compaction:
+    """A row of compactions."""
+    of_kind(Compaction).check((row,))
+    return Compaction(*row)
 
 
 def turn_row(turn: Turn, request_hash: bytes) -> dict[str, object]:

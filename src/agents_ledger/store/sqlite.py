@@ -32,7 +32,8 @@ from agents_ledger.store.group_commit import GroupCommit
 from agents_ledger.store.interrupts import Hold, held
 from agents_ledger.store.known import Known
 from agents_ledger.store.locks import WriteQueue, note_closed, note_open
-from agents_ledger.store.sqlite_errors import name_of, translate
+from agents_ledger.store.row_types import undecoded_column, wrong_values
+from agents_ledger.store.sqlite_errors import DRIVER_ERRORS, name_of, translate
 from agents_ledger.store.sqlite_file import OpenFile, check_leftovers
 from agents_ledger.store.sqlite_log import Log, LogLimits
 from agents_ledger.store.sqlite_statements import PLAIN, WORDS, Reading, Statements
@@ -194,7 +195,7 @@ class SqliteDatabase:
             connection = self._new_connection()
             self.file.note_log()
             self._queue.inodes = self.file.inodes()
-        except sqlite3.Error as error:
+        except DRIVER_ERRORS as error:
             raise translate(error, self.address) from error
         self._connection = connection
         self._session = _WriteSession(connection, self._queue, self)
@@ -418,8 +419,18 @@ class SqliteDatabase:
                     return work(transaction)
                 finally:
                     transaction.end()
-        except (sqlite3.Error, OverflowError) as error:
-            raise translate(error, self.address) from error
+        except DRIVER_ERRORS as error:
+            raise self._named(error) or translate(error, self.address) from error
+
+    def _named(self, error: Exception) -> Damaged | None:
+        """An error that names the row whose text is none; the driver names its column only."""
+        column = undecoded_column(error)
+        if column is None:
+            return None
+        with suppress(sqlite3.Error), self._reader() as transaction:
+            for key, text in wrong_values(transaction, column):
+                return Damaged(f"the row {key} of {self.address} cannot be read: {text}")
+        return Damaged(f"{self.address} is damaged: {column} is not UTF-8")
 
     def query(self, sql: str) -> tuple[list[str], list[Row]]:
         self._check_usable()
@@ -446,11 +457,6 @@ class SqliteDatabase:
         finally:
             connection.close()
         return True
-
-    def check_file(self) -> None:
-        problems = self.read(lambda tx: tx.execute("PRAGMA integrity_check"))
-        if problems != [("ok",)]:
-            raise Damaged(f"{self.address} is damaged: {problems[0][0]}")
 
     def facts(self) -> dict[str, Any]:
         about = os.stat(self.path)

@@ -7,15 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import starmap
 from typing import Any, TypeVar
 
+from msgspec import StructMeta
+
 from agents_ledger.store import queries
 from agents_ledger.store.database import Engine, Row, Work
 from agents_ledger.store.known import Known
 from agents_ledger.store.packing import filling
+from agents_ledger.store.row_types import RowTypes, of_kind, of_statement
+from agents_ledger.store.sqlite_errors import DRIVER_ERRORS, translate
 from agents_ledger.store.text import escape_row, has_escapes, unescape_row, unescape_rows
 
 T = TypeVar("T")
 
 STREAM_ROWS = 1000
+CHECKED_ROWS = 200  # at once, while they become values: more would only take memory
 PLAIN = 1  # the file's user_version until the first text is stored escaped; 0 says nothing
 
 WORDS = {
@@ -53,6 +58,15 @@ class _Prepared(dict[str, queries.Positional]):
 
 
 _PREPARED = _Prepared()
+_ROW_TYPES: dict[str, RowTypes] = {}  # by the name of the statement
+
+
+def _types_of(name: str, cursor: Any) -> RowTypes:
+    types = _ROW_TYPES.get(name)
+    if types is None:
+        columns = [column[0] for column in cursor.description]
+        types = _ROW_TYPES[name] = of_statement(name, columns)
+    return types
 
 
 class Statements:
@@ -85,12 +99,27 @@ class Statements:
             self._execute("PRAGMA user_version=0")
 
     def run(self, name: str, /, **values: object) -> list[Row]:
-        rows: list[Row] = self._ran(name, values).fetchall()
-        return rows if self.plain or not rows else unescape_rows(rows)
+        cursor = self._ran(name, values)
+        rows: list[Row] = cursor.fetchall()
+        if not rows:
+            return rows
+        _types_of(name, cursor).check(rows)
+        return rows if self.plain else unescape_rows(rows)
 
     def read_as(self, name: str, kind: Callable[..., T], /, **values: object) -> list[T]:
-        rows = self._ran(name, values)
-        return list(starmap(kind, rows if self.plain else map(unescape_row, rows)))
+        cursor = self._ran(name, values)
+        types = of_kind(kind) if isinstance(kind, StructMeta) else _types_of(name, cursor)
+        things: list[T] = []
+        while rows := cursor.fetchmany(CHECKED_ROWS):
+            types.check(rows)
+            things += starmap(kind, rows if self.plain else map(unescape_row, rows))
+        return things
+
+    def attempt(self, read: Callable[[], T], /) -> T:
+        try:
+            return read()
+        except DRIVER_ERRORS as error:
+            raise translate(error, "the ledger") from error
 
     def change(self, name: str, /, **values: object) -> int:
         return int(self._ran(name, values).rowcount)

@@ -122,9 +122,12 @@ AND t.tool_call_count <> (SELECT count(*) FROM tool_calls c WHERE c.turn_id = t.
 SELECT t.id, t.query_message_ids
 FROM turns t
 WHERE COALESCE(t.query_message_ids, '[]') <> '[]'
-AND (length(t.query_message_ids) - length(replace(t.query_message_ids, '"', ''))) / 2
+AND (
+    t.query_message_ids NOT LIKE '["%"]'
+    OR (length(t.query_message_ids) - length(replace(t.query_message_ids, '"', ''))) / 2
     <> (SELECT count(*) FROM messages m
-        WHERE m.turn_id = t.id AND <position>(t.query_message_ids, '"' || m.id || '"') > 0);
+        WHERE m.turn_id = t.id AND <position>(t.query_message_ids, '"' || m.id || '"') > 0)
+);
 
 -- audit_response_message --
 -- The response is an assistant's message of the turn.
