@@ -103,6 +103,7 @@ WHOLE = {
     "session_heads",
     "system_prompts",
     "await_index_all",
+    "revoke_all_tokens",
     "docs_without_vector",
     "heads",
     "holders_by_heads",

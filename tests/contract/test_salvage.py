@@ -235,7 +235,6 @@ def test_text_that_is_no_utf_8_is_kept_as_far_as_it_goes(
         "DELETE FROM names",
         "UPDATE names SET session_label = 'gone'",
         "DELETE FROM session_history",
-        "UPDATE session_history SET changed_at = 10 - id",
         "UPDATE sessions SET spawn_tool_call_id = 'gone'",
         "UPDATE sessions SET thread_id = 'gone'",
         "DELETE FROM source_blocks",

@@ -78,8 +78,8 @@ def _fill(damaged: DamagedFile, unfinished: Path) -> Salvaged:
     db = open_database(str(unfinished))
     try:
         loading, missing = db.restore(partial(_restore, damaged=damaged))
-        for writer_id, _ in db.read(lambda tx: tx.run("other_writers", id="")):
-            db.write(partial(live.fail_all, writer_id=writer_id))
+        for writer_id, seen_at, _ in db.read(lambda tx: tx.run("other_writers", id="")):
+            db.write(partial(live.fail_all, writer_id=writer_id, seen_at=seen_at))
         waiting.catch_up(db)
         findings = db.read(lambda tx: audit.audit(tx, db.engine))
     finally:
@@ -107,6 +107,10 @@ class _Old(NamedTuple):
     thread_key: str | None = None
 
 
+# Statements of salvage.sql by how their names begin: all of a kind are run, one after another.
+MEND, TIDY, FLAG = "mend_", "tidy_", "flag_"
+
+
 class _Repair:
     """Makes rows keep the rules again."""
 
@@ -121,24 +125,24 @@ class _Repair:
     def run(self) -> list[Missing]:
         """All of it, in the order in which one thing stands on another."""
         tx = self._tx
-        for name in ("turn_rebuilt", "session_rebuilt", "block_unbased"):
-            self._state(f"salvage_{name}")
+        for name in ("salvage_turn_rebuilt", "salvage_session_rebuilt", "salvage_block_unbased"):
+            self._state(name)
         self._old = {row[0]: _Old(*row[1:]) for row in tx.run("old_places")}
         tx.run("forget_places")
         tx.run("forget_segments")
         mend_references(tx, self._loading, leave=("places", "segments"))
         self._mend_prompts()
-        self._state_all("mend_")
+        self._state_all(MEND)
         self._mend_compactions()
         self._place_all()
         self._mend_heads()
         mend_references(tx, self._loading)
-        self._state_all("tidy_")
+        self._state_all(TIDY)
         mend_references(tx, self._loading)  # what was dropped meanwhile
         self._mend_sources()
         self._mend_order()
         self._mend_queries()
-        self._state_all("flag_")
+        self._state_all(FLAG)
         tx.run("true_children")
         tx.run("true_details")
         tx.run("await_index_all")
@@ -251,14 +255,7 @@ class _Repair:
         for label, head, at in tx.run("heads_unlogged"):
             tx.run("log_salvaged", label=label, turn_id=head, at=at)
             self._miss("The last line of a session's history was lost.", label, head)
-        before: tuple[str, int] = ("", 0)
-        for line, label, at in tx.run("history_times"):
-            latest = before[1] if before[0] == label else 0
-            if at < latest:
-                tx.run("set_history_time", id=line, at=latest)
-                self._miss("When a session's head moved is lost.", label, line)
-            before = (label, max(at, latest))
-        tx.run("session_updated_late")
+        tx.run("set_session_times")
 
     # -- sources and the order of steps -------------------------------------------------------
 

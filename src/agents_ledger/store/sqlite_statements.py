@@ -73,7 +73,6 @@ class Statements:
     """Named statements on one connection."""
 
     engine: Engine = "sqlite"
-    plain = False  # nothing it reads is escaped
     known: Known | None = None
 
     def __init__(self, connection: Any) -> None:
@@ -99,21 +98,11 @@ class Statements:
             self._execute("PRAGMA user_version=0")
 
     def run(self, name: str, /, **values: object) -> list[Row]:
-        cursor = self._ran(name, values)
-        rows: list[Row] = cursor.fetchall()
-        if not rows:
-            return rows
-        _types_of(name, cursor).check(rows)
-        return rows if self.plain else unescape_rows(rows)
+        rows: list[Row] = self._ran(name, values).fetchall()
+        return unescape_rows(rows) if rows else rows
 
     def read_as(self, name: str, kind: Callable[..., T], /, **values: object) -> list[T]:
-        cursor = self._ran(name, values)
-        types = of_kind(kind) if isinstance(kind, StructMeta) else _types_of(name, cursor)
-        things: list[T] = []
-        while rows := cursor.fetchmany(CHECKED_ROWS):
-            types.check(rows)
-            things += starmap(kind, rows if self.plain else map(unescape_row, rows))
-        return things
+        return list(starmap(kind, map(unescape_row, self._ran(name, values))))
 
     def attempt(self, read: Callable[[], T], /) -> T:
         try:
@@ -170,11 +159,12 @@ class Statements:
 
 
 class Reading(Statements):
-    """The same on a connection that only reads."""
+    """The same on a connection that only reads. What it reads is checked: callers rely on it."""
 
     def __init__(self, connection: Any, known: Known) -> None:
         super().__init__(connection)
         self.known = known
+        self.plain = False  # nothing it reads is escaped
         self._kept: dict[Work[Any], tuple[int, Any]] = {}
 
     def begin(self) -> None:
@@ -186,6 +176,23 @@ class Reading(Statements):
         """Let go of it, if it could be had."""
         if self.connection.in_transaction:
             self._execute("ROLLBACK")
+
+    def run(self, name: str, /, **values: object) -> list[Row]:
+        cursor = self._ran(name, values)
+        rows: list[Row] = cursor.fetchall()
+        if not rows:
+            return rows
+        _types_of(name, cursor).check(rows)
+        return rows if self.plain else unescape_rows(rows)
+
+    def read_as(self, name: str, kind: Callable[..., T], /, **values: object) -> list[T]:
+        cursor = self._ran(name, values)
+        types = of_kind(kind) if isinstance(kind, StructMeta) else _types_of(name, cursor)
+        things: list[T] = []
+        while rows := cursor.fetchmany(CHECKED_ROWS):
+            types.check(rows)
+            things += starmap(kind, rows if self.plain else map(unescape_row, rows))
+        return things
 
     def _note_escapes(self) -> None:
         """What is asked for is not stored."""

@@ -205,18 +205,17 @@ WHERE COALESCE(s.thread_id, '') <> COALESCE(h.thread_id, '');
 INSERT INTO session_history (session_label, thread_id, changed_at, reason)
 VALUES (:label, :turn_id, :at, 'rollback');
 
--- history_times --
-SELECT id, session_label, changed_at FROM session_history ORDER BY session_label, id;
-
--- set_history_time --
-UPDATE session_history SET changed_at = :at WHERE id = :id;
-
--- session_updated_late --
+-- set_session_times --
+-- A session was updated when it last moved; only the source of an imported one can grow later.
 UPDATE sessions SET updated_at = (
-    SELECT max(h.changed_at) FROM session_history h WHERE h.session_label = sessions.label
+    SELECT h.changed_at FROM session_history h
+    WHERE h.session_label = sessions.label ORDER BY h.id DESC LIMIT 1
 )
-WHERE updated_at < (
-    SELECT max(h.changed_at) FROM session_history h WHERE h.session_label = sessions.label
+WHERE EXISTS (
+    SELECT 1 FROM session_history h
+    WHERE h.id = (SELECT max(x.id) FROM session_history x WHERE x.session_label = sessions.label)
+    AND (sessions.updated_at < h.changed_at
+        OR (sessions.origin IS NULL AND sessions.updated_at > h.changed_at))
 );
 
 -- tidy_head_live --
