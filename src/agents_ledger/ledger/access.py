@@ -11,7 +11,7 @@ from agents_ledger.ledger.core import Core
 from agents_ledger.model.access import SCOPES, Scope, Token
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.ids import new_id, now_ms
-from agents_ledger.store.database import Row, Transaction
+from agents_ledger.store.database import Row, Transaction, Work
 
 NAME_MAX = 200
 SECRET_BYTES = 32
@@ -69,9 +69,11 @@ class Tokens:
 
     def find(self, secret: str) -> Token | None:
         """The valid token of a secret."""
-        rows = self._core.db.read(lambda tx: tx.run("token_by_hash", secret_hash=_hash(secret)))
-        token = _token(rows[0]) if rows else None
-        return token if token and token.is_valid(now_ms()) else None
+        return _valid(self._core.db.read(_by_hash(secret)))
+
+    def find_at_once(self, secret: str) -> Token | None:
+        """find() for an event loop; Locked if it would have to wait."""
+        return _valid(self._core.db.read_at_once(_by_hash(secret)))
 
     def revoke(self, id_or_name: str) -> Token:
         """Make a token worthless for ever."""
@@ -90,6 +92,15 @@ def _revoke(tx: Transaction, id_or_name: str) -> Token:
     token = _token(rows[0])
     tx.run("revoke_token", id=token.id, now=now_ms())
     return _token(tx.run("tokens_called", called=token.id)[0])
+
+
+def _by_hash(secret: str) -> Work[list[Row]]:
+    return lambda tx: tx.run("token_by_hash", secret_hash=_hash(secret))
+
+
+def _valid(rows: Sequence[Row]) -> Token | None:
+    token = _token(rows[0]) if rows else None
+    return token if token and token.is_valid(now_ms()) else None
 
 
 def _token(row: Row) -> Token:

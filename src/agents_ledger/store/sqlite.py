@@ -177,6 +177,8 @@ class SqliteDatabase:
         self._pid = os.getpid()
         self._queue = WriteQueue(self.path, wait_seconds)
         self._readers: list[Reading] = []
+        self._hasty: list[Reading] = []
+        self._snapshots = threading.local()
         self._known = Known()
         self._checkpointer: Any = None
         self._writer: _SqliteWriter | None = None
@@ -384,6 +386,19 @@ class SqliteDatabase:
         finally:
             self._readers.append(transaction)
 
+    @contextmanager
+    def _hasty_reader(self) -> Iterator[Reading]:
+        """The same with a connection that never waits for a lock."""
+        try:
+            transaction = self._hasty.pop()
+        except IndexError:
+            transaction = Reading(self._new_reader(), self._known)
+            transaction.connection.execute("PRAGMA busy_timeout=0")
+        try:
+            yield transaction
+        finally:
+            self._hasty.append(transaction)
+
     def _new_reader(self) -> Any:
         connection = self._new_connection(read_only=True)
         try:
@@ -401,19 +416,43 @@ class SqliteDatabase:
         return connection
 
     def _close_readers(self) -> None:
-        while self._readers:
-            self._readers.pop().connection.close()
+        for readers in (self._readers, self._hasty):
+            while readers:
+                readers.pop().connection.close()
 
     def read(self, work: Work[T]) -> T:
         self._check_usable()
+        opened: Reading | None = getattr(self._snapshots, "opened", None)
         try:
-            with self._reader() as transaction:
-                try:
-                    transaction.begin()
-                    return work(transaction)
-                finally:
-                    transaction.end()
+            if opened is not None:
+                return work(opened)
+            with self._reader() as transaction, _begun(transaction):
+                return work(transaction)
         except (sqlite3.Error, OverflowError) as error:
+            raise translate(error, self.address) from error
+
+    def read_at_once(self, work: Work[T]) -> T:
+        self._check_usable()
+        try:
+            with self._hasty_reader() as transaction, _begun(transaction):
+                return work(transaction)
+        except (sqlite3.Error, OverflowError) as error:
+            raise translate(error, self.address) from error
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        self._check_usable()
+        if getattr(self._snapshots, "opened", None) is not None:
+            yield
+            return
+        try:
+            with self._reader() as transaction, _begun(transaction):
+                self._snapshots.opened = transaction
+                try:
+                    yield
+                finally:
+                    self._snapshots.opened = None
+        except sqlite3.Error as error:
             raise translate(error, self.address) from error
 
     def query(self, sql: str) -> tuple[list[str], list[Row]]:
@@ -492,6 +531,15 @@ class SqliteDatabase:
         if self._writer is not None:
             self._writer.close()
         self._queue.close()
+
+
+@contextmanager
+def _begun(transaction: Reading) -> Iterator[None]:
+    try:
+        transaction.begin()
+        yield
+    finally:
+        transaction.end()
 
 
 class _LeaderThread:
