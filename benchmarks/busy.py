@@ -37,7 +37,7 @@ def busy(folder: Path) -> Path:
         for start in range(0, SESSIONS, 100):
             works: list[Work] = []
             for number in range(start, start + 100):
-                works += _session(number, first + number * DAYS * DAY_MS // SESSIONS)
+                works += session(number, first + number * DAYS * DAY_MS // SESSIONS)
             workload.fill(ledger, works)
         workload.fill(ledger, list(_long(now_ms() - DAY_MS)))
         ledger._core.index(least=1)
@@ -46,7 +46,8 @@ def busy(folder: Path) -> Path:
     return path
 
 
-def _session(number: int, at: int) -> Iterator[Work]:
+def session(number: int, at: int, turns: int = TURNS) -> Iterator[Work]:
+    """A session and its turns, the first of which begins at a time."""
     label = f"session-{number}"
     new = Session(
         label,
@@ -55,7 +56,7 @@ def _session(number: int, at: int) -> Iterator[Work]:
         title=f"Work on subject {number}" if number % 2 else None,
     )
     yield partial(sessions.create, session=new)
-    for turn in range(TURNS):
+    for turn in range(turns):
         yield _turn(label, number, turn, at + turn * 60_000)
     if number % FORK_EVERY == 0:
         yield partial(sessions.fork, target=label, label=f"fork-of-{number}", before=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import ssl
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 PORT = 8717
 PORTS_TRIED = 20
+GARBAGE_MIN = 10_000  # new objects before the garbage collector looks at them
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -76,8 +78,8 @@ class Server:
         Other users of the machine can read the arguments of the browser's process."""
         return f"{self.address}login?code={self._logins.new_code(RUN_TOKEN.id)}"
 
-    def run(self) -> None:
-        """Serve until interrupted, or stopped."""
+    def run(self, *, own_process: bool = False) -> None:
+        """Serve until interrupted, or stopped. `own_process`: nothing else runs in this one."""
         import uvicorn
 
         from agents_ledger.asgi.read_timeouts import protocol_with
@@ -99,6 +101,8 @@ class Server:
             ssl_version=ssl.PROTOCOL_TLS_SERVER,
         )
         self._uvicorn = uvicorn.Server(config)
+        if own_process:
+            _settle()
         try:
             self._uvicorn.run(sockets=[self._socket])
         finally:
@@ -123,6 +127,14 @@ class Server:
             is_https=self.is_https,
             cookie=f"agents_ledger_{self.port}",  # cookies do not tell ports apart
         )
+
+
+def _settle() -> None:
+    """Hide what was loaded from the garbage collector: it stays, and to look through it again and
+    again takes 6 % of a busy server's time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE_MIN)
 
 
 def _listen(serving: Serving) -> socket.socket:

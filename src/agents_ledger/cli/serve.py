@@ -83,7 +83,7 @@ def start(run: Invocation, ledger: Ledger, serving: Serving, *, browser: bool) -
         import webbrowser
 
         webbrowser.open(server.address_with_code())
-    server.run()
+    server.run(own_process=True)
 
 
 def has_screen() -> bool:

@@ -69,7 +69,7 @@ _PLAIN = re.compile(r"[^\W\d_][\w ,.;:'\"()/?%=+-]*")
 def markdown(text: str) -> Markup:
     """A message as it was meant to be read."""
     if "_" not in text and _PLAIN.fullmatch(text):
-        return Markup("<p>{}</p>\n").format(text.strip())
+        return Markup(f"<p>{escape(text.strip())}</p>\n")  # noqa: S704 - it is escaped
     return _markdown_of(text) if len(text) <= REMEMBERED_MAX else _cleaned(text)
 
 

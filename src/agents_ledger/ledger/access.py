@@ -11,7 +11,7 @@ from agents_ledger.ledger.core import Core
 from agents_ledger.model.access import SCOPES, Scope, Token
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.ids import new_id, now_ms
-from agents_ledger.store.database import Row, Transaction
+from agents_ledger.store.database import Row, Transaction, Work
 
 NAME_MAX = 200
 SECRET_BYTES = 32
@@ -67,15 +67,17 @@ class Tokens:
         rows = self._core.db.read(lambda tx: tx.run("all_tokens"))
         return tuple(_token(row) for row in rows)
 
-    def find(self, secret: str) -> Token | None:
-        """The valid token of a secret."""
-        rows = self._core.db.read(lambda tx: tx.run("token_by_hash", secret_hash=_hash(secret)))
-        token = _token(rows[0]) if rows else None
-        return token if token and token.is_valid(now_ms()) else None
+    def find(self, secret: str, *, wait: bool = True) -> Token | None:
+        """The valid token of a secret; without `wait`, Locked if it would have to."""
+        return self._valid(lambda tx: tx.run("token_by_hash", secret_hash=_hash(secret)), wait)
 
-    def get(self, token_id: str) -> Token | None:
-        """The valid token of an id."""
-        rows = self._core.db.read(lambda tx: tx.run("token_by_id", id=token_id))
+    def get(self, token_id: str, *, wait: bool = True) -> Token | None:
+        """The valid token of an id; without `wait`, Locked if it would have to."""
+        return self._valid(lambda tx: tx.run("token_by_id", id=token_id), wait)
+
+    def _valid(self, work: Work[list[Row]], wait: bool) -> Token | None:
+        db = self._core.db
+        rows = db.read(work) if wait else db.read_at_once(work)
         token = _token(rows[0]) if rows else None
         return token if token and token.is_valid(now_ms()) else None
 

@@ -38,6 +38,7 @@ FIRST_LETTERS = 20_000  # of a message are looked at for its first words
 WAITS_AT_ONCE = 50
 WAITS_MAX = 10_000  # turns that wait for the index looked at for one page
 WAITS_LETTERS = 20_000_000
+WAITS_KEPT = 600  # if more wait, their texts are not remembered: they would push out all else
 FIRST_LOOK = 64  # turns asked for at first, where some will not fit
 
 Mode = Literal["all", "any"]
@@ -127,6 +128,7 @@ class Looking:
         self._is_narrowed = bool(self._scopes) or asked.fork is not None
         self.capped = False
         self._reached: float = -LAST
+        self._final: set[str] = set()  # turns that wait and never change again
 
     def _scope(self, scope: Narrowed) -> tuple[Narrowed, Segments]:
         by: dict[str, str | None] = {"label": None, "origin": None, "persona_id": None}
@@ -283,9 +285,27 @@ class Looking:
             if at >= WAITS_MAX or letters > WAITS_LETTERS:
                 self._stop(batch[0].number + 0.5)
                 return
-            found = documents(self._tx, ids_of([each.turn_id for each in batch]))
+            found = self._documents(batch, keep=len(waiting) <= WAITS_KEPT)
             letters += sum(document.letters for document in found.values())
             yield from ((each, found[each.turn_id]) for each in batch)
+
+    def _documents(self, batch: Sequence[Candidate], *, keep: bool) -> dict[str, Document]:
+        """The texts of turns that wait; those of sealed turns are read only once."""
+        known = self._tx.known
+        if known is None or not keep:
+            return documents(self._tx, ids_of([each.turn_id for each in batch]))
+        found: dict[str, Document] = {}
+        for each in batch:
+            document = known.get(f"document {each.turn_id}")
+            if document is not None:
+                found[each.turn_id] = document
+        missing = [each.turn_id for each in batch if each.turn_id not in found]
+        if missing:
+            for turn_id, document in documents(self._tx, ids_of(missing)).items():
+                found[turn_id] = document
+                if turn_id in self._final:
+                    known.keep(f"document {turn_id}", document, document.letters)
+        return found
 
     def _numbered(self, low: float, high: float) -> Iterator[Candidate]:
         """What waits, each above the numbers that the index has for its time, and below the last
@@ -294,7 +314,9 @@ class Looking:
         from_ms = -LAST if asked.from_ms is None else asked.from_ms
         until_ms = LAST if asked.until_ms is None else asked.until_ms
         number: float = LAST
-        for turn_id, started_at, segment_id, depth in self._tx.run("unindexed"):
+        for turn_id, started_at, segment_id, depth, is_final in self._tx.run("unindexed"):
+            if is_final:
+                self._final.add(turn_id)
             number = min(number - 1, first_number(started_at) + NUMBERS - 0.5)
             if low <= number < high and from_ms <= started_at < until_ms:
                 yield Candidate(number, turn_id, segment_id, depth)
@@ -428,6 +450,8 @@ def _facet_text(facet: Narrowed) -> str:
 
 def _has_facets(document: Document, facets: Sequence[Narrowed]) -> bool:
     """The same for a turn that waits."""
+    if not facets:
+        return True
     columns = document.texts()
     fits: dict[str, bool] = {}
     for facet in facets:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def date(at_ms: int) -> str:
     return _at(at_ms).date().isoformat() if at_ms else "undated"
 
 
+@lru_cache(maxsize=4096)
 def moment(at_ms: int) -> str:
     """The time, as in 2026-02-05 14:02 UTC; 0 is no time."""
     return f"{_at(at_ms):%Y-%m-%d %H:%M} UTC" if at_ms else "undated"

@@ -17,6 +17,17 @@ _UNSAFE_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f\x7f{OTHERS}]")
 _SPACE = re.compile(r"\s+")
 
 
+def is_plain_line(text: str) -> bool:
+    """Whether one_line() and visible() would leave the text as it is, as they mostly do."""
+    return (
+        text.isascii()
+        and text.isprintable()
+        and "  " not in text
+        and not text.startswith(" ")
+        and not text.endswith(" ")
+    )
+
+
 def one_line(text: str) -> str:
     """Text with every run of white space as one space."""
     return _SPACE.sub(" ", text).strip()
@@ -29,6 +40,8 @@ def visible(text: str) -> str:
 
 def visible_lines(text: str) -> str:
     """Text of many lines with nothing else in it that a reader would not see."""
+    if text.isascii() and text.isprintable():
+        return text
     return _UNSAFE_IN_LINES.sub(_picture, text.replace("\r\n", "\n"))
 
 

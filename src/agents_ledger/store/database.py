@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
@@ -120,6 +121,13 @@ class Database(Protocol):
 
     def read(self, work: Work[T]) -> T:
         """Do `work`, which only reads, on one snapshot."""
+
+    def read_at_once(self, work: Work[T]) -> T:
+        """read(), for an event loop that must not wait; Locked if it would have to."""
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """What this thread reads within the block is read from one snapshot, where that costs
+        nothing. What it writes meanwhile is not seen."""
 
     def query(self, sql: str) -> tuple[list[str], list[Row]]:
         """Column names and rows of a statement somebody typed; it cannot write."""

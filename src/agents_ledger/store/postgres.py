@@ -38,7 +38,6 @@ from agents_ledger.model.errors import (
     StoreUnavailable,
     Unreachable,
 )
-from agents_ledger.model.ids import new_id
 from agents_ledger.store import migrations, pgvector, postgres_address, queries
 from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work, Writer
 from agents_ledger.store.interrupts import NOT_HELD, Hold, held
@@ -46,6 +45,7 @@ from agents_ledger.store.known import Known
 from agents_ledger.store.postgres_query import run_query
 from agents_ledger.store.postgres_watch import Watch
 from agents_ledger.store.postgres_watch import WatchedConnection as Connection
+from agents_ledger.store.postgres_writer import PostgresWriter
 from agents_ledger.store.text import escape, escape_row, unescape_rows
 
 T = TypeVar("T")
@@ -174,45 +174,6 @@ class _Transaction:
                 yield rows
 
 
-class _PostgresWriter:
-    """A writer lives while it renews its lease, by the server's clock.
-
-    A lock of the session would not do: behind a pooler a session is not ours.
-    """
-
-    def __init__(self, database: PostgresDatabase, lease_ms: int) -> None:
-        self.id = new_id()
-        self._database = database
-        self._lease_ms = lease_ms
-        self._stopped = threading.Event()
-        self._connection: Connection | None = None
-        self._renew()
-        self._thread = threading.Thread(target=self._keep, name="agents-ledger-lease", daemon=True)
-        self._thread.start()
-
-    def _renew(self) -> None:
-        """On a connection of its own: a pool that is exhausted must not end the lease."""
-        if self._connection is None or self._connection.closed:
-            self._connection = self._database.connect()
-        self._database.attempt(
-            self._connection, "write", lambda tx: tx.run("renew_writer", id=self.id)
-        )
-
-    def _keep(self) -> None:
-        while not self._stopped.wait(self._lease_ms / 4000):
-            with contextlib.suppress(psycopg.Error, LedgerError):  # tried again; the lease is long
-                self._renew()
-
-    def forget(self, writer_id: str) -> None:
-        """Nothing is left outside the tables."""
-
-    def close(self) -> None:
-        self._stopped.set()
-        self._thread.join()
-        if self._connection is not None:
-            self._connection.close()
-
-
 class PostgresDatabase:
     """One schema of a PostgreSQL database."""
 
@@ -240,7 +201,7 @@ class PostgresDatabase:
         self._pid = os.getpid()
         self._closed = False
         self._known = Known()
-        self._writer: _PostgresWriter | None = None
+        self._writer: PostgresWriter | None = None
         self._executor: ThreadPoolExecutor | None = None
         self._guard = threading.Lock()
         self._watch = Watch(self._conninfo, wait_seconds)
@@ -451,7 +412,7 @@ class PostgresDatabase:
         self._check_writable()
         with held(), self._guard, self._errors():
             if self._writer is None:
-                self._writer = _PostgresWriter(self, self._lease_ms)
+                self._writer = PostgresWriter(self, self._lease_ms)
             return self._writer
 
     def known_writer(self) -> Writer | None:
@@ -469,6 +430,12 @@ class PostgresDatabase:
         self._check_usable()
         with self._errors():
             return self._transact("read", work)
+
+    def read_at_once(self, work: Work[T]) -> T:
+        raise Locked("a database server is asked over the network, and its answer waited for")
+
+    # It would keep a connection from others.
+    snapshot = staticmethod(contextlib.nullcontext)
 
     def query(self, sql: str) -> tuple[list[str], list[Row]]:
         self._check_usable()

@@ -36,6 +36,7 @@ from agents_ledger.store.row_types import undecoded_column, wrong_values
 from agents_ledger.store.sqlite_errors import DRIVER_ERRORS, name_of, translate
 from agents_ledger.store.sqlite_file import OpenFile, check_leftovers
 from agents_ledger.store.sqlite_log import Log, LogLimits
+from agents_ledger.store.sqlite_readers import Readers
 from agents_ledger.store.sqlite_statements import PLAIN, WORDS, Reading, Statements
 from agents_ledger.store.sqlite_writers import SqliteWriter, remove_dead_writers, writer_lock
 from agents_ledger.store.text import unescape_rows
@@ -156,8 +157,10 @@ class SqliteDatabase:
         self.file = OpenFile(self.path)
         self._log_limits = log_limits or LOG_LIMITS
         self.log = Log(self.path, self._log_limits, self._new_connection)
-        self._readers: list[Reading] = []
         self._known = Known()
+        self._readers = Readers(self._new_reader, self._known)
+        self._hasty_readers = Readers(self._new_reader, self._known, wait=False)
+        self._snapshots = threading.local()
         self._writer: SqliteWriter | None = None
         self._guard = threading.Lock()
         self._thread: _LeaderThread | None = None
@@ -255,7 +258,7 @@ class SqliteDatabase:
 
     def _schema(self) -> int:
         """The schema's number, read without our turn to write."""
-        with self._reader() as transaction:
+        with self._readers.reading() as transaction:
             self._refuse_foreign(transaction.connection)
             return migrations.version(transaction, self.engine, self.address)
 
@@ -373,22 +376,6 @@ class SqliteDatabase:
 
     # -- reading ------------------------------------------------------------------------------
 
-    @contextmanager
-    def _reader(self) -> Iterator[Reading]:
-        """A reading connection of our own for a while."""
-        try:
-            transaction = self._readers.pop()
-        except IndexError:
-            transaction = Reading(self._new_reader(), self._known)
-        try:
-            yield transaction
-        finally:
-            # Not where Ctrl-C struck before its end: it would keep its snapshot.
-            if transaction.connection.in_transaction:
-                transaction.connection.close()
-            else:
-                self._readers.append(transaction)
-
     def _new_reader(self) -> Any:
         connection = self._new_connection(read_only=True)
         try:
@@ -406,19 +393,18 @@ class SqliteDatabase:
         return connection
 
     def _close_readers(self) -> None:
-        while self._readers:
-            self._readers.pop().connection.close()
+        self._readers.close()
+        self._hasty_readers.close()
 
     def read(self, work: Work[T]) -> T:
         self._check_usable()
         self.file.check()
+        opened: Reading | None = getattr(self._snapshots, "opened", None)
         try:
-            with self._reader() as transaction:
-                try:
-                    transaction.begin()
-                    return work(transaction)
-                finally:
-                    transaction.end()
+            if opened is not None:
+                return work(opened)
+            with self._readers.snapshot() as transaction:
+                return work(transaction)
         except DRIVER_ERRORS as error:
             raise self._named(error) or translate(error, self.address) from error
 
@@ -427,10 +413,34 @@ class SqliteDatabase:
         column = undecoded_column(error)
         if column is None:
             return None
-        with suppress(sqlite3.Error), self._reader() as transaction:
+        with suppress(sqlite3.Error), self._readers.reading() as transaction:
             for key, text in wrong_values(transaction, column):
                 return Damaged(f"the row {key} of {self.address} cannot be read: {text}")
         return Damaged(f"{self.address} is damaged: {column} is not UTF-8")
+
+    def read_at_once(self, work: Work[T]) -> T:
+        self._check_usable()
+        try:
+            with self._hasty_readers.snapshot() as transaction:
+                return work(transaction)
+        except DRIVER_ERRORS as error:
+            raise translate(error, self.address) from error
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        self._check_usable()
+        if getattr(self._snapshots, "opened", None) is not None:
+            yield
+            return
+        try:
+            with self._readers.snapshot() as transaction:
+                self._snapshots.opened = transaction
+                try:
+                    yield
+                finally:
+                    self._snapshots.opened = None
+        except sqlite3.Error as error:
+            raise translate(error, self.address) from error
 
     def query(self, sql: str) -> tuple[list[str], list[Row]]:
         self._check_usable()

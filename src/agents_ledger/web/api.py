@@ -129,7 +129,7 @@ def list_sessions(
     after: FromQuery[str] = "",
 ) -> Response[Page[SessionLine]]:
     """Sessions, latest first, each with the size of its thread."""
-    lines = site.pages.session_lines(
+    lines = site.session_lines(
         status=status,
         origin=origin or None,
         persona_id=persona or None,

@@ -9,7 +9,6 @@ from litestar import Response
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
-from agents_ledger.bus.bus import AgentBus
 from agents_ledger.importers.requests import import_sessions, persona_of
 from agents_ledger.ledger.access import Tokens
 from agents_ledger.ledger.queue import Queue
@@ -68,9 +67,7 @@ def get_usage(
     limit: Annotated[int, QueryParameter(ge=1, le=LINES_MAX)] = LINES,
 ) -> Response[UsageReport]:
     """Turns, tokens and costs by day, week, month, model, project or session."""
-    report = site.ledger.usage(
-        by, since=since, until=until, project=project, model=model, limit=limit
-    )
+    report = site.usage(by, since=since, until=until, project=project, model=model, limit=limit)
     return answer(report, request)
 
 
@@ -218,7 +215,7 @@ def invoke(
     site: Here, ability: FromPath[str], data: JSONBody[dict[str, Any]]
 ) -> Response[dict[str, Any]]:
     """Invoke an ability of the Agent Bus; the answer says whether it went well."""
-    done = AgentBus(site.ledger).try_invoke(named(ability), msgspec.json.encode(data))
+    done = site.bus.try_invoke(named(ability), msgspec.json.encode(data))
     return answer(msgspec.to_builtins(done))
 
 

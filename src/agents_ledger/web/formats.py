@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -14,6 +15,7 @@ from agents_ledger.exporters import lines
 from agents_ledger.model import amounts, harmless
 from agents_ledger.model.ids import now_ms
 
+_UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch  # what quote() leaves as it is
 _LONG_ID = re.compile(r"([0-9a-fA-F]{8})[0-9a-fA-F-]{20,}")
 
 
@@ -29,7 +31,9 @@ def iso(at_ms: int) -> str:
 
 def one_line(text: str | None, most: int = 160) -> str:
     """Text on one line with nothing hidden in it, cut where it would be too long."""
-    text = harmless.visible(harmless.one_line(text or ""))
+    text = text or ""
+    if not harmless.is_plain_line(text):
+        text = harmless.visible(harmless.one_line(text))
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
@@ -40,7 +44,8 @@ def short_label(label: str, most: int = 28) -> str:
 
 def part(text: object) -> str:
     """A text as one part of a path; halves of characters too."""
-    return quote(str(text), safe="", errors="surrogatepass")
+    text = str(text)
+    return text if _UNRESERVED(text) else quote(text, safe="", errors="surrogatepass")
 
 
 def session_url(label: str, view: str = "", **query: Any) -> str:
@@ -56,6 +61,8 @@ def turn_url(turn_id: str, **query: Any) -> str:
 
 def with_query(path: str, query: Mapping[str, Any]) -> str:
     """A path with those parameters that say something."""
+    if not query:
+        return path
     said = {name: value for name, value in query.items() if value not in (None, "", False)}
     return f"{path}?{urlencode(said, errors='surrogatepass')}" if said else path
 
@@ -92,6 +99,7 @@ FILTERS = {
     "quoted": shlex.quote,
 }
 GLOBALS: dict[str, Any] = {
+    "remembered": lru_cache(maxsize=64),
     "count": amounts.count,
     "session_url": session_url,
     "turn_url": turn_url,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from litestar import Response, get
 
+from agents_ledger.ledger.pages import Pages
 from agents_ledger.ledger.usage import add_up
-from agents_ledger.model.pages import SessionLine
+from agents_ledger.model.pages import FileLine, SessionLine, SourceFault
 from agents_ledger.model.periods import period_of
 from agents_ledger.model.resuming import command_here, command_there
+from agents_ledger.model.trees import Headline
 from agents_ledger.model.usage import Spent
 from agents_ledger.web.site import Asked, Here, Site
 
@@ -20,7 +24,8 @@ DAY_MS = 86_400_000
 @get("/", sync_to_thread=True)
 def home(request: Asked, site: Here) -> Response[str]:
     """Home."""
-    lines = site.pages.session_lines(limit=RECENT)
+    recent = site.shared.get("home", lambda: _recent(site.pages))
+    lines = recent.lines
     return site.page(
         "home.html",
         request,
@@ -30,13 +35,32 @@ def home(request: Asked, site: Here) -> Response[str]:
         spans=_spans(site),
         heat=site.heat_map(),
         counting=site.days() is None,
-        failed=site.pages.failed_turns(limit=FAILED),
-        faults=site.pages.source_faults(limit=1),
+        failed=recent.failed,
+        faults=recent.faults,
         audited=site.audited,
-        files=site.pages.recent_files(limit=FILES),
+        files=recent.files,
         sources=site.sources(),
         importing=site.importing,
     )
+
+
+class _Recent(NamedTuple):
+    """What was done last."""
+
+    lines: tuple[SessionLine, ...]
+    failed: tuple[Headline, ...]
+    faults: tuple[SourceFault, ...]
+    files: tuple[FileLine, ...]
+
+
+def _recent(pages: Pages) -> _Recent:
+    with pages.snapshot():
+        return _Recent(
+            pages.session_lines(limit=RECENT),
+            pages.failed_turns(limit=FAILED),
+            pages.source_faults(limit=1),
+            pages.recent_files(limit=FILES),
+        )
 
 
 def _command(line: SessionLine) -> str:

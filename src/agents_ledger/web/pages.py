@@ -49,8 +49,8 @@ def sessions(
 ) -> Response[str]:
     """Every session, filtered by what stands in the address."""
     wanted = status if status in STATUSES else None
-    lines = site.pages.session_lines(
-        status=wanted,  # type: ignore[arg-type]
+    lines = site.session_lines(
+        status=wanted,
         origin=origin or None,
         persona_id=persona or None,
         model=model or None,
@@ -110,14 +110,16 @@ def session_page(
     forked: FromQuery[bool] = False,
 ) -> Response[str]:
     """A session's thread, its newest turns first to be seen."""
-    session = site.ledger.session(named(label))
-    target = session.label
-    if at.isdecimal():
-        target = site.ledger.head(session.label, at=int(at[:18])) or ""
-        if not target:
-            raise NotFound(f"session {session.label!r} was empty then", "See its history.")
-    shown = Shown(upto=upto, chosen=turn, tab=tab, at=at, forked=forked)
-    return _thread_page(request, site, session, target, shown)
+    with site.pages.snapshot():
+        session = site.ledger.session(named(label))
+        target = session.label
+        if at.isdecimal():
+            target = site.ledger.head(session.label, at=int(at[:18])) or ""
+            if not target:
+                raise NotFound(f"session {session.label!r} was empty then", "See its history.")
+        shown = Shown(upto=upto, chosen=turn, tab=tab, at=at, forked=forked)
+        values = _thread_values(site, session, target, shown)
+    return _thread_page(site, request, values)
 
 
 @get("/t/{turn:str}", sync_to_thread=True)
@@ -131,13 +133,16 @@ def turn_page(
     whole: FromQuery[bool] = False,
 ) -> Response[str]:
     """A turn within the thread of a session that holds it, or at the end of its own."""
-    found = site.ledger.get_turn(named(turn))
-    session = None if alone else site.session_of(found)
-    shown = Shown(chosen=found.id, tab=tab, whole=whole)
-    if session is None:
-        return _thread_page(request, site, None, found.id, shown)
-    shown = shown._replace(upto=found.depth + BELOW)
-    return _thread_page(request, site, session, session.label, shown)
+    with site.pages.snapshot():
+        found = site.ledger.get_turn(named(turn))
+        session = None if alone else site.session_of(found)
+        shown = Shown(chosen=found.id, tab=tab, whole=whole)
+        if session is None:
+            values = _thread_values(site, None, found.id, shown)
+        else:
+            shown = shown._replace(upto=found.depth + BELOW)
+            values = _thread_values(site, session, session.label, shown)
+    return _thread_page(site, request, values)
 
 
 class Shown(NamedTuple):
@@ -151,17 +156,21 @@ class Shown(NamedTuple):
     whole: bool = False
 
 
-def _thread_page(
-    request: Asked, site: Site, session: Session | None, target: str, shown: Shown
-) -> Response[str]:
+def _thread_page(site: Site, request: Asked, values: dict[str, Any]) -> Response[str]:
+    can_chat = site.broker is not None and request.scope["state"]["token"].may("chat")
+    return site.page("thread.html", request, can_chat=can_chat, **values)
+
+
+def _thread_values(
+    site: Site, session: Session | None, target: str, shown: Shown
+) -> dict[str, Any]:
+    """What the page of a thread shows."""
     thread = site.ledger.thread(target, last=0)
     cards = cards_upto(site.pages, target, thread.depth, shown.upto or thread.depth)
     live = live_cards(site, session) if session and cards.last_depth == thread.depth else ()
     card = _chosen(cards, shown.chosen)
     inspected = card.turn if card else None
-    return site.page(
-        "thread.html",
-        request,
+    return dict(
         title=site.name_of(session, thread) if session else f"Turn {thread.turn_id}",
         session=session,
         thread=thread,
@@ -173,7 +182,6 @@ def _thread_page(
         imported=site.pages.imported_as(session.label) if session else (),
         aliases=site.ledger.aliases(session.label) if session else (),
         at=shown.at,
-        can_chat=site.broker is not None and request.scope["state"]["token"].may("chat"),
         forked=shown.forked,
         commands=commands_of(session, site.head_of(thread)) if session else (),
         is_tail=cards.last_depth >= thread.depth,

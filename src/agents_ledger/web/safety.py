@@ -22,6 +22,7 @@ from msgspec import Struct
 from agents_ledger.asgi.limits import Buckets
 from agents_ledger.asgi.revocation import IsAlive, RevocableExchange, StreamLease, StreamWatch
 from agents_ledger.model.access import RUN_TOKEN, Token
+from agents_ledger.model.errors import Locked
 from agents_ledger.web.errors import answer_plainly
 from agents_ledger.web.logins import Logins
 
@@ -104,20 +105,27 @@ class Request:
         return f"{self.path}?{rest}" if rest else self.path
 
 
+class LookUp(Protocol):
+    """A way to find a valid token."""
+
+    def __call__(self, key: str, /, *, wait: bool = True) -> Token | None:
+        """The token, if there is one; without `wait`, Locked if it would have to."""
+
+
 class TokenStore(Protocol):
     """Where the tokens are that outlast a run."""
 
-    def find(self, secret: str) -> Token | None:
+    def find(self, secret: str, /, *, wait: bool = True) -> Token | None:
         """The valid token of a secret."""
 
-    def get(self, token_id: str) -> Token | None:
+    def get(self, token_id: str, /, *, wait: bool = True) -> Token | None:
         """The valid token of an id."""
 
     def valid_ids(self, ids: Collection[str]) -> set[str]:
         """Of some ids those whose tokens are valid."""
 
 
-class Admission(NamedTuple):
+class Caller(NamedTuple):
     """Who sent a request: a token, and the secret it was shown by."""
 
     token: Token
@@ -140,24 +148,31 @@ class Door:
             return None
         if hmac.compare_digest(secret.encode(), self._run_secret.encode()):
             return RUN_TOKEN
-        return await to_thread.run_sync(self._tokens.find, secret)
+        return await self._ask(self._tokens.find, secret)
 
     async def by_id(self, token_id: str) -> Token | None:
         """The valid token of an id."""
         if token_id == RUN_TOKEN.id:
             return RUN_TOKEN
-        return await to_thread.run_sync(self._tokens.get, token_id)
+        return await self._ask(self._tokens.get, token_id)
 
-    async def admit(self, request: Request, cookie: str) -> Admission | None:
+    @staticmethod
+    async def _ask(look_up: LookUp, key: str) -> Token | None:
+        try:
+            return look_up(key, wait=False)  # quicker than to ask a thread for it
+        except Locked:
+            return await to_thread.run_sync(look_up, key)
+
+    async def admit(self, request: Request, cookie: str) -> Caller | None:
         """Who sent a request, by its header or else by its cookie."""
         if request.bearer:
             token = await self.by_secret(request.bearer)
-            return Admission(token, request.bearer, lambda: True) if token else None
+            return Caller(token, request.bearer, lambda: True) if token else None
         for secret in request.cookies(cookie):
             token_id = self.logins.use(secret)
             token = await self.by_id(token_id) if token_id else None
             if token:
-                return Admission(token, secret, partial(self.logins.is_alive, secret))
+                return Caller(token, secret, partial(self.logins.is_alive, secret))
         return None
 
     def valid_ids(self, ids: Collection[str]) -> set[str]:
@@ -218,24 +233,24 @@ class Guard:
             if "token=" in request.query and request.in_query("token"):
                 await self._exchange_token(send, request)
                 return
-        admission = await self._door.admit(request, self._policy.cookie)
-        if admission is None:
+        caller = await self._door.admit(request, self._policy.cookie)
+        if caller is None:
             wrong = bool(request.bearer) and not self._wrong.take(request.client)
             await answer_plainly(send, request.is_api, *(_TOO_MANY if wrong else _NO_TOKEN))
             return
-        csrf = csrf_of(admission.secret)
+        csrf = csrf_of(caller.secret)
         if request.method not in SAFE and not request.bearer:
             receive, matches = await _csrf(receive, request, csrf)
             if not matches:
                 await answer_plainly(send, request.is_api, *_NO_CSRF)
                 return
-        scope["state"].update(token=admission.token, csrf=csrf)
-        await self._pass_until_revoked(scope, receive, send, request, admission)
+        scope["state"].update(token=caller.token, csrf=csrf)
+        await self._pass_until_revoked(scope, receive, send, request, caller)
 
     async def _pass_until_revoked(
-        self, scope: Scope, receive: Receive, send: Send, request: Request, admission: Admission
+        self, scope: Scope, receive: Receive, send: Send, request: Request, caller: Caller
     ) -> None:
-        lease = StreamLease(admission.token.id, admission.is_alive)
+        lease = StreamLease(caller.token.id, caller.is_alive)
         exchange: Any = RevocableExchange(self._streams, lease, receive, send)  # type: ignore[arg-type]
         try:
             await self._pass(scope, exchange.receive, exchange.send, request)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -41,12 +42,14 @@ from agents_ledger.web import (
     static_files,
     trees,
 )
+from agents_ledger.web.admission import Admission, reads_at_once
 from agents_ledger.web.errors import SERVER_FAULT, problem_of
 from agents_ledger.web.safety import SAFE, Door, Guard, Policy
 from agents_ledger.web.site import Site
 
 BODY_MAX = 1 << 20
 JSON_LIMITS = JsonLimits()
+THREADS = 64
 API = (*api.ROUTES, *api_more.ROUTES, *changes.ROUTES, *chat.ROUTES)
 HTML = (
     *pages.ROUTES,
@@ -98,6 +101,9 @@ def make(
 
     @asynccontextmanager
     async def keeping(_: Litestar) -> AsyncIterator[None]:
+        # Mostly they wait: for their turn to write, or for a slow question to be answered.
+        threads = ThreadPoolExecutor(THREADS, "agents-ledger-web")
+        asyncio.get_running_loop().set_default_executor(threads)
         site.start()
         yield
         await asyncio.to_thread(site.keeper.stop)
@@ -123,11 +129,17 @@ def make(
         request_class=LimitedRequest,
         state=State({"site": site, "json_limits": json_limits}),
     )
-    return Guard(app, door, policy)
+    admission = Admission(app, reads_at_once(ledger._core.db.engine))
+    return Guard(admission, door, policy)
 
 
-def _has_scope(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """Every request needs a token that allows what its route does."""
+async def _has_scope(
+    connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler
+) -> None:
+    """Every request needs a token that allows what its route does.
+
+    It awaits nothing, but a plain function would be run in a thread, for every request.
+    """
     if handler.opt.get("public"):
         return
     method = connection.scope.get("method", "GET")

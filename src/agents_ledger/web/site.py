@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -16,26 +16,32 @@ from litestar import Request, Response
 from litestar.datastructures import State
 from litestar.di import NamedDependency
 from litestar.exceptions import PermissionDeniedException
+from markupsafe import Markup, escape
 
 from agents_ledger.broker.broker import Broker
+from agents_ledger.bus.bus import AgentBus
 from agents_ledger.importers.discovery import Wanted, find, this_home
 from agents_ledger.importers.importing import Importer
 from agents_ledger.importers.survey import Source, survey
+from agents_ledger.ledger.access import new_secret
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.pages import Pages
 from agents_ledger.ledger.sources import Sources
 from agents_ledger.model import settings
 from agents_ledger.model.errors import NotFound, ReadOnly
 from agents_ledger.model.ids import now_ms
-from agents_ledger.model.pages import name_of
+from agents_ledger.model.pages import SessionLine, name_of
 from agents_ledger.model.permissions import PermissionReview
 from agents_ledger.model.sessions import Finding, Session, Thread
 from agents_ledger.model.sources import SourceFile
 from agents_ledger.model.turns import Turn
-from agents_ledger.model.usage import UsageLine
+from agents_ledger.model.usage import UsageBy, UsageLine, UsageReport
 from agents_ledger.web import charts, formats
+from agents_ledger.web.admission import SharedReads
 from agents_ledger.web.keeping import Keeper
 from agents_ledger.web.lanes import Row
+from agents_ledger.web.render_cache import RenderCache
+from agents_ledger.web.threads import Card
 
 HERE = Path(__file__).parent
 THEMES = ("light", "dark")
@@ -81,6 +87,9 @@ class Site:
         self._audited: AuditReport | None = None
         self._auditing: threading.Thread | None = None
         self.keeper = Keeper()
+        self.rendered = RenderCache()
+        self._csrf_mark = new_secret()  # stands for the reader's in what is kept for all readers
+        self.shared = SharedReads()
         self._rows: dict[tuple[object, ...], tuple[object, list[Row]]] = {}
         self._rows_lock = threading.Lock()
         self._import: threading.Thread | None = None
@@ -98,8 +107,13 @@ class Site:
             auto_reload=False,
         )
         environment.filters.update(formats.FILTERS)
-        environment.globals.update(formats.GLOBALS)
+        environment.globals.update(formats.GLOBALS, card_html=self._card)
         return environment
+
+    @cached_property
+    def bus(self) -> AgentBus:
+        """The abilities of the ledger: registering them takes longer than most calls."""
+        return AgentBus(self.ledger)
 
     def warm_up(self) -> None:
         """Compile the templates now, so that nobody waits for it later."""
@@ -166,7 +180,17 @@ class Site:
 
     def choices(self) -> dict[str, list[str]]:
         """What sessions can be filtered by."""
-        return self.pages.choices()
+        return self.shared.get("choices", self.pages.choices)
+
+    def session_lines(self, **asked: Any) -> tuple[SessionLine, ...]:
+        """Pages.session_lines()."""
+        key = ("sessions", *sorted(asked.items()))
+        return self.shared.get(key, lambda: self.pages.session_lines(**asked))
+
+    def usage(self, by: UsageBy, **asked: Any) -> UsageReport:
+        """Ledger.usage()."""
+        key = ("usage", by, *sorted(asked.items()))
+        return self.shared.get(key, lambda: self.ledger.usage(by, **asked))
 
     def session_of(self, turn: Turn) -> Session | None:
         """The session whose thread shows a turn: the latest one that stands on it."""
@@ -229,6 +253,17 @@ class Site:
         data = sources.read(file.id, start, RAW_BYTES) if start < file.kept_bytes else b""
         return RawRecord(kind, key, (), file, start, data.decode("utf-8", "backslashreplace"))
 
+    def _card(self, card: Card, csrf: str) -> Markup:
+        """A turn of a thread's page. Most of them are looked at again, and by others."""
+        times = [card.turn.started_at, *(other.turn.started_at for other in card.siblings)]
+        html = self.rendered.get(
+            (card.shown, [formats.age(at) for at in times]),
+            lambda: self.templates.get_template("card.html").render(
+                card=card, partial=None, csrf=self._csrf_mark
+            ),
+        )
+        return Markup(html.replace(self._csrf_mark, str(escape(csrf))))  # noqa: S704
+
     def render(self, template: str, request: Asked, **values: Any) -> str:
         """A template as text, with what all pages know."""
         theme = request.cookies.get("theme", "")
@@ -252,15 +287,12 @@ class Site:
 
 def html(text: str, request: Asked, *, status: int = 200) -> Response[str]:
     """A page with the tag of its content."""
-    tag = tag_of(text.encode("utf-8", "backslashreplace"))
+    content = text.encode("utf-8", "backslashreplace")
+    tag = tag_of(content)
     if status == 200 and request.headers.get("if-none-match") == tag:  # noqa: PLR2004
         return Response("", status_code=304, headers={"etag": tag}, media_type="text/html")
-    return Response(
-        text.encode("utf-8", "backslashreplace").decode(),
-        status_code=status,
-        media_type="text/html",
-        headers={"etag": tag},
-    )
+    page = Response(content, status_code=status, media_type="text/html", headers={"etag": tag})
+    return cast(Response[str], page)
 
 
 def tag_of(content: bytes) -> str:

@@ -52,6 +52,13 @@ class Card(NamedTuple):
     branches: int = 0  # of the last one: how many hang on it
 
     @property
+    def shown(self) -> tuple[object, ...]:
+        """All that a page shows of it: the steps say what the turn says, cut where it is long."""
+        cuts = [(s.cut, s.thinking_cut, s.result_length, s.left_out) for s in self.steps]
+        place = (self.number, self.among, self.branches)
+        return (self.turn, cuts, place, self.siblings, self.continues)
+
+    @property
     def size(self) -> int:
         """About how much of a page it takes."""
         return 1500 + sum(step.size for step in self.steps) + 250 * len(self.siblings)

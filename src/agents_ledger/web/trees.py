@@ -103,15 +103,17 @@ def _opened(text: str) -> tuple[str, ...]:
 def _tree_page(
     request: Asked, site: Site, session: Session | None, target: str, part: Part
 ) -> Response[str]:
-    thread = site.ledger.thread(target, last=0)
-    name = site.name_of(session, thread) if session else thread.turn_id
+    with site.pages.snapshot():
+        thread = site.ledger.thread(target, last=0)
+        name = site.name_of(session, thread) if session else thread.turn_id
+        rows = tree_rows(site, thread, part, TREE_ROWS)
     return site.page(
         "tree.html",
         request,
         title=f"Tree of {name}",
         session=session,
         thread=thread,
-        rows=tree_rows(site, thread, part, TREE_ROWS),
+        rows=rows,
         part=part,
     )
 

@@ -11,8 +11,11 @@ INSERT INTO search_waiting (turn_id) SELECT t.id FROM turns t WHERE 1 = 1 ON CON
 SELECT count(*) FROM (SELECT 1 FROM search_waiting LIMIT :limit) AS counted;
 
 -- unindexed --
--- The turns that the index does not know as they are now, newest first.
-SELECT t.id, t.started_at, COALESCE(p.segment_id, 0), COALESCE(p.depth, 0)
+-- The turns that the index does not know as they are now, newest first; and whether they never
+-- change again.
+SELECT
+    t.id, t.started_at, COALESCE(p.segment_id, 0), COALESCE(p.depth, 0),
+    CASE WHEN t.projected = 0 AND t.status IN ('completed', 'failed') THEN 1 ELSE 0 END
 FROM search_waiting w
 CROSS JOIN turns t
 LEFT JOIN places p ON p.turn_id = t.id
