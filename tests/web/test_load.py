@@ -388,7 +388,7 @@ def test_a_page_of_a_thread_takes_one_transaction_and_few_statements(tmp_path: P
     ran: list[str] = []  # the statements of all connections
 
     def connect(*args: Any, **options: Any) -> sqlite3.Connection:
-        connection = sqlite3.connect(*args, **options)
+        connection: sqlite3.Connection = sqlite3.connect(*args, **options)
         connection.set_trace_callback(ran.append)
         return connection
 
