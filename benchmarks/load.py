@@ -94,6 +94,23 @@ def filled(folder: Path) -> Filled:
     return Filled(path, people, agents, admin, labels, [row[0] for row in rows])
 
 
+def filled_by(tree: Path, folder: Path) -> Filled:
+    """The same by the code of a source tree: an older one cannot open what a newer one made."""
+    code = (
+        "import sys, msgspec, pathlib, benchmarks.load as load;"
+        "print(msgspec.json.encode(load.filled(pathlib.Path(sys.argv[1])), enc_hook=str).decode())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder)],
+        stdout=subprocess.PIPE,
+        cwd=HERE,
+        env={**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{HERE}"},
+        check=True,
+    )
+    path, *others = msgspec.json.decode(done.stdout)
+    return Filled(Path(path), *others)
+
+
 @contextmanager
 def served(path: Path, tree: Path) -> Iterator[tuple[int, int]]:
     """`agents-ledger serve` from a source tree: its port and its process."""
@@ -205,7 +222,7 @@ def load(folder: Path) -> Iterator[Line]:
 def compared(trees: Mapping[str, Path], rounds: int, seconds: float, *, steady: bool) -> None:
     """Measure source trees in turns, and print every run."""
     with tempfile.TemporaryDirectory(prefix="load-") as folder:
-        ledger = filled(Path(folder))
+        ledger = filled_by(list(trees.values())[-1], Path(folder))
         rates: dict[str, list[float]] = {name: [] for name in trees}
         for _ in range(rounds):
             for name, tree in trees.items():

@@ -12,6 +12,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from http.client import HTTPConnection
 
 import msgspec
 from msgspec import Struct, field
@@ -24,7 +25,7 @@ class Plan(Struct, frozen=True):
     """Who asks what, and for how long."""
 
     port: int
-    people: list[str]  # tokens that browsers hold as cookies
+    people: list[str]  # tokens that browsers log in with
     agents: list[str]  # tokens sent in a header
     admin: str
     labels: list[str]  # most recent last
@@ -93,6 +94,15 @@ class Connection(asyncio.Protocol):
         return await self._answer
 
 
+def log_in(port: int, secret: str) -> str:
+    """The cookie of a browser that opened the address with a token."""
+    connection = HTTPConnection("127.0.0.1", port)
+    connection.request("GET", f"/?token={secret}")
+    cookie = connection.getresponse().headers["set-cookie"]
+    connection.close()
+    return cookie.partition(";")[0]
+
+
 class Crowd:
     """All clients of a run."""
 
@@ -102,6 +112,7 @@ class Crowd:
         self._errors: list[str] = []
         self._until = 0.0
         self._recent = plan.labels[-POPULAR:]
+        self._cookies = [log_in(plan.port, secret) for secret in plan.people]
 
     async def run(self) -> Outcome:
         """Everybody at once, until the time is over and the last request is answered."""
@@ -151,8 +162,7 @@ class Crowd:
         path = kinds[kind][1].format(label=label, turn=turn, word=word)
         host = f"127.0.0.1:{plan.port}"
         if number % 2:
-            secret = plan.people[number // 2 % len(plan.people)]
-            who = f"Cookie: agents_ledger_{plan.port}={secret}"
+            who = f"Cookie: {self._cookies[number // 2 % len(self._cookies)]}"
         else:
             who = f"Authorization: Bearer {plan.agents[number // 2 % len(plan.agents)]}"
         return Asked(kind, f"GET {path} HTTP/1.1\r\nHost: {host}\r\n{who}\r\n\r\n")
