@@ -8,9 +8,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from agents_ledger import Ledger, LedgerError, Refused
+from agents_ledger.model.ids import new_id
 
 with closing(sqlite3.connect(":memory:")) as _songs:
     _songs.execute("CREATE TABLE songs (name TEXT)")
@@ -70,3 +72,22 @@ def test_what_cannot_be_opened_is_not_held_open(tmp_path: Path, content: bytes) 
 
     assert error.value.__traceback__ is not None  # an error that is kept keeps what it met
     assert len(os.listdir("/proc/self/fd")) == opened
+
+
+@pytest.mark.parametrize("given", ["postgresql://u@h/d?bogus=1", "postgresql://u%zz@h/d"])
+def test_a_postgresql_address_that_libpq_cannot_read_is_refused(given: str) -> None:
+    with pytest.raises(Refused):
+        Ledger.open(given)
+
+
+def test_a_role_that_owns_its_schema_needs_no_right_to_create_one(postgres_server: str) -> None:
+    name = f"owner_{new_id().lower()}"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {name} LOGIN")
+        connection.execute(f"CREATE SCHEMA {name} AUTHORIZATION {name}")
+        address = postgres_server.replace("//postgres:", f"//{name}:")
+        with Ledger.open(f"{address}&schema={name}") as ledger:
+            assert ledger.record("main", "q", "r").depth == 1
+            assert ledger.audit() == ()
+        connection.execute(f"DROP OWNED BY {name} CASCADE")
+        connection.execute(f"DROP ROLE {name}")

@@ -111,6 +111,19 @@ def test_a_handler_that_a_section_left_behind_passes_signals_on() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_a_handler_that_a_handler_installs_stays() -> None:
+    """The first Ctrl-C asks a program to finish, the second one ends it."""
+
+    def finish(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    signal.signal(signal.SIGINT, finish)
+    with held() as hold:
+        hold.interruptible(press)
+
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
 def test_nothing_is_held_in_other_threads() -> None:
     holds = []
     thread = threading.Thread(target=lambda: holds.append(held()))

@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from agents_ledger import Ledger, StoreUnavailable
+from agents_ledger import Ledger, Locked, StoreUnavailable
 from agents_ledger.ledger.core import Core
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.postgres import PostgresDatabase
 from tests.conftest import schemas
 from tests.pgbouncer import pgbouncer
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 BUFFER = 4096
 WAIT_SECONDS = 1.0
@@ -153,13 +153,72 @@ def test_connections_notice_that_their_server_is_gone(line: Line, address: str) 
     chosen.close()
 
 
-def test_a_transaction_whose_client_stands_still_loses_its_locks(address: str) -> None:
+def test_a_write_that_waits_for_a_lock_ends(address: str) -> None:
+    database = PostgresDatabase(address, wait_seconds=0.5)
+    locked, done = threading.Event(), threading.Event()
+
+    def lock(tx: Transaction) -> None:
+        tx.execute("LOCK TABLE sessions")
+        locked.set()
+        done.wait(PATIENCE_S)
+
+    holder = threading.Thread(target=lambda: database.write(lock))
+    holder.start()
+    locked.wait(PATIENCE_S)
+
+    with pytest.raises(Locked):
+        database.write(lambda tx: tx.execute("LOCK TABLE sessions"))
+    done.set()
+    holder.join()
+    database.close()
+
+
+def test_the_server_ends_a_transaction_whose_client_does_nothing(address: str) -> None:
     database = PostgresDatabase(address)
 
-    assert database.write(
+    rows = database.write(
         lambda tx: tx.execute("SELECT current_setting('idle_in_transaction_session_timeout')")
-    ) == [("1min",)]
-    assert database.write(lambda tx: tx.execute("SELECT current_setting('lock_timeout')")) == [
-        ("30s",)
-    ]
+    )
+
+    assert rows == [("1min",)]
     database.close()
+
+
+def test_long_statements_that_take_every_connection_are_waited_for(postgres_server: str) -> None:
+    errors: list[Exception] = []
+    with pgbouncer(postgres_server, "transaction", size=2) as pooler, schemas(pooler) as new:
+        database = PostgresDatabase(new(), wait_seconds=0.5)
+
+        def read() -> None:
+            try:
+                database.read(lambda tx: tx.execute("SELECT pg_sleep(4)"))
+            except Exception as error:
+                errors.append(error)
+
+        readers = [threading.Thread(target=read) for _ in range(2)]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+        database.close()
+
+    assert errors == []
+
+
+def test_a_lease_is_renewed_after_it_had_to_wait_for_a_lock(address: str) -> None:
+    database = PostgresDatabase(address, wait_seconds=0.3, lease_ms=400)
+    other = PostgresDatabase(address)
+    ledger = Ledger(Core(database))
+    turn = ledger.turn("main", "q")
+
+    def migrate(tx: Transaction) -> None:
+        threading.Event().wait(1.5)  # longer than a renewal waits
+
+    connection = other.connect()
+    other.attempt(connection, "migrate", migrate)
+    connection.close()
+
+    until(lambda: other.read(lambda tx: tx.run("other_writers", id=""))[0][2] < 400)
+    turn.respond("r")
+    ledger.close()
+    other.close()

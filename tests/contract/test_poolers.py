@@ -97,12 +97,11 @@ def opened(stack: ExitStack, address: str) -> list[Ledger]:
 def check(handles: dict[str, list[Ledger]], writers: list[Writer]) -> None:
     """Every turn is in the ledger it was written to, in one chain, and nothing else is."""
     for name, (ledger, *_) in handles.items():
-        labels = {session.label for session in ledger.sessions()}
-        assert {label.partition("-")[0] for label in labels} == {name}
-        for writer in writers:
-            if writer.session in labels:
-                turns = [turn.id for turn in ledger.thread(writer.session).turns]
-                assert turns == writer.acknowledged
+        own = [writer for writer in writers if writer.session.startswith(f"{name}-")]
+        assert {session.label for session in ledger.sessions()} == {w.session for w in own}
+        for writer in own:
+            turns = [turn.id for turn in ledger.thread(writer.session).turns]
+            assert turns == writer.acknowledged
         assert ledger.audit() == ()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents_ledger import Damaged, Ledger, NotFound, Refused, Turn
+from agents_ledger.ledger.access import Tokens
 from agents_ledger.ledger.salvage import Salvaged, salvage
 from tests.raw import Raw
 from tests.trust import specimen
@@ -316,3 +317,14 @@ def test_salvage_overwrites_nothing_and_needs_a_file(
 
     assert (tmp_path / "taken.db").read_text() == "mine"
     assert not (tmp_path / "new.db").exists()
+
+
+def test_access_tokens_are_revoked(tmp_path: Path) -> None:
+    """A revocation may be among what is lost."""
+    path = tmp_path / "ledger.db"
+    with Ledger.open(str(path)) as ledger:
+        _, secret = Tokens(ledger._core).create("agent", ["read"])
+    salvage(str(path), str(tmp_path / "new.db"))
+
+    with Ledger.open(str(tmp_path / "new.db")) as ledger:
+        assert Tokens(ledger._core).find(secret) is None

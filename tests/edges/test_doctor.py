@@ -70,6 +70,13 @@ def test_standbys_that_may_miss_acknowledged_turns_are_noted(tmp_path: Path) -> 
             server.set("synchronous_standby_names = '*'")
             until(lambda: standbys(ledger)["asynchronous_standbys"] == (0, "ok"))
 
+            with psycopg.connect(server.address, autocommit=True) as connection:
+                connection.execute("CREATE ROLE plain LOGIN")
+                connection.execute("GRANT USAGE ON SCHEMA team TO plain")
+                connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA team TO plain")
+            plain = ledger.replace("//postgres:", "//plain:")
+            assert standbys(plain)["asynchronous_standbys"] == (None, "note")
+
 
 def test_a_file_that_others_can_read_is_a_problem(run: Run, file: str) -> None:
     Ledger.open(file).close()

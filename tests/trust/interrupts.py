@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from random import Random
 from types import FrameType
 
@@ -34,6 +34,8 @@ SHORTEST, LONGEST = 0.00002, 0.004  # seconds from the start of a call to the si
 STORM = 0.0005  # seconds between the signals of a storm, at most
 STORMS = 0.3  # of all interrupts
 TASKS = 8
+NEIGHBOURS = 2
+CROWDED = 0.5  # of the time other threads write, too
 FILES_MAX = 24  # descriptors that may be open more than at the start
 
 
@@ -154,17 +156,44 @@ def _files() -> int:
     return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
 
 
+@contextmanager
+def neighbours(outcome: Outcome, ledger: Ledger) -> Iterator[None]:
+    """Other threads that write on the same handle: the main one waits for them, or leads them."""
+    stop = threading.Event()
+
+    def write(number: int) -> None:
+        try:
+            while not stop.is_set():
+                ledger.record(f"neighbour-{number}", "q", "r")
+        except Exception as error:
+            outcome.found(f"another thread cannot write: {type(error).__name__}: {error}")
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(NEIGHBOURS)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
 def signals(outcome: Outcome, address: str, rng: Random, count: int) -> None:
     """Interrupt calls in the main thread until that happened `count` times."""
     timer = Timer(rng)
     with watched(outcome, address) as (ledger, other):
         calls = Calls(ledger, rng)
         while timer.raised < count and not outcome.findings:
-            before = timer.raised
-            call = calls.any()
-            timer.around(call)
-            if timer.raised > before:
-                check(outcome, f"interrupt {timer.raised} in {call.__name__}", ledger, other)
+            goal = min(count, timer.raised + count // 4 + 1)
+            with neighbours(outcome, ledger) if rng.random() < CROWDED else nullcontext():
+                while timer.raised < goal and not outcome.findings:
+                    before = timer.raised
+                    call = calls.any()
+                    timer.around(call)
+                    if timer.raised > before:
+                        when = f"interrupt {timer.raised} in {call.__name__}"
+                        check(outcome, when, ledger, other)
         for turn_id in calls.acknowledged:
             other.get_turn(turn_id)
     outcome.done += timer.raised

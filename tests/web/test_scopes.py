@@ -144,3 +144,18 @@ def test_a_token_needs_the_scope_chat_to_run_the_engine(served: Running) -> None
     form = "Say something to talk"
     assert form not in served.ask("/s/talk", token=writer).text
     assert form in served.ask("/s/talk", token=talker).text
+
+
+def test_a_fork_of_a_session_has_its_persona_and_not_that_of_its_turns(served: Running) -> None:
+    """The session was moved to a persona that may do less."""
+    served.ledger.create_session(Session("demoted", persona_id="root"))
+    served.ledger.record("demoted", "Hello", "Good day")
+    served.ledger.update_session("demoted", persona_id="main")
+    writer = token(served, "read", "write")
+
+    for body in ({}, {"persona_id": "main"}):
+        answer = served.ask(
+            "/api/v1/forks", method="POST", body={"target": "demoted", **body}, token=writer
+        )
+        assert answer.status == 201, answer
+        assert answer.json["persona_id"] == "main"

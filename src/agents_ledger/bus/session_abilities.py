@@ -11,6 +11,7 @@ from agents_ledger.bus.inputs import Count, Input, Limit, Name, Target, Time
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model import routing
 from agents_ledger.model.access import Scope
+from agents_ledger.model.errors import NotFound
 from agents_ledger.model.sessions import (
     DEFAULT_PERSONA,
     Alias,
@@ -168,8 +169,15 @@ def _fork_scope(ledger: Ledger, asked: Fork) -> Scope:
     """The policy grants tools by persona: to choose another one is for administrators."""
     if asked.persona_id is None:
         return "write"
-    own = ledger.thread(asked.target, last=0).persona_id or DEFAULT_PERSONA
-    return "write" if asked.persona_id == own else "admin"
+    return "write" if asked.persona_id == persona_at(ledger, asked.target) else "admin"
+
+
+def persona_at(ledger: Ledger, target: str) -> str:
+    """The persona that a fork of a session or a turn has unless another is named."""
+    try:
+        return ledger.session(target).persona_id
+    except NotFound:
+        return ledger.thread(target, last=0).persona_id or DEFAULT_PERSONA
 
 
 def _smart_fork_scope(ledger: Ledger, asked: SmartFork) -> Scope:

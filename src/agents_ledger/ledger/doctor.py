@@ -105,7 +105,9 @@ def _durable(value: str) -> Verdict:
     return ("ok", "") if value != "off" else ("problem", "a crash can lose acknowledged turns")
 
 
-def _asynchronous_standbys(value: int) -> Verdict:
+def _asynchronous_standbys(value: int | None) -> Verdict:
+    if value is None:
+        return "note", "this role may not see them: GRANT pg_read_all_stats to it"
     if not value:
         return "ok", ""
     return "note", (

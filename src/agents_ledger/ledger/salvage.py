@@ -20,7 +20,7 @@ from agents_ledger.ledger import audit, live, threads, waiting
 from agents_ledger.ledger.recording import hash_prompt
 from agents_ledger.ledger.threads import Place
 from agents_ledger.model.errors import Refused
-from agents_ledger.model.ids import new_id
+from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.sessions import Finding
 from agents_ledger.model.turns import Message, Usage
 from agents_ledger.store import queries
@@ -96,7 +96,9 @@ def _fill(damaged: DamagedFile, unfinished: Path) -> Salvaged:
 
 def _restore(tx: Transaction, damaged: DamagedFile) -> tuple[Loading, list[Missing]]:
     loading = load(damaged, tx)
-    return loading, _Repair(tx, loading).run()
+    missing = _Repair(tx, loading).run()
+    tx.run("revoke_all_tokens", now=now_ms())  # a revocation may be among what is lost
+    return loading, missing
 
 
 class _Old(NamedTuple):

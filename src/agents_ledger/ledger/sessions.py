@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from agents_ledger.ledger import threads
 from agents_ledger.model.errors import Conflict, HeadMoved, NameTaken, NotFound, Refused
 from agents_ledger.model.ids import new_id, now_ms
-from agents_ledger.model.sessions import MoveReason, Session, SessionStatus
+from agents_ledger.model.sessions import DEFAULT_PERSONA, MoveReason, Session, SessionStatus
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.rows import to_session
 
@@ -158,12 +158,18 @@ def fork(
     before: bool = False,
     persona_id: str | None = None,
 ) -> Session:
-    """A new session at a turn, or before it, to ask its query differently. Nothing is copied."""
+    """A new session at a turn, or before it, to ask its query differently. Nothing is copied.
+
+    It has the persona of the session that is named, which may be narrower than that of its turns,
+    or else of the turn.
+    """
     turn_id = threads.resolve(tx, target)
     if turn_id is None:
         raise Refused(f"session {target!r} is empty", "Fork from a turn.")
     _check_sealed(tx, turn_id)
-    persona = persona_id or threads.place_of(tx, turn_id).persona_id or "main"
+    session_named = find(tx, target)
+    own = session_named.persona_id if session_named else threads.place_of(tx, turn_id).persona_id
+    persona = persona_id or own or DEFAULT_PERSONA
     head: str | None = turn_id
     if before:
         head = tx.run("turn_parent", id=turn_id)[0][0]

@@ -34,6 +34,7 @@ from agents_ledger.store.interrupts import NOT_HELD, Hold, held
 BATCH_MAX = 256
 PATIENCE = 0.4  # of what a batch took, waiting for its callers to be back
 PATIENCE_MAX = 0.01  # seconds
+CHECK_SECONDS = 0.25  # at most until Ctrl-C ends a wait
 
 
 class Session(Protocol):
@@ -114,7 +115,9 @@ class GroupCommit:
 
     def _wait(self, me: Member, wake: threading.Lock, hold: Hold) -> None:
         try:
-            hold.interruptible(wake.acquire)
+            # Not interruptible: a signal that strikes when the lock is taken would leave it taken.
+            while not wake.acquire(timeout=hold.wait_seconds(threading.TIMEOUT_MAX, CHECK_SECONDS)):
+                hold.check()
         except BaseException:  # Ctrl-C: nothing of ours may stay behind, nobody else may hang
             withdrawn = self.withdraw(me)
             if not withdrawn:

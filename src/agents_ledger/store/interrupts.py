@@ -81,7 +81,8 @@ class _MainThreadHold(Hold):
     def __exit__(self, *_: object) -> None:
         self._active = False
         for number, handler in self._handlers.items():
-            _set_handler(number, handler)
+            if _get_handler(number) == self._receive:  # else a handler has installed another
+                _set_handler(number, handler)
         self.check()
 
     def interruptible(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

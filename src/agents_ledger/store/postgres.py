@@ -191,7 +191,8 @@ class PostgresDatabase:
     ) -> None:
         self.address = postgres_address.without_password(address)
         conninfo, self.schema = postgres_address.split(address)
-        self._conninfo = postgres_address.with_limits(conninfo, wait_seconds)
+        with self._errors():
+            self._conninfo = postgres_address.with_limits(conninfo, wait_seconds)
         self._begin = _beginnings(self.schema, wait_seconds)
         self._newest = migrations.newest()
         self._read_only = read_only
@@ -252,7 +253,8 @@ class PostgresDatabase:
 
     def _migrate(self, tx: _Transaction) -> bool:
         """The next step to the newest schema; whether there is another."""
-        tx.execute(f'CREATE SCHEMA IF NOT EXISTS "{self.schema}"')
+        if self._version(tx) is None:  # IF NOT EXISTS would need the right to create one
+            tx.execute(f'CREATE SCHEMA "{self.schema}"')
         return migrations.migrate_step(tx, self.engine, WORDS, self.address)
 
     def _configure(self, connection: Connection) -> None:
@@ -349,9 +351,9 @@ class PostgresDatabase:
         hold: Hold = NOT_HELD,
     ) -> T:
         """Do `work` in one transaction."""
-        began = connection.execute(self._begin[kind], prepare=False)
         known = self._known if kind == "read" else None
         try:
+            began = connection.execute(self._begin[kind], prepare=False)
             if kind == "write":
                 self._refuse_newer(began)
             result = hold.interruptible(work, _Transaction(connection, known))
@@ -456,9 +458,9 @@ class PostgresDatabase:
             settings = {
                 name: tx.execute("SELECT current_setting(?)", (name,))[0][0] for name in names
             }
-            [(standbys, synchronous)] = tx.execute(
-                "SELECT count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum'))"
-                " FROM pg_stat_replication"
+            [(standbys, asynchronous, hidden)] = tx.execute(
+                "SELECT count(*), count(*) FILTER (WHERE sync_state IN ('async', 'potential')),"
+                " count(*) FILTER (WHERE sync_state IS NULL) FROM pg_stat_replication"
             )
             size = tx.execute(
                 "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c"
@@ -468,7 +470,7 @@ class PostgresDatabase:
             return {
                 **settings,
                 "standbys": standbys,
-                "asynchronous_standbys": standbys - synchronous,
+                "asynchronous_standbys": None if hidden else asynchronous,
                 "schema": self.schema,
                 "bytes": int(size[0][0] or 0),
             }

@@ -9,7 +9,6 @@ Whoever waits on one of them gets the driver's error for a lost connection.
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
 import time
@@ -92,14 +91,12 @@ class Watch:
         }
 
     def _answers(self) -> bool:
-        """Whether the server answers on a new connection."""
-
-        async def ask() -> None:
-            async with await psycopg.AsyncConnection.connect(self._conninfo) as connection:
-                await connection.execute("SELECT 1")
-
+        """Whether the server answers a new connection, if only to refuse it: it may have no
+        connection left because of statements as long as those that are overdue."""
         try:
-            asyncio.run(asyncio.wait_for(ask(), self._overdue_seconds))
-        except (psycopg.Error, TimeoutError, OSError):
+            psycopg.connect(self._conninfo).close()
+        except psycopg.errors.ConnectionTimeout:
             return False
+        except psycopg.Error:
+            return True
         return True

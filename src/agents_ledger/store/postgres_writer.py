@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from typing import TYPE_CHECKING
 
@@ -42,8 +41,11 @@ class PostgresWriter:
 
     def _keep(self) -> None:
         while not self._stopped.wait(self._lease_ms / 4000):
-            with contextlib.suppress(psycopg.Error, LedgerError):  # tried again; the lease is long
+            try:
                 self._renew()
+            except (psycopg.Error, LedgerError):  # tried again; the lease is long
+                if self._connection is not None:
+                    self._connection.close()
 
     def forget(self, writer_id: str) -> None:
         """Nothing is left outside the tables."""

@@ -65,6 +65,7 @@ class _WriteSession:
         self._schema_seen: int | None = None
 
     def begin(self, hold: Hold) -> None:
+        self.roll_back()  # if whatever struck the last transaction kept it from that
         try:
             hold.interruptible(self._queue.__enter__)
             # IMMEDIATE: a reader that later writes would otherwise fail half way.
@@ -398,7 +399,7 @@ class SqliteDatabase:
 
     def read(self, work: Work[T]) -> T:
         self._check_usable()
-        self.file.check()
+        self.file.check_readable()
         opened: Reading | None = getattr(self._snapshots, "opened", None)
         try:
             if opened is not None:

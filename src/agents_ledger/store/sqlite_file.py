@@ -85,11 +85,18 @@ class OpenFile:
 
     def check(self) -> None:
         """Refuse to go on with a file that nobody will find again."""
-        for path, identity in self._opened.items():
-            now = _identity(path)
-            if now != identity:
-                event = "deleted or moved" if now is None else "replaced by another file"
-                raise StoreUnavailable(f"{path} was {event} while it was open", _RESTART)
+        for path in self._opened:
+            self._check(path)
+
+    def check_readable(self) -> None:
+        """The same before a read, which needs less: only a writer can be misled by the log."""
+        self._check(self._path)
+
+    def _check(self, path: str) -> None:
+        now = _identity(path)
+        if now != self._opened[path]:
+            event = "deleted or moved" if now is None else "replaced by another file"
+            raise StoreUnavailable(f"{path} was {event} while it was open", _RESTART)
 
     def check_committed(self) -> None:
         """The same after a commit, which is in a file that may be gone."""

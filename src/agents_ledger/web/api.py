@@ -11,6 +11,7 @@ from litestar import Response
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
+from agents_ledger.bus.session_abilities import persona_at
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.pages import SessionLine
 from agents_ledger.model.sessions import (
@@ -161,7 +162,7 @@ def _after(text: str) -> Session | None:
 @makes("/sessions")
 def create_session(request: Asked, site: Here, data: JSONBody[NewSession]) -> Response[Session]:
     """Make a session."""
-    own = _persona_of(site, data.turn) if data.turn is not None else DEFAULT_PERSONA
+    own = persona_at(site.ledger, data.turn) if data.turn is not None else DEFAULT_PERSONA
     check_persona(request, data.persona_id or own, own)
     new = Session(
         data.label,
@@ -206,16 +207,12 @@ def change_session(
 def create_fork(request: Asked, site: Here, data: JSONBody[NewFork]) -> Response[Session]:
     """A new session at a turn; nothing is copied."""
     if data.persona_id is not None:
-        check_persona(request, data.persona_id, _persona_of(site, data.target))
+        check_persona(request, data.persona_id, persona_at(site.ledger, data.target))
     return answer(
         site.ledger.fork(
             data.target, label=data.label, before=data.before, persona_id=data.persona_id
         )
     )
-
-
-def _persona_of(site: Site, target: str) -> str:
-    return site.ledger.thread(target, last=0).persona_id or DEFAULT_PERSONA
 
 
 @makes("/sessions/{key:str}/moves")
