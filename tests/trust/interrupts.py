@@ -8,6 +8,7 @@ another one must be able to write at once, and no connection may be missing from
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
 import signal
 import sys
@@ -30,6 +31,7 @@ from tests.trust.server import some_server, with_schema
 
 POOL = 2  # connections: one that is lost shows at once
 WAIT_SECONDS = 10.0
+HANG_SECONDS = 20  # then a call hangs: the harness ends, with the stacks of all threads
 SHORTEST, LONGEST = 0.00002, 0.004  # seconds from the start of a call to the signal
 STORM = 0.0005  # seconds between the signals of a storm, at most
 STORMS = 0.3  # of all interrupts
@@ -111,6 +113,7 @@ def database(address: str) -> Database:
 
 def check(outcome: Outcome, when: str, *handles: Ledger) -> None:
     """Every handle writes and reads, at once."""
+    faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
     for number, handle in enumerate(handles):
         try:
             id = handle.record(f"check-{number}", "q", "r").id
@@ -281,6 +284,7 @@ def run(options: Options) -> Outcome:
     rng = Random(options.seed)
     plants.plant(options.plant)
     started = time.monotonic()
+    faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
     with harness.workplace() as folder:
         if options.engine == "postgres":
             with some_server(options) as server:
@@ -289,6 +293,7 @@ def run(options: Options) -> Outcome:
         else:
             _both(outcome, str(folder / "ledger.db"), rng, options.count)
     outcome.notes["seconds"] = round(time.monotonic() - started)
+    faulthandler.cancel_dump_traceback_later()
     return outcome
 
 
