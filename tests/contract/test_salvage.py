@@ -10,6 +10,7 @@ import pytest
 
 from agents_ledger import Damaged, Ledger, NotFound, Refused, Turn
 from agents_ledger.ledger.salvage import Salvaged, salvage
+from agents_ledger.store.sqlite_records import columns_of
 from tests.raw import Raw
 from tests.trust import specimen
 
@@ -107,6 +108,35 @@ def test_places_and_segments_are_derived_anew(whole: tuple[Path, dict[str, Turn]
     _, found = salvaged_from(path)
 
     assert found == turns
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "VACUUM INTO '{path}'",
+        "ATTACH '{path}' AS other",
+        "CREATE TABLE a (b); SELECT 1",
+        "CREATE TABLE a (b)\0",
+        "CREATE TABLE a AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 9)"
+        " SELECT * FROM c",
+    ],
+)
+def test_the_text_of_a_damaged_schema_is_not_run(
+    whole: tuple[Path, dict[str, Turn]], tmp_path: Path, sql: str
+) -> None:
+    path, turns = whole
+    written = tmp_path / "written"
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA writable_schema=ON")
+    text = sql.format(path=written)
+    connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'turns'", (text,))
+    connection.close()
+
+    _, found = salvaged_from(path)
+
+    assert found == turns
+    assert not written.exists()
+    assert columns_of(text) == []
 
 
 @pytest.mark.parametrize("page", [1, "sqlite_master"])
