@@ -11,6 +11,7 @@ import pytest
 from agents_ledger import Damaged, Ledger, NotFound, Refused, Turn
 from agents_ledger.ledger.salvage import Salvaged, salvage
 from agents_ledger.store.sqlite_records import columns_of
+from agents_ledger.store.text import unescape
 from tests.raw import Raw
 from tests.trust import specimen
 
@@ -244,6 +245,63 @@ def test_text_that_is_no_utf_8_is_kept_as_far_as_it_goes(
 
     assert next(iter(found.values())).messages[-1].content == "a�b"
     assert told(salvaged, "content cannot be read") == [message.id]
+
+
+@pytest.mark.parametrize("stored", ["a\0b", "a\x1ab", "a\x1a0041b"])
+def test_text_that_is_not_escaped_as_the_ledger_stores_it_is_normalised(
+    whole: tuple[Path, dict[str, Turn]], stored: str
+) -> None:
+    path, turns = whole
+    message = next(iter(turns.values())).messages[-1]
+    change(path, "UPDATE messages SET content = ? WHERE id = ?", stored, message.id)
+
+    salvaged, found = salvaged_from(path)
+
+    assert next(iter(found.values())).messages[-1].content == unescape(stored)
+    assert told(salvaged, "content cannot be read") == [message.id]
+
+
+@pytest.mark.parametrize("damaged", ["\0", "\x1a-", "\x1a0041"])
+def test_a_row_whose_key_is_not_escaped_as_the_ledger_stores_it_is_dropped(
+    whole: tuple[Path, dict[str, Turn]], damaged: str
+) -> None:
+    path, turns = whole
+    turn_id = next(iter(turns))
+    change(path, "UPDATE turns SET id = ? || id WHERE id = ?", damaged, turn_id)
+
+    salvaged, found = salvaged_from(path)
+
+    assert found.keys() == turns.keys()  # the turn is rebuilt from its messages
+    assert len(told(salvaged, "turns: its key is damaged")) == 1
+
+
+def test_a_row_without_a_key_is_dropped(whole: tuple[Path, dict[str, Turn]]) -> None:
+    path, turns = whole
+    change(path, "UPDATE turns SET id = NULL WHERE id = ?", next(iter(turns)))
+
+    salvaged, found = salvaged_from(path)
+
+    assert found.keys() == turns.keys()
+    assert len(told(salvaged, "turns: its key is damaged")) == 1
+
+
+def test_an_index_with_too_few_values_names_no_lost_rows(
+    whole: tuple[Path, dict[str, Turn]],
+) -> None:
+    path, _ = whole
+    pages = roots(path)
+    data = bytearray(path.read_bytes())
+    short, long = (
+        (pages[name] - 1) * PAGE
+        for name in ("sqlite_autoindex_names_1", "sqlite_autoindex_session_imports_1")
+    )
+    data[long : long + PAGE] = data[short : short + PAGE]
+    path.write_bytes(data)
+    overwrite(path, pages["session_imports"])
+
+    salvaged, _ = salvaged_from(path)
+
+    assert not salvaged.complete
 
 
 @pytest.mark.parametrize(
