@@ -139,11 +139,9 @@ class _Table:
     def _right(self, name: str, found: Mapping[str, Any]) -> tuple[Any, bool]:
         """The value of a column as it should be, and whether it was."""
         value, kind = found.get(name), self._types[name]
-        required, in_key = bool(self._info[name][3]), bool(self._info[name][5])
-        if value is None and in_key:  # SQLite takes NULL for a key of text
-            return self._default(name), False
-        if name not in found or (value is None and required):
-            return self._default(name), name not in found
+        required, in_key = self._info[name][3], self._info[name][5]
+        if name not in found or (value is None and (required or in_key)):
+            return self._default(name), name not in found and not in_key
         # One bit makes bytes of a text.
         if isinstance(value, BadText) or (kind is str and isinstance(value, bytes)):
             return _normalised(value.decode(errors="replace")), False
@@ -152,10 +150,8 @@ class _Table:
         words = FLAG if name in FLAGS else self._words.get(name)
         if value is not None and words is not None and value not in words:
             return self._default(name), False
-        if kind is str and value is not None:
-            normalised = _normalised(value)
-            return normalised, normalised == value
-        return value, True
+        normalised = _normalised(value) if isinstance(value, str) else value
+        return normalised, normalised == value
 
     def _default(self, name: str) -> Any:
         """What a column holds that says nothing."""
