@@ -82,7 +82,7 @@ class DamagedFile:
     def _count_pages(self) -> int:
         length = self.path.stat().st_size
         self._in_file = length // self._page_size
-        pages = max([self._in_file, *self._log])
+        pages: int = max([self._in_file, *self._log])
         if not pages or (length < self._page_size and 1 not in self._log):
             raise Damaged(f"{self.path} has {length} bytes: nothing can be read from it")
         expected = int.from_bytes(self._page(1)[28:32], "big")

@@ -51,7 +51,7 @@ class TableRows(Struct):
     repaired: int = 0  # a value of them was lost
 
 
-class Change(NamedTuple):
+class RowChange(NamedTuple):
     """One row that is not as it was."""
 
     table: str
@@ -63,7 +63,7 @@ class Loading(Struct):
     """What was read, and what had to be changed for it."""
 
     tables: dict[str, TableRows] = field(default_factory=dict)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[RowChange] = field(default_factory=list)
 
     def of(self, table: str) -> TableRows:
         """The counts of a table."""
@@ -72,12 +72,12 @@ class Loading(Struct):
     def repaired(self, table: str, key: str, what: str) -> None:
         """Note a row that was kept with other values."""
         self.of(table).repaired += 1
-        self.changes.append(Change(table, key, what))
+        self.changes.append(RowChange(table, key, what))
 
     def dropped(self, table: str, key: str, what: str) -> None:
         """Note a row that could not be kept."""
         self.of(table).dropped += 1
-        self.changes.append(Change(table, key, what))
+        self.changes.append(RowChange(table, key, what))
 
 
 def load(file: DamagedFile, tx: Transaction) -> Loading:
@@ -195,7 +195,7 @@ def _name_lost(file: DamagedFile, tx: Transaction, table: str, loading: Loading)
         where = " AND ".join(f"{name} = ?" for name in TABLES[table].split(", "))
         if not tx.execute(f"SELECT 1 FROM {table} WHERE {where}", tuple(key)):
             shown = " ".join(str(value)[: row_types.LENGTH_MAX] for value in key)
-            loading.changes.append(Change(table, shown, "lost"))
+            loading.changes.append(RowChange(table, shown, "lost"))
 
 
 # -- references -------------------------------------------------------------------------------
