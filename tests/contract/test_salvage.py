@@ -4,6 +4,8 @@ listed."""
 from __future__ import annotations
 
 import sqlite3
+import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,13 @@ import pytest
 from agents_ledger import Damaged, Ledger, NotFound, Refused, Turn
 from agents_ledger.ledger.access import Tokens
 from agents_ledger.ledger.salvage import Salvaged, salvage
+from agents_ledger.store.sqlite_records import columns_of
+from agents_ledger.store.text import unescape
 from tests.raw import Raw
 from tests.trust import specimen
 
 PAGE = 4096
+QUICKLY = 20.0  # seconds
 
 
 @pytest.fixture
@@ -89,6 +94,34 @@ def test_what_only_the_log_has_is_read(whole: tuple[Path, dict[str, Turn]], tmp_
     assert salvaged.complete
 
 
+@pytest.mark.parametrize("pages", [5, 0xFFFFFFFF])
+def test_a_log_with_a_page_far_behind_the_end_is_read_quickly(
+    whole: tuple[Path, dict[str, Turn]], pages: int
+) -> None:
+    path, _ = whole
+    overwrite(path, roots(path)["names"])  # so that orphaned rows are searched for
+    header = struct.pack(">6I", 0x377F0682, 3007000, PAGE, 0, 1, 2)
+    sums = log_checksum(header, (0, 0))
+    frame, content = struct.pack(">2I", 0xFFFFFFF0, pages), bytes(PAGE)
+    frame_sums = log_checksum(content, log_checksum(frame, sums))
+    log = header + struct.pack(">2I", *sums) + frame + struct.pack(">4I", 1, 2, *frame_sums)
+    path.with_name(f"{path.name}-wal").write_bytes(log + content)
+
+    started = time.monotonic()
+    salvage(str(path), str(path.with_name("new.db")))
+
+    assert time.monotonic() - started < QUICKLY
+
+
+def log_checksum(data: bytes, sums: tuple[int, int]) -> tuple[int, int]:
+    """The checksum of a write-ahead log, of little-endian numbers."""
+    first, second = sums
+    for even, odd in struct.iter_unpack("<2I", data):
+        first = (first + even + second) % (1 << 32)
+        second = (second + odd + first) % (1 << 32)
+    return first, second
+
+
 def test_every_index_may_be_lost(whole: tuple[Path, dict[str, Turn]]) -> None:
     path, turns = whole
     for name, page in roots(path).items():
@@ -108,6 +141,35 @@ def test_places_and_segments_are_derived_anew(whole: tuple[Path, dict[str, Turn]
     _, found = salvaged_from(path)
 
     assert found == turns
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "VACUUM INTO '{path}'",
+        "ATTACH '{path}' AS other",
+        "CREATE TABLE a (b); SELECT 1",
+        "CREATE TABLE a (b)\0",
+        "CREATE TABLE a AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 9)"
+        " SELECT * FROM c",
+    ],
+)
+def test_the_text_of_a_damaged_schema_is_not_run(
+    whole: tuple[Path, dict[str, Turn]], tmp_path: Path, sql: str
+) -> None:
+    path, turns = whole
+    written = tmp_path / "written"
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA writable_schema=ON")
+    text = sql.format(path=written)
+    connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'turns'", (text,))
+    connection.close()
+
+    _, found = salvaged_from(path)
+
+    assert found == turns
+    assert not written.exists()
+    assert columns_of(text) == []
 
 
 @pytest.mark.parametrize("page", [1, "sqlite_master"])
@@ -215,6 +277,63 @@ def test_text_that_is_no_utf_8_is_kept_as_far_as_it_goes(
 
     assert next(iter(found.values())).messages[-1].content == "a�b"
     assert told(salvaged, "content cannot be read") == [message.id]
+
+
+@pytest.mark.parametrize("stored", ["a\0b", "a\x1ab", "a\x1a0041b"])
+def test_text_that_is_not_escaped_as_the_ledger_stores_it_is_normalised(
+    whole: tuple[Path, dict[str, Turn]], stored: str
+) -> None:
+    path, turns = whole
+    message = next(iter(turns.values())).messages[-1]
+    change(path, "UPDATE messages SET content = ? WHERE id = ?", stored, message.id)
+
+    salvaged, found = salvaged_from(path)
+
+    assert next(iter(found.values())).messages[-1].content == unescape(stored)
+    assert told(salvaged, "content cannot be read") == [message.id]
+
+
+@pytest.mark.parametrize("damaged", ["\0", "\x1a-", "\x1a0041"])
+def test_a_row_whose_key_is_not_escaped_as_the_ledger_stores_it_is_dropped(
+    whole: tuple[Path, dict[str, Turn]], damaged: str
+) -> None:
+    path, turns = whole
+    turn_id = next(iter(turns))
+    change(path, "UPDATE turns SET id = ? || id WHERE id = ?", damaged, turn_id)
+
+    salvaged, found = salvaged_from(path)
+
+    assert found.keys() == turns.keys()  # the turn is rebuilt from its messages
+    assert len(told(salvaged, "turns: its key is damaged")) == 1
+
+
+def test_a_row_without_a_key_is_dropped(whole: tuple[Path, dict[str, Turn]]) -> None:
+    path, turns = whole
+    change(path, "UPDATE turns SET id = NULL WHERE id = ?", next(iter(turns)))
+
+    salvaged, found = salvaged_from(path)
+
+    assert found.keys() == turns.keys()
+    assert len(told(salvaged, "turns: its key is damaged")) == 1
+
+
+def test_an_index_with_too_few_values_names_no_lost_rows(
+    whole: tuple[Path, dict[str, Turn]],
+) -> None:
+    path, _ = whole
+    pages = roots(path)
+    data = bytearray(path.read_bytes())
+    short, long = (
+        (pages[name] - 1) * PAGE
+        for name in ("sqlite_autoindex_names_1", "sqlite_autoindex_session_imports_1")
+    )
+    data[long : long + PAGE] = data[short : short + PAGE]
+    path.write_bytes(data)
+    overwrite(path, pages["session_imports"])
+
+    salvaged, _ = salvaged_from(path)
+
+    assert not salvaged.complete
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from agents_ledger.ledger.salvage import salvage
 from tests.trust import harness, specimen
 from tests.trust.harness import Options, Outcome
 
+PAGE = 4096
 TURNS = 12
 READ = 4  # further verbs tried on each damaged ledger
 NO_AUDIT = "audit finds nothing"
@@ -59,7 +60,7 @@ def damage(chance: random.Random, data: bytes) -> tuple[bytes, str]:
     """The data with something wrong, and what."""
     changed = bytearray(data)
     at = chance.randrange(len(data))
-    way = chance.randrange(10)
+    way = chance.randrange(12)
     if way < 6:
         bit = chance.randrange(8)
         changed[at] ^= 1 << bit
@@ -69,7 +70,24 @@ def damage(chance: random.Random, data: bytes) -> tuple[bytes, str]:
         filled = chance.choice((bytes(length), b"\xa5" * length, chance.randbytes(length)))
         changed[at : at + length] = filled
         return bytes(changed), f"{length} bytes at {at}"
+    if way < 11:
+        return _misplace(chance, changed, swap=way == 10)
     return data[:at], f"cut at byte {at}"
+
+
+def _misplace(chance: random.Random, data: bytearray, *, swap: bool) -> tuple[bytes, str]:
+    """One page written where another belongs, or two in the place of each other."""
+    pages = len(data) // PAGE
+    source, target = chance.randrange(pages), chance.randrange(pages)
+    first, second = (
+        slice(source * PAGE, (source + 1) * PAGE),
+        slice(target * PAGE, (target + 1) * PAGE),
+    )
+    kept = data[second]
+    data[second] = data[first]
+    if swap:
+        data[first] = kept
+    return bytes(data), f"page {source + 1} {'swapped with' if swap else 'over'} page {target + 1}"
 
 
 class Damaging:

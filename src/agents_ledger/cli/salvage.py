@@ -45,11 +45,11 @@ def salvage(run: Invocation, *, file: str, target: str, limit: int) -> int:
             findings=salvaged.findings,
         )
     else:
-        _tell(run, salvaged, target, limit)
+        _report(run, salvaged, target, limit)
     return 0 if salvaged.complete else SOMETHING_MISSING
 
 
-def _tell(run: Invocation, salvaged: Salvaged, target: str, limit: int) -> None:
+def _report(run: Invocation, salvaged: Salvaged, target: str, limit: int) -> None:
     run.out.table(
         ["TABLE", "READ", "LOST", "DROPPED", "REPAIRED"],
         [
@@ -61,7 +61,7 @@ def _tell(run: Invocation, salvaged: Salvaged, target: str, limit: int) -> None:
     )
     for remark in salvaged.remarks:
         run.out.line(("file: ", "bad"), remark)
-    _tell_missing(run, salvaged.missing, limit)
+    _report_missing(run, salvaged.missing, limit)
     for finding in salvaged.findings[:limit]:
         run.out.line((finding.rule, "bad"), "  ", (finding.id, "id"), "  ", finding.detail)
     read = amounts.count(sum(rows.read for rows in salvaged.tables), "row")
@@ -71,7 +71,7 @@ def _tell(run: Invocation, salvaged: Salvaged, target: str, limit: int) -> None:
         note(("error:", "bad"), " the new ledger breaks rules of the audit")
 
 
-def _tell_missing(run: Invocation, missing: tuple[Missing, ...], limit: int) -> None:
+def _report_missing(run: Invocation, missing: tuple[Missing, ...], limit: int) -> None:
     for what, found in groupby(sorted(missing, key=attrgetter("what")), attrgetter("what")):
         group = list(found)
         run.out.line((what, "bad"), f"  {len(group):,}")

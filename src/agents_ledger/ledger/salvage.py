@@ -128,34 +128,34 @@ class _Repair:
         """All of it, in the order in which one thing stands on another."""
         tx = self._tx
         for name in ("salvage_turn_rebuilt", "salvage_session_rebuilt", "salvage_block_unbased"):
-            self._state(name)
+            self._run_and_report(name)
         self._old = {row[0]: _Old(*row[1:]) for row in tx.run("old_places")}
         tx.run("forget_places")
         tx.run("forget_segments")
         mend_references(tx, self._loading, leave=("places", "segments"))
         self._mend_prompts()
-        self._state_all(MEND)
+        self._run_and_report_all(MEND)
         self._mend_compactions()
         self._place_all()
         self._mend_heads()
         mend_references(tx, self._loading)
-        self._state_all(TIDY)
+        self._run_and_report_all(TIDY)
         mend_references(tx, self._loading)  # what was dropped meanwhile
         self._mend_sources()
         self._mend_order()
         self._mend_queries()
-        self._state_all(FLAG)
+        self._run_and_report_all(FLAG)
         tx.run("true_children")
         tx.run("true_details")
         tx.run("await_index_all")
         return self._missing
 
-    def _state_all(self, prefix: str) -> None:
+    def _run_and_report_all(self, prefix: str) -> None:
         for name in queries.names():
             if name.startswith(prefix) and name in self._remarks:
-                self._state(name)
+                self._run_and_report(name)
 
-    def _state(self, name: str) -> None:
+    def _run_and_report(self, name: str) -> None:
         values = {"nothing": b""} if name == "mend_request" else {}
         for key, detail in self._tx.run(name, **values):
             self._miss(self._remarks[name], key, detail)
@@ -200,12 +200,12 @@ class _Repair:
                 tx.run("delete_compaction", turn_id=turn_id)
                 last = tx.run("last_sequence", turn_id=turn_id)[0][0]
                 sequence = 0 if last is None else last + 1
-                said = Message(
+                kept_summary = Message(
                     "assistant", summary, id=new_id(), turn_id=turn_id, sequence=sequence
                 )
-                tx.run_many("insert_message", [said])
+                tx.run_many("insert_message", [kept_summary])
                 self._miss("What a compaction summarised is lost.", turn_id, "kept as a message")
-        self._state("mend_compaction_lost")
+        self._run_and_report("mend_compaction_lost")
 
     # -- places -------------------------------------------------------------------------------
 
@@ -249,7 +249,7 @@ class _Repair:
     def _mend_heads(self) -> None:
         """A session whose head is lost points to the last turn of its history that is left."""
         tx = self._tx
-        self._state("salvage_history_lost")
+        self._run_and_report("salvage_history_lost")
         for label, lost, now in tx.run("lost_heads"):
             tx.run("point_to", label=label, turn_id=now)
             detail = f"{lost}; it points to {now or 'no turn'} now"

@@ -16,7 +16,7 @@ from agents_ledger.store import row_types
 from agents_ledger.store.locks import is_open_here
 from agents_ledger.store.sqlite_records import Unreadable, Values, columns_of, record, varint
 from agents_ledger.store.tables import TABLES
-from agents_ledger.store.write_ahead_log import logged_pages
+from agents_ledger.store.write_ahead_log import WriteAheadLog
 
 MAGIC = b"SQLite format 3\0"
 PAGE_SIZE = 4096  # of every ledger we make; assumed where the header does not say
@@ -56,6 +56,10 @@ class DamagedFile:
         self.remarks: list[str] = []
         self.lost: dict[str, int] = {}  # rows or pages that make no sense, by table
         self._file = path.open("rb")
+        header = self._file.read(HEADER).ljust(HEADER, b"\0")
+        self._page_size, self._usable = self._sizes(header)
+        self._log = WriteAheadLog(path.with_name(f"{path.name}-wal"), self._page_size)
+        self.remarks += self._log.remarks
         try:
             self._open()
         except BaseException:
@@ -63,10 +67,6 @@ class DamagedFile:
             raise
 
     def _open(self) -> None:
-        header = self._file.read(HEADER).ljust(HEADER, b"\0")
-        self._page_size, self._usable = self._sizes(header)
-        self._logged = logged_pages(self.path.with_name(f"{self.path.name}-wal"), self._page_size)
-        self.remarks += self._logged.remarks
         self.pages = self._count_pages()
         self._free = self._free_pages()
         self._visited: set[int] = set()
@@ -81,8 +81,9 @@ class DamagedFile:
 
     def _count_pages(self) -> int:
         length = self.path.stat().st_size
-        pages = max([length // self._page_size, *self._logged.pages])
-        if not pages or (length < self._page_size and 1 not in self._logged.pages):
+        self._in_file = length // self._page_size
+        pages: int = max([self._in_file, *self._log])
+        if not pages or (length < self._page_size and 1 not in self._log):
             raise Damaged(f"{self.path} has {length} bytes: nothing can be read from it")
         expected = int.from_bytes(self._page(1)[28:32], "big")
         if length % self._page_size:
@@ -92,8 +93,9 @@ class DamagedFile:
         return pages
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file and its log."""
         self._file.close()
+        self._log.close()
 
     def _sizes(self, header: bytes) -> tuple[int, int]:
         size = struct.unpack(">H", header[16:18])[0]
@@ -104,7 +106,7 @@ class DamagedFile:
         return size, size - header[20]
 
     def _page(self, number: int) -> bytes:
-        logged = self._logged.pages.get(number)
+        logged = self._log.page(number)
         if logged is not None:
             return logged
         self._file.seek((number - 1) * self._page_size)
@@ -113,13 +115,22 @@ class DamagedFile:
             raise Unreadable(f"page {number} is behind the end")
         return page
 
+    def _present(self) -> Iterator[int]:
+        """The numbers of all pages but the first. The log may hold pages far behind the end of
+        the file: those between are not looked for."""
+        yield from range(2, self._in_file + 1)
+        yield from (number for number in self._log if number > max(self._in_file, 1))
+
     def _free_pages(self) -> set[int]:
         """What is on the list of free pages: rows there were deleted."""
         free: set[int] = set()
         trunk = int.from_bytes(self._page(1)[32:36], "big")
         while trunk and trunk not in free and trunk <= self.pages:
             free.add(trunk)
-            page = self._page(trunk)
+            try:
+                page = self._page(trunk)
+            except Unreadable:
+                break
             count = min(int.from_bytes(page[4:8], "big"), self._usable // 4 - 2)
             free.update(struct.unpack(f">{count}I", page[8 : 8 + 4 * count]))
             trunk = int.from_bytes(page[:4], "big")
@@ -132,7 +143,7 @@ class DamagedFile:
         pages = list(self._walk(Tree("table", "sqlite_master", "", 1, None)))
         rows = [row for page in pages for row in self._cells(page, "sqlite_master")]
         if "sqlite_master" in self.lost:
-            others = (n for n in range(2, self.pages + 1) if n not in self._free)
+            others = (n for n in self._present() if n not in self._free)
             rows += [row for n in others if n not in pages for row in self._cells(n, None)]
         for row in rows:
             if len(row.values) == SCHEMA_COLUMNS:
@@ -227,9 +238,11 @@ class DamagedFile:
         parts = [page[at : at + local]]
         following = int.from_bytes(page[at + local : at + local + 4], "big")
         left = size - local
+        seen: set[int] = set()
         while left > 0:
-            if not 1 < following <= self.pages:
+            if not 1 < following <= self.pages or following in seen:
                 raise Unreadable("a row whose rest is lost")
+            seen.add(following)
             further = self._page(following)
             parts.append(further[4 : 4 + min(left, usable - 4)])
             left -= usable - 4
@@ -243,7 +256,7 @@ class DamagedFile:
         orphans: dict[str, list[StoredRow]] = {}
         unassigned = 0
         shapes = dict(self._shapes()) if self.lost else {}
-        for number in range(2, self.pages + 1) if shapes else ():
+        for number in self._present() if shapes else ():
             if number in self._visited or number in self._free or self._kind(number) != LEAF_TABLE:
                 continue
             rows = [row for row in self._cells(number, None) if row.rowid > 0]

@@ -1,7 +1,7 @@
 """Whether rows hold what their columns say.
 
-SQLite stores a value of any type in any column, so one flipped bit makes a number of a text. Rows
-are looked at where they leave the database: by the names of their columns, or by the fields of the
+SQLite stores a value of any type in any column, so one flipped bit turns a text into a number. Rows
+are validated where they leave the database: by the names of their columns, or by the fields of the
 values that they become.
 """
 
@@ -34,9 +34,9 @@ NOTHING = type(None)
 _SHOWN = {int: "a number", float: "a fraction", bytes: "bytes", bool: "a flag", NOTHING: "nothing"}
 _NAMING = ("id", "turn_id", "label", "session_label", "name", "message_id", "segment_id", "hash")
 _UNDECODED = re.compile(r"Could not decode to UTF-8 column '(\w+)'")
-_FALLBACK = re.compile(r"COALESCE\(\w+\.(\w+),.*\)$", re.DOTALL)  # a column, or what stands for it
+_FALLBACK = re.compile(r"COALESCE\(\w+\.(\w+),.*\)$", re.DOTALL)  # a column, or its fallback
 LENGTH_MAX = 60  # of a key that is shown
-FEW = 8  # rows: of fewer, the types of each are looked up
+FEW = 8  # rows: of fewer, the types of each row are looked up
 
 
 @cache
@@ -81,7 +81,7 @@ class RowTypes:
         self._allowed = [None if types is None else frozenset(types) for types in allowed]
         self._words = words or {}
         self._seen: set[Types] = set()
-        # What rows that were looked at before, by the names of their columns, may still lack.
+        # What rows that were validated before, by the names of their columns, may still lack.
         required = [n for n, types in enumerate(self._allowed) if types and NOTHING not in types]
         self._required = itemgetter(*required, required[0]) if required else tuple
         self._worded = itemgetter(*self._words, next(iter(self._words))) if self._words else tuple
@@ -100,14 +100,14 @@ class RowTypes:
                 self._fail(index, next(row for row in rows if row[index] not in words))
 
     def check_named(self, row: Row) -> None:
-        """The same for a row whose columns were looked at by their names."""
+        """The same for a row whose columns were validated by their names."""
         if None in self._required(row):
             self._check_columns((row,))
-        if (said := self._worded(row)) not in self._known_words:
+        if (values := self._worded(row)) not in self._known_words:
             for index, words in self._words.items():
                 if row[index] not in words:
                     self._fail(index, row)
-            self._known_words.add(said)
+            self._known_words.add(values)
 
     def _check_columns(self, rows: Sequence[Row]) -> None:
         for index, column in enumerate(zip(*rows, strict=True)):

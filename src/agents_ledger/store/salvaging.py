@@ -14,6 +14,7 @@ from agents_ledger.store.damaged_file import DamagedFile
 from agents_ledger.store.database import Row, Transaction
 from agents_ledger.store.sqlite_records import BadText, Column, columns_of
 from agents_ledger.store.tables import TABLES
+from agents_ledger.store.text import escape, unescape
 
 _CHECK = re.compile(r"CHECK \((\w+ = '\w+'(?: OR \w+ = '\w+')*)\)")
 _WORD = re.compile(r"(\w+) = '(\w+)'")
@@ -50,7 +51,7 @@ class TableRows(Struct):
     repaired: int = 0  # a value of them was lost
 
 
-class Change(NamedTuple):
+class RowChange(NamedTuple):
     """One row that is not as it was."""
 
     table: str
@@ -62,7 +63,7 @@ class Loading(Struct):
     """What was read, and what had to be changed for it."""
 
     tables: dict[str, TableRows] = field(default_factory=dict)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[RowChange] = field(default_factory=list)
 
     def of(self, table: str) -> TableRows:
         """The counts of a table."""
@@ -71,12 +72,12 @@ class Loading(Struct):
     def repaired(self, table: str, key: str, what: str) -> None:
         """Note a row that was kept with other values."""
         self.of(table).repaired += 1
-        self.changes.append(Change(table, key, what))
+        self.changes.append(RowChange(table, key, what))
 
     def dropped(self, table: str, key: str, what: str) -> None:
         """Note a row that could not be kept."""
         self.of(table).dropped += 1
-        self.changes.append(Change(table, key, what))
+        self.changes.append(RowChange(table, key, what))
 
 
 def load(file: DamagedFile, tx: Transaction) -> Loading:
@@ -138,19 +139,19 @@ class _Table:
     def _right(self, name: str, found: Mapping[str, Any]) -> tuple[Any, bool]:
         """The value of a column as it should be, and whether it was."""
         value, kind = found.get(name), self._types[name]
-        required = bool(self._info[name][3])
-        if name not in found or (value is None and required):
-            return self._default(name), name not in found
-        if isinstance(value, BadText):
-            return value.decode(errors="replace"), False
-        if kind is str and isinstance(value, bytes):  # one bit makes bytes of a text
-            return value.decode(errors="replace"), False
+        required, in_key = self._info[name][3], self._info[name][5]
+        if name not in found or (value is None and (required or in_key)):
+            return self._default(name), name not in found and not in_key
+        # One bit makes bytes of a text.
+        if isinstance(value, BadText) or (kind is str and isinstance(value, bytes)):
+            return _normalised(value.decode(errors="replace")), False
         if value is not None and type(value) is not kind:
             return self._default(name), False
         words = FLAG if name in FLAGS else self._words.get(name)
         if value is not None and words is not None and value not in words:
             return self._default(name), False
-        return value, True
+        normalised = _normalised(value) if isinstance(value, str) else value
+        return normalised, normalised == value
 
     def _default(self, name: str) -> Any:
         """What a column holds that says nothing."""
@@ -165,6 +166,11 @@ class _Table:
     def _key(self, row: list[Any]) -> str:
         shown = (row[self._names.index(key)] for key in self._keys)
         return " ".join(str(value)[: row_types.LENGTH_MAX] for value in shown)
+
+
+def _normalised(stored: str) -> str:
+    """The text as the ledger would store it. Any other form is not found again by its value."""
+    return escape(unescape(stored))
 
 
 def _named(columns: list[Column], rowid: int, values: list[Any]) -> Iterator[tuple[str, Any]]:
@@ -184,10 +190,12 @@ def _name_lost(file: DamagedFile, tx: Transaction, table: str, loading: Loading)
     width = len(TABLES[table].split(", "))
     for stored in file.rows(index):
         key = stored.values[:width]
+        if len(key) < width:
+            continue  # of another index
         where = " AND ".join(f"{name} = ?" for name in TABLES[table].split(", "))
         if not tx.execute(f"SELECT 1 FROM {table} WHERE {where}", tuple(key)):
             shown = " ".join(str(value)[: row_types.LENGTH_MAX] for value in key)
-            loading.changes.append(Change(table, shown, "lost"))
+            loading.changes.append(RowChange(table, shown, "lost"))
 
 
 # -- references -------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
+from contextlib import closing
 from typing import Any, NamedTuple
 
 _INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}  # bytes by serial type
@@ -12,6 +13,11 @@ _FLOAT, _FLOAT_BYTES = 7, 8
 _FIRST_LONG = 12  # from here on even types are bytes, odd ones text
 _VARINT_MAX = 9
 _MORE = 0x80
+_CREATE_TABLE = "CREATE TABLE "  # SQLite stores the text of every table with this beginning
+_TABLE_INFO = """
+    SELECT i.* FROM sqlite_master t, pragma_table_info(t.name) i WHERE t.rowid = 1 ORDER BY i.cid
+"""
+_CREATING = (sqlite3.SQLITE_CREATE_TABLE, sqlite3.SQLITE_CREATE_INDEX, sqlite3.SQLITE_READ)
 Values = list[Any]
 
 
@@ -35,21 +41,33 @@ class Column(NamedTuple):
 def columns_of(sql: str | None) -> list[Column]:
     """The columns of a table in the order in which its rows hold them; none, if the text of the
     table is damaged too."""
+    text = sql or ""
+    if not text.startswith(_CREATE_TABLE):
+        return []
     try:
-        with sqlite3.connect(":memory:") as scratch:
-            scratch.execute(sql or "")
-            name = scratch.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchone()
-            rows = scratch.execute(f"PRAGMA table_info({name[0]})").fetchall() if name else []
-    except sqlite3.Error:
+        with closing(sqlite3.connect(":memory:")) as scratch:
+            # The text may say anything: it may create a table, and nothing else.
+            scratch.set_authorizer(_authorize)
+            scratch.execute(text)
+            scratch.set_authorizer(None)
+            rows = scratch.execute(_TABLE_INFO).fetchall()
+    except (sqlite3.Error, sqlite3.Warning):  # until Python 3.12 a second statement is a Warning
         return []
     keys = sum(row[5] > 0 for row in rows)
     columns = [
         Column(row[1], row[5], row[4], keys == 1 and row[5] == 1 and row[2].upper() == "INTEGER")
         for row in rows
     ]
-    if "WITHOUT ROWID" in (sql or "").upper():
+    if "WITHOUT ROWID" in text.upper():
         return sorted(columns, key=lambda column: column.key or len(columns) + 1)
     return columns
+
+
+def _authorize(action: int, name: str | None, *_: str | None) -> int:
+    """Allow what creating a table and the indexes of its keys needs, in an empty database."""
+    if action in (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE):
+        return sqlite3.SQLITE_OK if name == "sqlite_master" else sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK if action in _CREATING else sqlite3.SQLITE_DENY
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
