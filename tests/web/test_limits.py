@@ -6,13 +6,16 @@ import resource
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from agents_ledger.app import Serving
 from agents_ledger.asgi.limits import ReadTimeouts
+from agents_ledger.web.server import JSON_SLOTS
 from tests.waiting import PATIENCE_S
 from tests.web.conftest import Running
 
@@ -45,6 +48,23 @@ def test_json_of_too_many_values_is_refused_before_it_takes_memory(running: Runn
     assert "1,000,000 values" in answer.json["message"]
     # The body itself is held a few times on its way; decoded it would be 1.3 GB.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500 * 1024
+
+
+def test_bodies_take_only_some_of_the_threads(own_server: Callable[..., Running]) -> None:
+    running = own_server()
+    body = b"[" + b'{"a":[]},' * 240_000 + b"1]"  # takes a while to check
+    before = set(threading.enumerate())
+    with ThreadPoolExecutor(8, "client") as clients:
+        answers = [
+            clients.submit(running.ask, "/api/v1/imports", method="POST", body=body)
+            for _ in range(8)
+        ]
+        statuses = {answer.result().status for answer in answers}
+        started = {each.name + str(each.ident) for each in set(threading.enumerate()) - before}
+
+    assert statuses == {400}
+    workers = [name for name in started if not name.startswith("client")]
+    assert len(workers) <= JSON_SLOTS, workers
 
 
 @pytest.fixture
