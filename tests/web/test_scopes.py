@@ -65,6 +65,8 @@ WIDENING: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/imports", imported("root")),
     ("POST", "/imports", imported("root", "persona_id")),
     ("POST", "/chat/persona:root", {"text": "Hello"}),
+    ("POST", "/chat/PERSONA:root", {"text": "Hello"}),
+    ("POST", "/chat/Persona%3Aroot", {"text": "Hello"}),
     ("POST", "/bus/ldg:session:fork", {"target": "talk", "persona_id": "root"}),
 ]
 
