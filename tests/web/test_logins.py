@@ -23,7 +23,6 @@ from agents_ledger.web.logins import LoginLimits, Logins
 from tests.waiting import PATIENCE_S, until
 from tests.web.conftest import Running
 
-
 STREAM_ENDS_S = 10  # promised within two seconds; the machine may be busy
 
 
@@ -156,7 +155,8 @@ def test_a_login_of_an_earlier_run_says_how_to_log_in_again(
     for _ in range(30):  # an open tab asks again and again, and must not lock its user out
         answer = running.ask("/sessions", token=None, headers=cookie)
         assert answer.status == 401
-    assert "Open the address that `agents-ledger serve` printed" in answer.text
+    assert "Open the address that <code>agents-ledger serve</code> printed" in answer.text
+    assert 'autocomplete="current-password"' in answer.text
     assert 'name="token"' in answer.text
 
 

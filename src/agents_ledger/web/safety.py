@@ -236,7 +236,8 @@ class Guard:
         caller = await self._door.admit(request, self._policy.cookie)
         if caller is None:
             wrong = bool(request.bearer) and not self._wrong.take(request.client)
-            await answer_plainly(send, request.is_api, *(_TOO_MANY if wrong else _NO_TOKEN))
+            missing = _NO_API_TOKEN if request.is_api else _NO_TOKEN
+            await answer_plainly(send, request.is_api, *(_TOO_MANY if wrong else missing))
             return
         csrf = csrf_of(caller.secret)
         if request.method not in SAFE and not request.bearer:
@@ -307,7 +308,12 @@ _NO_TOKEN = (
     "Open the address that `agents-ledger serve` printed, or enter a token. A login ends when the"
     " server does, when its token is revoked, and after a day without use.",
 )
-_TOO_MANY = (429, "too many wrong tokens", "Wait a minute.")
+_NO_API_TOKEN = (
+    401,
+    "the token is missing, wrong, expired or revoked",
+    "Send Authorization: Bearer SECRET.",
+)
+_TOO_MANY = (429, "too many wrong tokens", "Wait a second.")
 _CROSS_LOGIN = (
     403,
     "a link on another site cannot log you in",
