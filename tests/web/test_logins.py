@@ -233,6 +233,19 @@ def test_other_streams_go_on(running: Running) -> None:
 # -- the browser ------------------------------------------------------------------------------
 
 
+def test_the_login_page_fits_a_narrow_screen(browser: Browser, running: Running) -> None:
+    context = browser.new_context(viewport={"width": 380, "height": 800})
+    page = context.new_page()
+    page.goto(running.server.address)
+
+    card = page.locator("main").bounding_box()
+
+    assert card is not None
+    assert card["x"] >= 8
+    assert card["x"] + card["width"] <= 380 - 8
+    context.close()
+
+
 def test_serve_starts_the_browser_with_a_code_that_logs_in(
     browser: Browser, tmp_path: Path
 ) -> None:
