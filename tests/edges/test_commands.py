@@ -428,7 +428,9 @@ def test_copy_prints_what_was_copied(ledger: Ledger, file: str, tmp_path: Path) 
 def test_copy_and_restore_say_that_tokens_are_revoked(
     ledger: Ledger, file: str, tmp_path: Path
 ) -> None:
-    Tokens(ledger._core).create("laptop")
+    tokens = Tokens(ledger._core)
+    tokens.create("laptop")
+    tokens.revoke(tokens.create("revoked before")[0].id)
 
     answer = call("copy", file, str(tmp_path / "copy.db"))
     told = call("restore", file, str(tmp_path / "back.db"), "--json").json

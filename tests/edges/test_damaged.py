@@ -109,3 +109,39 @@ def test_salvage_overwrites_nothing(file: str, run: Run, tmp_path: Path) -> None
 
     assert answer.code == 5
     assert "exists already" in answer.err
+
+
+def test_audit_of_a_file_that_cannot_be_read_does_not_advise_an_audit(
+    run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "ledger.db"
+    with Ledger.open(str(file)) as ledger:
+        ledger.record("main", "q", "r")
+    with file.open("r+b") as opened:
+        opened.seek(100)
+        opened.write(b"\xa5" * 4000)
+
+    answer = run("audit", "--ledger", str(file))
+
+    assert answer.code != 0
+    assert "agents-ledger audit" not in answer.err
+    assert "agents-ledger salvage" in answer.err
+
+
+def test_salvage_of_a_file_without_a_ledger_does_not_advise_salvage(
+    run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "empty.db"
+    file.write_bytes(b"")
+
+    answer = run("salvage", str(file), str(tmp_path / "new.db"))
+
+    assert "agents-ledger restore" in answer.err
+    assert "agents-ledger salvage" not in answer.err
+    assert "agents-ledger audit" not in answer.err
+
+
+def test_salvage_says_that_it_reads_files_only(run: Run, tmp_path: Path) -> None:
+    answer = run("salvage", "postgresql://somebody@127.0.0.1/x", str(tmp_path / "new.db"))
+
+    assert "SQLite files only" in answer.err

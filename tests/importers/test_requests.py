@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from agents_ledger import Ledger
 from agents_ledger.importers import requests
 from agents_ledger.importers.importing import rederive
-from agents_ledger.importers.request_items import Key
+from agents_ledger.importers.request_items import Key, in_camel
 from agents_ledger.importers.requests import RequestRefused, import_sessions
 from agents_ledger.ledger import import_requests
 from tests.importers.helping import result
@@ -222,6 +223,20 @@ def test_another_key_skips_what_is_unchanged_and_upserts_what_changed(ledger: Le
     runs = ledger.query("SELECT last_run_id, source_session_fingerprint FROM session_imports")[1]
     assert runs == [("run-3", "f2")]
     assert ledger.audit() == ()
+
+
+def test_a_long_name_is_kept_without_being_taken_apart() -> None:
+    name = "_" * 2_000_000
+    tracemalloc.start()
+
+    assert in_camel({name: 1, "source_turn_id": 2}, ["sourceTurnId"]) == {
+        name: 1,
+        "sourceTurnId": 2,
+    }
+
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20
 
 
 def test_snake_case_is_the_same_request(ledger: Ledger) -> None:

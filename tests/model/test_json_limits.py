@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -57,3 +58,17 @@ def test_the_bounds_are_exact() -> None:
     assert not fits(b"[" * 201 + b"]" * 201)
     assert fits(b"[" + b"1," * 999_998 + b"1]")
     assert not fits(b"[" + b"1," * 1_000_000 + b"1]")
+
+
+def test_closing_brackets_after_the_end_cost_no_time() -> None:
+    data = b"[" + b"1," * 300 + b"]" * 20_000_000
+    began = time.thread_time()
+
+    assert fits(data)
+
+    assert time.thread_time() - began < 1.0  # a loop over every bracket takes three seconds
+
+
+def test_what_was_too_deep_before_a_surplus_bracket_is_refused() -> None:
+    assert not fits(b"[" * 201 + b"]" * 202)
+    assert fits(b"[" * 200 + b"]" * 201)

@@ -23,6 +23,8 @@ from agents_ledger.web.logins import LoginLimits, Logins
 from tests.waiting import PATIENCE_S, until
 from tests.web.conftest import Running
 
+STREAM_ENDS_S = 10  # promised within two seconds; the machine may be busy
+
 
 def path_of(running: Running, address: str) -> str:
     return "/" + address.removeprefix(running.server.address)
@@ -116,6 +118,34 @@ def test_the_least_recently_used_login_ends_when_there_are_too_many() -> None:
     assert [logins.use(each) for each in (first, second, third)] == ["a", None, "c"]
 
 
+def test_a_token_that_logs_in_often_ends_only_its_own_logins() -> None:
+    logins = Logins(LoginLimits(logins=4, logins_per_token=2))
+    other = logins.start("a")
+    own = [logins.start("b") for _ in range(10)]
+
+    assert logins.use(other) == "a"
+    assert [logins.use(each) for each in own] == [None] * 8 + ["b", "b"]
+
+
+def test_another_site_cannot_log_a_browser_in(running: Running) -> None:
+    cross = {"Sec-Fetch-Site": "cross-site"}
+    code = path_of(running, running.server.address_with_code())
+    for path in (f"/?token={running.server.secret}", f"/sessions?token={running.server.secret}"):
+        refused = running.ask(path, token=None, headers=cross)
+        assert refused.status == 403
+        assert "set-cookie" not in refused.headers
+
+    refused = running.ask(code, token=None, headers=cross)
+
+    assert refused.status == 403
+    assert "set-cookie" not in refused.headers
+    assert running.log_in(code)  # it was not spent
+    own = running.ask(
+        f"/?token={running.server.secret}", token=None, headers={"Sec-Fetch-Site": "none"}
+    )
+    assert own.status == 303
+
+
 def test_a_login_of_an_earlier_run_says_how_to_log_in_again(
     own_server: Callable[..., Running],
 ) -> None:
@@ -125,7 +155,8 @@ def test_a_login_of_an_earlier_run_says_how_to_log_in_again(
     for _ in range(30):  # an open tab asks again and again, and must not lock its user out
         answer = running.ask("/sessions", token=None, headers=cookie)
         assert answer.status == 401
-    assert "Open the address that `agents-ledger serve` printed" in answer.text
+    assert "Open the address that <code>agents-ledger serve</code> printed" in answer.text
+    assert 'autocomplete="current-password"' in answer.text
     assert 'name="token"' in answer.text
 
 
@@ -159,7 +190,7 @@ def following(running: Running, headers: dict[str, str]) -> Iterator[http.client
 
 def to_its_end(stream: http.client.HTTPResponse) -> bytes:
     """What a stream sends until the server ends it, which it must."""
-    received, deadline = b"", time.monotonic() + PATIENCE_S / 2
+    received, deadline = b"", time.monotonic() + STREAM_ENDS_S
     while line := stream.readline():
         assert time.monotonic() < deadline, "the stream goes on"
         received += line
@@ -200,6 +231,19 @@ def test_other_streams_go_on(running: Running) -> None:
 
 
 # -- the browser ------------------------------------------------------------------------------
+
+
+def test_the_login_page_fits_a_narrow_screen(browser: Browser, running: Running) -> None:
+    context = browser.new_context(viewport={"width": 380, "height": 800})
+    page = context.new_page()
+    page.goto(running.server.address)
+
+    card = page.locator("main").bounding_box()
+
+    assert card is not None
+    assert card["x"] >= 8
+    assert card["x"] + card["width"] <= 380 - 8
+    context.close()
 
 
 def test_serve_starts_the_browser_with_a_code_that_logs_in(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection
 from pathlib import Path
+
+import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.asgi.revocation import StreamLease, StreamWatch
@@ -48,3 +51,42 @@ def test_a_thousand_streams_cost_one_query_for_each_check(tmp_path: Path) -> Non
     assert len(asked) < 10
     assert asked[0] == {stays.id, goes.id}
     assert not any(lease.ended.is_set() for lease in leases[: LEASES // 2])
+
+
+def test_a_login_that_ends_ends_its_stream_while_tokens_cannot_be_checked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked = 0
+    broken = True
+
+    def valid_ids(ids: Collection[str]) -> Collection[str]:
+        nonlocal asked
+        asked += 1
+        if broken:
+            raise OSError("the database does not answer")
+        return ids
+
+    async def follow() -> None:
+        nonlocal broken
+        watch = StreamWatch(valid_ids, check_s=0.01)
+        ended, goes_on = StreamLease("a", lambda: asked < 5), StreamLease("b", lambda: True)
+        watch.add(ended)
+        watch.add(goes_on)
+        async with asyncio.timeout(10):
+            await ended.ended.wait()
+        assert not goes_on.ended.is_set()
+        for outage in (1, 2):
+            assert len(caplog.records) == outage
+            broken = False
+            seen = asked
+            while asked < seen + 3:
+                await asyncio.sleep(0.01)
+            broken = True
+            while asked < seen + 6:
+                await asyncio.sleep(0.01)
+        watch.remove(ended)
+        watch.remove(goes_on)
+
+    with caplog.at_level(logging.WARNING, "agents_ledger.web"):
+        asyncio.run(follow())
+    assert len(caplog.records) == 3

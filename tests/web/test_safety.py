@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import urllib.parse
+from collections.abc import Callable
 
 import pytest
 
@@ -53,6 +54,21 @@ def test_known_hosts_are_answered(running: Running) -> None:
     port = running.server.port
     for host in (f"127.0.0.1:{port}", f"LOCALHOST:{port}", f"[::1]:{port}"):
         assert running.ask("/sessions", headers={"Host": host}).status == 200
+
+
+def test_the_api_says_what_is_wrong_with_a_token(own_server: Callable[..., Running]) -> None:
+    running = own_server()
+    for token in (None, "wrong"):
+        answer = running.ask("/api/v1/sessions", token=token)
+        assert answer.status == 401
+        assert answer.json["message"] == "the token is missing, wrong, expired or revoked"
+        assert answer.json["hint"] == "Send Authorization: Bearer SECRET."
+
+    refused = [running.ask("/api/v1/sessions", token="wrong") for _ in range(30)][-1]
+
+    assert refused.status == 429
+    assert refused.headers["retry-after"] == "1"
+    assert refused.json["hint"] == "Wait a second."
 
 
 def test_without_a_token_nothing_is_told(running: Running) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,6 +69,8 @@ WIDENING: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/imports", imported("root")),
     ("POST", "/imports", imported("root", "persona_id")),
     ("POST", "/chat/persona:root", {"text": "Hello"}),
+    ("POST", "/chat/PERSONA:root", {"text": "Hello"}),
+    ("POST", "/chat/Persona%3Aroot", {"text": "Hello"}),
     ("POST", "/bus/ldg:session:fork", {"target": "talk", "persona_id": "root"}),
 ]
 
@@ -87,6 +93,51 @@ def test_another_persona_is_chosen_by_administrators_alone(
     answer = served.ask(f"/api/v1{path}", method=method, body=body, token=admin)
     assert answer.status in (200, 201), answer
     assert served.ledger.audit() == ()
+
+
+def test_an_import_is_taken_in_chunks(served: Running) -> None:
+    item = imported("main")["items"][0]
+    packed = gzip.compress(json.dumps(item).encode())
+    data = base64.b64encode(packed).decode()
+    middle = len(data) // 2
+    chunks = [
+        {
+            "source": "aix",
+            "mode": "backfill",
+            "idempotencyKey": "in chunks",
+            "uploadId": "upload",
+            "chunkIndex": index,
+            "chunkTotal": 2,
+            "encoding": "gzip+base64",
+            "data": part,
+            "payloadSha256": hashlib.sha256(json.dumps(item).encode()).hexdigest(),
+            **{name: item[name] for name in list(item)[:3]},
+        }
+        for index, part in enumerate((data[:middle], data[middle:]))
+    ]
+    importer, admin = token(served, "import"), token(served, "read", "admin")
+
+    widened = served.ask(
+        "/api/v1/imports",
+        method="POST",
+        body={**chunks[0], "personaId": "root"},
+        token=importer,
+    )
+    first, last = (
+        served.ask("/api/v1/imports", method="POST", body=chunk, token=importer).json
+        for chunk in chunks
+    )
+    again = served.ask(
+        "/api/v1/bus/ldg:session:import",
+        method="POST",
+        body={"request": chunks[1]},
+        token=admin,
+    )
+
+    assert widened.status == 403
+    assert first["ok"], first
+    assert last["status"] == "completed", last
+    assert again.json["type"] == "success", again.json
 
 
 def test_a_form_of_a_page_cannot_choose_a_persona(served: Running) -> None:

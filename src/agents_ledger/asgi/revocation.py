@@ -40,6 +40,7 @@ class StreamWatch:
         self._check_s = check_s
         self._leases: set[StreamLease] = set()
         self._task: asyncio.Task[None] | None = None
+        self._is_failing = False
 
     def add(self, lease: StreamLease) -> None:
         """Watch a lease until it is removed."""
@@ -58,16 +59,24 @@ class StreamWatch:
         while True:
             await asyncio.sleep(self._check_s)
             ids = {lease.token_id for lease in self._leases}
-            try:
-                valid = await asyncio.to_thread(self._valid_ids, ids)
-            except Exception:
-                # Whatever failed, the streams must still end once it works again.
-                _log.warning("cannot check the tokens of open streams", exc_info=True)
-                continue
+            valid = await self._valid(ids)
             for lease in self._leases:
                 # A token that began to stream during the query was valid a moment ago.
                 if (lease.token_id in ids and lease.token_id not in valid) or not lease.is_alive():
                     lease.ended.set()
+
+    async def _valid(self, ids: Collection[str]) -> Collection[str]:
+        """The ids that are valid; all of them while that cannot be checked."""
+        try:
+            valid = await asyncio.to_thread(self._valid_ids, ids)
+        except Exception:
+            # Whatever failed, the streams must still end once it works again.
+            if not self._is_failing:
+                _log.warning("cannot check the tokens of open streams", exc_info=True)
+            self._is_failing = True
+            return ids
+        self._is_failing = False
+        return valid
 
 
 class RevocableExchange:

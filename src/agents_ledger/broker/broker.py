@@ -21,6 +21,7 @@ from agents_ledger.broker.following import Follower
 from agents_ledger.broker.policy import Policy
 from agents_ledger.broker.run import CANCELLED, CLOSED, INTERRUPTED, Run, Setup
 from agents_ledger.broker.tools import OfferedTool
+from agents_ledger.ledger import routing
 from agents_ledger.ledger.async_ledger import AsyncLedger
 from agents_ledger.ledger.async_queue import AsyncQueue
 from agents_ledger.model.engine import Engine
@@ -173,7 +174,8 @@ class Broker:
 
         A turn, a thread key and a smart target lead to a fork there.
         """
-        kind, _, value = target.partition(":")
+        parsed = routing.parse(target)
+        kind, value = parsed.kind, parsed.value
         if kind == "persona":
             self.policy.persona(value)
         try:
@@ -183,7 +185,7 @@ class Broker:
                 return self.policy.main_sessions().get(value, value), value
             if kind in NEVER_NEW:
                 raise
-            return value if kind == "session" else target, None
+            return value, None
         if route.kind in ("session", "persona", "routing_key") and route.session_label:
             return route.session_label, None
         if route.turn_id is None:

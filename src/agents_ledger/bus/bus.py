@@ -57,6 +57,10 @@ class BusError(Exception):
         }
 
 
+class ScopeMissing(Refused):
+    """The caller may not do this."""
+
+
 class InvokeResult(Struct, frozen=True, omit_defaults=True):
     """What came of an invocation that never raises. `result` is JSON text."""
 
@@ -246,9 +250,8 @@ class AgentBus:
 def _check_scope(ability: Ability, value: object, may: MayUse) -> None:
     scope = ability.scope_for(value)
     if not may(scope):
-        raise Refused(
-            f"{ability.id} with this input needs the scope {scope!r}",
-            "Use a token that has it: `agents-ledger token create`.",
+        raise ScopeMissing(
+            f"{ability.id} with this input needs the scope {scope!r}", "Use a token that has it."
         )
 
 

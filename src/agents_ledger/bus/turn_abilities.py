@@ -255,9 +255,9 @@ def _import_scope(_: Ledger, asked: Request) -> Scope:
 
 
 def _import(ledger: Ledger, asked: Request) -> Imported:
-    from agents_ledger.importers.requests import import_sessions
+    from agents_ledger.importers.requests import import_request
 
-    return Imported(import_sessions(ledger, asked.request))
+    return Imported(import_request(ledger, asked.request))
 
 
 def _audit(ledger: Ledger, _: Nothing) -> Findings:

@@ -7,6 +7,7 @@ import click
 from agents_ledger.cli.command import Invocation, command
 from agents_ledger.cli.terminal import note
 from agents_ledger.ledger import copying
+from agents_ledger.ledger.copying import Copied
 from agents_ledger.model import amounts, settings
 
 
@@ -41,8 +42,8 @@ def restore(run: Invocation, *, file: str, target: str | None) -> None:
     _tell(run, copying.restore(file, address), file, address)
 
 
-def _tell(run: Invocation, rows: dict[str, int], source: str, target: str) -> None:
-    tokens = rows.get("access_tokens", 0)
+def _tell(run: Invocation, copied: Copied, source: str, target: str) -> None:
+    rows, tokens = copied
     if run.as_json:
         run.out.json(rows=rows, tokens_revoked=tokens)
         return

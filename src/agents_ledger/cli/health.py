@@ -17,6 +17,7 @@ from agents_ledger.ledger import audit as rules
 from agents_ledger.ledger import doctor as doctors
 from agents_ledger.ledger.doctor import Fact, Level
 from agents_ledger.model import amounts, settings
+from agents_ledger.model.errors import Damaged
 from agents_ledger.model.sessions import Finding
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ NAMED = 5  # files that will be deleted, folders that cannot be read
     show_default=True,
     help="Per rule.",
 )
-@click.option("--quick", is_flag=True, help="Let the database check itself the cheap way.")
+@click.option("--quick", is_flag=True, help="Run only the quick check of the database.")
 @click.option("--permissions", is_flag=True, help="Judge every call by what its turn was granted.")
 @click.option("--persona", metavar="ID", help="With --permissions: only calls of this persona.")
 @click.option("--since", metavar="WHEN", help="With --permissions: only turns since then.")
@@ -59,9 +60,13 @@ def audit(
         return tell(run, persona_id=persona, since=since, until=until, limit=limit)
     if persona or since or until:
         raise click.UsageError("--persona, --since and --until go with --permissions")
-    with run.reading() as ledger:
-        findings = ledger.audit(quick=quick)
-        engine = ledger.engine_check(quick=quick)
+    try:
+        with run.reading() as ledger:
+            findings = ledger.audit(quick=quick)
+            engine = ledger.engine_check(quick=quick)
+    except Damaged as error:
+        error.hint = _repair_hint(run)  # its own one is to run this command
+        raise
     meanings = rules.meanings()
     if run.as_json:
         told = [
@@ -92,8 +97,16 @@ def _tell_findings(
     note(("error:", "bad"), f" {amounts.count(len(findings), 'finding')}")
     note(
         ("hint:", "dim"),
-        " Save the file as it is; then restore the last backup, or bring what can be read into a"
-        " new ledger with `agents-ledger salvage`.",
+        f" {_repair_hint(run)}",
+    )
+
+
+def _repair_hint(run: Invocation) -> str:
+    if settings.is_postgres(run.address):
+        return "Save the database as it is; then restore the last backup."
+    return (
+        "Save the file as it is; then restore the last backup, or bring what can be read into a"
+        " new ledger with `agents-ledger salvage`."
     )
 
 

@@ -23,6 +23,7 @@ ROLES: dict[str, MessageRole] = {
 NUMBER_MAX = 1 << 53
 LABEL_PART = 32
 SEPARATOR = "\x1f"
+NAME_MAX = 64  # characters; every name we know is shorter
 
 
 class Invalid(Exception):
@@ -188,8 +189,7 @@ def in_camel(said: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     known = set(names)
     found: dict[str, Any] = {}
     for name, value in said.items():
-        first, *others = str(name).split("_")
-        camel = first + "".join(other.title() for other in others)
+        camel = _camel(str(name))
         if name in known:
             found[name] = value
         elif camel in known:
@@ -197,6 +197,13 @@ def in_camel(said: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
         else:
             found[name] = value
     return found
+
+
+def _camel(name: str) -> str:
+    if len(name) > NAME_MAX:  # taken apart, a name of megabytes would take gigabytes
+        return name
+    first, *others = name.split("_")
+    return first + "".join(other.title() for other in others)
 
 
 def _names(shape: type[Struct]) -> tuple[str, ...]:

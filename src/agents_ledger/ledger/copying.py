@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from agents_ledger.ledger import audit, live, waiting
+from agents_ledger.model import amounts
 from agents_ledger.model.errors import Damaged, Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.store import tables
@@ -13,8 +15,15 @@ from agents_ledger.store.database import Database, Transaction, open_database
 from agents_ledger.store.files import new_private_file, replace_durably
 
 
-def copy(source: str, target: str) -> dict[str, int]:
-    """Copy a ledger into a new one at another address; the rows copied, by table.
+class Copied(NamedTuple):
+    """What was copied."""
+
+    rows: dict[str, int]  # by table
+    tokens_revoked: int
+
+
+def copy(source: str, target: str) -> Copied:
+    """Copy a ledger into a new one at another address.
 
     The copy is compared with its source, row by row, before it counts. Turns that were being
     written when it was made are failed in the copy: their writer does not write there. Its access
@@ -31,15 +40,15 @@ def copy(source: str, target: str) -> dict[str, int]:
         origin.close()
 
 
-def _fill(origin: Database, copied: Database) -> dict[str, int]:
+def _fill(origin: Database, copied: Database) -> Copied:
     if any(copied.read(lambda tx: tx.run("counts"))[0]):
         raise Refused(f"{copied.address} is not empty", "Copy into a new ledger.")
 
-    def fill(reading: Transaction) -> dict[str, tuple[int, str]]:
-        copied.restore(partial(_copy, reading=reading))
-        return tables.digests(reading)
+    def fill(reading: Transaction) -> tuple[dict[str, tuple[int, str]], int]:
+        revoked = copied.restore(partial(_copy, reading=reading))
+        return tables.digests(reading), revoked
 
-    wanted = origin.read(fill)
+    wanted, revoked = origin.read(fill)
     found = copied.read(tables.digests)
     wrong = [table for table in wanted if wanted[table] != found[table]]
     if wanted["access_tokens"][0] == found["access_tokens"][0]:
@@ -49,13 +58,15 @@ def _fill(origin: Database, copied: Database) -> dict[str, int]:
     for writer_id, seen_at, _ in copied.read(lambda tx: tx.run("other_writers", id="")):
         copied.write(partial(live.fail_all, writer_id=writer_id, seen_at=seen_at))
     waiting.catch_up(copied)
-    return {table: count for table, (count, _) in wanted.items()}
+    return Copied({table: count for table, (count, _) in wanted.items()}, revoked)
 
 
-def _copy(writing: Transaction, reading: Transaction) -> None:
+def _copy(writing: Transaction, reading: Transaction) -> int:
+    """Copy every table; how many tokens were revoked."""
     tables.copy(reading, writing)
-    writing.run("revoke_all_tokens", now=now_ms())
+    revoked = writing.run("revoke_all_tokens", now=now_ms())
     writing.run("await_index_all")  # the index is made anew
+    return len(revoked)
 
 
 def verify(address: str) -> None:
@@ -68,7 +79,7 @@ def verify(address: str) -> None:
     if findings:
         first = findings[0]
         named = f"{first.rule} {first.id} {first.detail}".rstrip()
-        raise Damaged(f"{address} breaks {len(findings)} rules: {named}")
+        raise Damaged(f"{address} is damaged, {amounts.count(len(findings), 'finding')}: {named}")
 
 
 def backup(source: str, file: str) -> Path:
@@ -92,7 +103,7 @@ def backup(source: str, file: str) -> Path:
     return target
 
 
-def restore(file: str, target: str) -> dict[str, int]:
+def restore(file: str, target: str) -> Copied:
     """A new ledger from a backup, which is verified first."""
     verify(file)
     return copy(file, target)

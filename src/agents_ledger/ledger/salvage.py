@@ -22,6 +22,7 @@ from agents_ledger.ledger.threads import Place
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.sessions import Finding
+from agents_ledger.model.settings import is_postgres
 from agents_ledger.model.turns import Message, Usage
 from agents_ledger.store import queries
 from agents_ledger.store.damaged_file import DamagedFile
@@ -57,6 +58,11 @@ class Salvaged(Struct, frozen=True):
 
 def salvage(file: str, target: str) -> Salvaged:
     """Fill a new ledger file with what a damaged one still holds. The damaged one is only read."""
+    if is_postgres(file) or is_postgres(target):
+        raise Refused(
+            "salvage reads and writes SQLite files only",
+            "For PostgreSQL, restore a backup with `agents-ledger restore`.",
+        )
     new = Path(target)
     if new.exists():
         raise Refused(f"{new} exists already", "Name a file that does not exist.")

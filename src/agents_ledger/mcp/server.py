@@ -19,7 +19,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from agents_ledger.bus import Ability, AgentBus, InvokeResult
-from agents_ledger.bus.bus import MayUse
+from agents_ledger.bus.bus import MayUse, ScopeMissing
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.mcp.prompts import NOTICE, PROMPTS
 from agents_ledger.mcp.tools import MODULE, TOOLS, session_line, turn_lines
@@ -41,12 +41,12 @@ INSTRUCTIONS = (
 )
 LESS = "Ask for less, or use the tools show, search and context, which cut long texts."
 LOCAL_SCOPES: tuple[Scope, ...] = ("read", "write", "import", "chat")
+REMOTE_HINT = "Use a token that has it."
+LOCAL_HINT = "No program that starts this server has it: leave this to the user."
 ScopesOf = Callable[[Any], Collection[Scope]]
 
 
-def build(
-    ledger: Ledger, *, write: bool, scopes_of: ScopesOf = lambda _: LOCAL_SCOPES
-) -> Server[Any]:
+def build(ledger: Ledger, *, write: bool, scopes_of: ScopesOf | None = None) -> Server[Any]:
     """A server over a ledger. `scopes_of` says what the sender of a request may do.
 
     The program that started us has no token. It is an agent more often than a person, so it has
@@ -56,9 +56,10 @@ def build(
 
 
 class _Handlers:
-    def __init__(self, ledger: Ledger, *, write: bool, scopes_of: ScopesOf) -> None:
+    def __init__(self, ledger: Ledger, *, write: bool, scopes_of: ScopesOf | None) -> None:
         self._ledger = ledger
-        self._scopes_of = scopes_of
+        self._scopes_of = scopes_of or (lambda _: LOCAL_SCOPES)
+        self._has_tokens = scopes_of is not None
         self._bus = AgentBus(ledger)
         for tool in TOOLS:
             self._bus.register(tool.bound(ledger))
@@ -120,7 +121,11 @@ class _Handlers:
             return _error(f"{params.name} needs a token with the scope {ability.least_scope!r}")
         given = json.dumps(params.arguments or {})
         call = partial(self._bus.try_invoke, ability.id, given, caller_id="mcp", may=may)
-        return _result(ability, await anyio.to_thread.run_sync(call))
+        result = await anyio.to_thread.run_sync(call)
+        if _kind(result) == ScopeMissing.__name__:
+            said = params.name + str(result.message).removeprefix(ability.id)
+            return _error(_told(said, REMOTE_HINT if self._has_tokens else LOCAL_HINT))
+        return _result(ability, result)
 
     # -- resources ----------------------------------------------------------------------------
 
@@ -243,6 +248,12 @@ async def _in_thread(work: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(work)
     except LedgerError as error:
         raise MCPError(types.INVALID_PARAMS, _told(str(error), error.hint)) from error
+
+
+def _kind(result: InvokeResult) -> str | None:
+    """The class of the error that an ability raised."""
+    details: Mapping[str, Any] = (result.error or {}).get("details") or {}
+    return details.get("kind")
 
 
 def _result(ability: Ability, result: InvokeResult) -> types.CallToolResult:

@@ -51,7 +51,7 @@ class _Refusal(NamedTuple):
 _NO_TOKEN = _Refusal(401, "a valid token is needed: Authorization: Bearer ...")
 _NO_READ = _Refusal(403, "this token may not read")
 _TOO_MANY_REQUESTS = _Refusal(429, "too many requests: wait a second")
-_TOO_MANY_TOKENS = _Refusal(429, "too many wrong tokens: wait a minute")
+_TOO_MANY_TOKENS = _Refusal(429, "too many wrong tokens: wait a second")
 _TOO_LARGE = _Refusal(413, f"a request has at most {BODY_MAX:,} bytes")
 
 
@@ -118,7 +118,9 @@ class _Guard:
 
 
 async def _refuse(refusal: _Refusal, scope: Scope, receive: Receive, send: Send) -> None:
-    headers = {"WWW-Authenticate": "Bearer"} if refusal.status in (401, 403) else None
+    headers = {"WWW-Authenticate": "Bearer"} if refusal.status in (401, 403) else {}
+    if refusal in (_TOO_MANY_REQUESTS, _TOO_MANY_TOKENS):
+        headers = {"Retry-After": "1"}
     answer = PlainTextResponse(f"{refusal.message}\n", refusal.status, headers)
     await answer(scope, receive, send)
 

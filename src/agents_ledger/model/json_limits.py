@@ -51,6 +51,8 @@ def check_json(data: bytes, limits: JsonLimits) -> None:
             raise JsonTooLarge(
                 f"the JSON is nested more than {limits.depth} levels deep", "Send it less nested."
             )
+        if depth < 0:
+            return  # not JSON: the decoder stops there, and says where
 
 
 def _upper_bound(data: bytes) -> int:
@@ -69,9 +71,12 @@ def _without_escapes(piece: bytes) -> tuple[bytes, bytes]:
 
 
 def _depths(outside: bytes, depth: int) -> tuple[int, int]:
-    """The greatest depth within a text that starts at a depth, and the depth at its end."""
+    """The greatest depth within a text that starts at a depth, and the depth at its end, or where
+    more is closed than was opened: only opening brackets count as values, so it must stop there."""
     brackets = outside.translate(_STEPS, _NOT_BRACKETS)
     deepest = last = depth
     for last in itertools.accumulate((step - 1 for step in brackets), initial=depth):
+        if last < 0:
+            break
         deepest = max(deepest, last)
     return deepest, last

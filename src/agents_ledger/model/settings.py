@@ -40,11 +40,16 @@ def settings_file() -> Path:
     return user_config_path("agents-ledger", appauthor=False) / "settings.toml"
 
 
+def is_postgres(address: str) -> bool:
+    """Whether a ledger's address names a PostgreSQL server, not a file."""
+    return address.startswith(("postgresql://", "postgres://"))
+
+
 def policy_file(chosen: str, environment: Mapping[str, str] = os.environ) -> Path:
     """The policy of a ledger: AGENTS_LEDGER_POLICY, else beside its file, else this user's."""
     if environment.get(POLICY_VARIABLE):
         return Path(environment[POLICY_VARIABLE])
-    if chosen.startswith(("postgresql://", "postgres://")):
+    if is_postgres(chosen):
         return settings_file().with_name("policy.toml")
     return Path(chosen).with_suffix(".policy.toml")
 

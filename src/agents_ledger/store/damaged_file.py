@@ -44,6 +44,9 @@ class Tree(NamedTuple):
     sql: str | None
 
 
+HINT = "Nothing can be salvaged from it: restore a backup with `agents-ledger restore`."
+
+
 class DamagedFile:
     """One file, with what its write-ahead log adds."""
 
@@ -74,7 +77,7 @@ class DamagedFile:
         self._leaves = {name: list(self._walk(tree)) for name, tree in self.trees.items()}
         unlisted = [table for table in TABLES if table not in self.trees]
         if len(unlisted) == len(TABLES):
-            raise Damaged(f"no table of a ledger can be found in {self.path}")
+            raise Damaged(f"no table of a ledger can be found in {self.path}", HINT)
         if unlisted:
             self.remarks.append(f"the schema is damaged: it lacks {', '.join(unlisted)}")
         self._orphans = self._orphaned_rows()
@@ -84,7 +87,7 @@ class DamagedFile:
         self._in_file = length // self._page_size
         pages: int = max([self._in_file, *self._log])
         if not pages or (length < self._page_size and 1 not in self._log):
-            raise Damaged(f"{self.path} has {length} bytes: nothing can be read from it")
+            raise Damaged(f"{self.path} has {length} bytes: nothing can be read from it", HINT)
         expected = int.from_bytes(self._page(1)[28:32], "big")
         if length % self._page_size:
             self.remarks.append(f"the file ends within a page, at byte {length}")

@@ -9,7 +9,7 @@ from litestar import Response
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
-from agents_ledger.importers.requests import import_sessions, persona_of
+from agents_ledger.importers import requests as import_requests
 from agents_ledger.ledger.access import Tokens
 from agents_ledger.ledger.queue import Queue
 from agents_ledger.model.access import Scope, Token
@@ -186,8 +186,8 @@ def import_request(
 ) -> Response[dict[str, Any]]:
     """A `sessions.import` request, whole or a chunk of one; docs/sources/request.md tells it.
     Another persona than `main` needs the scope `admin`."""
-    check_persona(request, persona_of(data), DEFAULT_PERSONA)
-    return answer(import_sessions(site.ledger, data))
+    check_persona(request, import_requests.persona_of(data), DEFAULT_PERSONA)
+    return answer(import_requests.import_request(site.ledger, data))
 
 
 # -- queue ------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from litestar.response import Redirect, ServerSentEvent, ServerSentEventMessage
 from msgspec import Meta, Struct
 
 from agents_ledger.broker.broker import Broker
+from agents_ledger.ledger.routing import parse
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.sessions import DEFAULT_PERSONA
 from agents_ledger.web.answers import ERRORS, as_json
@@ -45,9 +46,9 @@ def _broker(site: Site) -> Broker:
 
 def _check_target(request: Asked, target: str) -> None:
     """Refuse to choose a persona, unless to an administrator: `persona:NAME` makes its session."""
-    kind, _, persona = target.partition(":")
-    if kind == "persona":
-        check_persona(request, persona, DEFAULT_PERSONA)
+    parsed = parse(target)
+    if parsed.kind == "persona":
+        check_persona(request, parsed.value, DEFAULT_PERSONA)
 
 
 @post("/s/{label:str}/chat", status_code=SEE_OTHER, opt={"scope": "chat"})

@@ -26,6 +26,7 @@ KINDS = {
     429: "too_many_requests",
 }
 BAD_REQUEST = 400
+TOO_MANY = 429
 SERVER_FAULT = 500
 
 _encode = msgspec.json.Encoder().encode
@@ -66,15 +67,22 @@ async def answer_plainly(send: Send, is_api: bool, status: int, message: str, hi
         body = _encode(Problem(KINDS[status], message, hint))
         kind = b"application/json"
     else:
-        body = _PAGE.format(status=status, message=escape(message), hint=escape(hint)).encode()
+        body = _PAGE.format(status=status, message=escape(message), hint=_html(hint)).encode()
         kind = b"text/html; charset=utf-8"
     headers = [
         (b"content-type", kind),
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
     ]
+    if status == TOO_MANY:
+        headers.append((b"retry-after", b"1"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _html(text: str) -> str:
+    """A text as HTML, with code where it has backticks."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 _PAGE = """<!doctype html>
@@ -82,6 +90,7 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="stylesheet" href="/static/app.css"><link rel="icon" href="/static/icon.svg"></head>
 <body class="plain"><main><h1>Agents Ledger</h1><p><strong>{message}</strong></p><p>{hint}</p>
-<form method="get" action="/"><label>Token <input name="token" type="password" required></label>
+<form method="get" action="/"><label>Token <input name="token" type="password"
+autocomplete="current-password" required></label>
 <button>Open</button></form></main></body></html>
 """

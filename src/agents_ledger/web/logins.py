@@ -26,6 +26,7 @@ class LoginLimits(Struct, frozen=True, kw_only=True):
     life_s: float = 7 * 86_400.0
     code_s: float = 120.0  # a browser may take a while to start
     logins: int = 256  # the least recently used one ends when there are more
+    logins_per_token: int = 16  # likewise: one token must not end the logins of others
 
 
 class _Login(Struct):
@@ -61,6 +62,9 @@ class Logins:
         secret = secrets.token_urlsafe(SECRET_BYTES)
         now = time.monotonic()
         with self._lock:
+            own = [key for key, login in self._logins.items() if login.token_id == token_id]
+            for key in own[: max(0, len(own) + 1 - self._limits.logins_per_token)]:
+                del self._logins[key]
             self._logins[_key(secret)] = _Login(token_id, now, now)
             while len(self._logins) > self._limits.logins:
                 self._logins.popitem(last=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import parse_qsl, urlencode
@@ -226,17 +226,18 @@ class Guard:
         return None
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send, request: Request) -> None:
-        if request.method == "GET" and not request.is_api:
-            if request.path == LOGIN:
-                await self._redeem_code(send, request)
-                return
-            if "token=" in request.query and request.in_query("token"):
-                await self._exchange_token(send, request)
-                return
+        log_in = self._login_of(request)
+        if log_in is not None:
+            if request.headers.get("sec-fetch-site") == "cross-site":
+                await answer_plainly(send, False, *_CROSS_LOGIN)
+            else:
+                await log_in(send, request)
+            return
         caller = await self._door.admit(request, self._policy.cookie)
         if caller is None:
             wrong = bool(request.bearer) and not self._wrong.take(request.client)
-            await answer_plainly(send, request.is_api, *(_TOO_MANY if wrong else _NO_TOKEN))
+            missing = _NO_API_TOKEN if request.is_api else _NO_TOKEN
+            await answer_plainly(send, request.is_api, *(_TOO_MANY if wrong else missing))
             return
         csrf = csrf_of(caller.secret)
         if request.method not in SAFE and not request.bearer:
@@ -246,6 +247,15 @@ class Guard:
                 return
         scope["state"].update(token=caller.token, csrf=csrf)
         await self._pass_until_revoked(scope, receive, send, request, caller)
+
+    def _login_of(self, request: Request) -> Callable[[Send, Request], Awaitable[None]] | None:
+        """How a request logs in, if it does."""
+        if request.method != "GET" or request.is_api:
+            return None
+        if request.path == LOGIN:
+            return self._redeem_code
+        has_token = "token=" in request.query and request.in_query("token")
+        return self._exchange_token if has_token else None
 
     async def _pass_until_revoked(
         self, scope: Scope, receive: Receive, send: Send, request: Request, caller: Caller
@@ -298,7 +308,17 @@ _NO_TOKEN = (
     "Open the address that `agents-ledger serve` printed, or enter a token. A login ends when the"
     " server does, when its token is revoked, and after a day without use.",
 )
-_TOO_MANY = (429, "too many wrong tokens", "Wait a minute.")
+_NO_API_TOKEN = (
+    401,
+    "the token is missing, wrong, expired or revoked",
+    "Send Authorization: Bearer SECRET.",
+)
+_TOO_MANY = (429, "too many wrong tokens", "Wait a second.")
+_CROSS_LOGIN = (
+    403,
+    "a link on another site cannot log you in",
+    "It could log you in as somebody else. Paste the address into the browser, or enter a token.",
+)
 _NO_CSRF = (403, "this request does not come from our own page", "Load the page again.")
 
 

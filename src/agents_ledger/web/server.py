@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
+from anyio import CapacityLimiter, to_thread
 from litestar import Litestar, Request, Response, Router
 from litestar.connection import ASGIConnection
 from litestar.datastructures import State
@@ -50,6 +51,7 @@ from agents_ledger.web.site import Site
 BODY_MAX = 1 << 20
 JSON_LIMITS = JsonLimits()
 THREADS = 64
+JSON_SLOTS = 2  # bodies checked or decoded at once: they must not take every thread
 API = (*api.ROUTES, *api_more.ROUTES, *changes.ROUTES, *chat.ROUTES)
 HTML = (
     *pages.ROUTES,
@@ -78,8 +80,17 @@ class LimitedRequest(Request[Any, Any, State]):
 
     async def json(self) -> Any:
         """The body as plain values."""
-        await asyncio.to_thread(check_json, await self.body(), self.app.state["json_limits"])
-        return await asyncio.to_thread(decode_json, await self.body())
+        return await to_thread.run_sync(
+            _decode,
+            await self.body(),
+            self.app.state["json_limits"],
+            limiter=self.app.state["json_slots"],
+        )
+
+
+def _decode(body: bytes, limits: JsonLimits) -> Any:
+    check_json(body, limits)
+    return decode_json(body)
 
 
 def make(
@@ -127,7 +138,13 @@ def make(
         lifespan=[keeping, broker] if with_broker else [keeping],
         logging_config=None,
         request_class=LimitedRequest,
-        state=State({"site": site, "json_limits": json_limits}),
+        state=State(
+            {
+                "site": site,
+                "json_limits": json_limits,
+                "json_slots": CapacityLimiter(JSON_SLOTS),
+            }
+        ),
     )
     admission = Admission(app, reads_at_once(ledger._core.db.engine))
     return Guard(admission, door, policy)

@@ -314,7 +314,7 @@ def check_persona(request: Asked, wanted: str, own: str | None) -> None:
     token = request.scope["state"]["token"]
     if wanted != own and not token.may("admin"):
         raise PermissionDeniedException(
-            f"to choose the persona {wanted!r} needs a token with the scope 'admin'"
+            f"choosing the persona {wanted!r} needs a token with the scope 'admin'"
         )
 
 

@@ -26,4 +26,4 @@ UPDATE access_tokens SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL
 
 -- revoke_all_tokens --
 -- In a copy of a ledger: nobody has been given them for it.
-UPDATE access_tokens SET revoked_at = :now WHERE revoked_at IS NULL;
+UPDATE access_tokens SET revoked_at = :now WHERE revoked_at IS NULL RETURNING id;
