@@ -18,8 +18,6 @@ from agents_ledger.model.permissions import ANY, Grant, Layer, Permissions, matc
 from agents_ledger.model.queue import QueueLimits
 from agents_ledger.model.turns import TurnRole
 
-DEFAULT_PERSONA = "main"
-
 
 class _Part(Struct, frozen=True, forbid_unknown_fields=True):
     """A table of the file. A word it does not know is a mistake, said with its place."""
