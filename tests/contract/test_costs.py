@@ -97,7 +97,7 @@ def test_a_fork_takes_three_rows_and_a_few_statements(
     ledger.fork(first, label="other")
 
     assert raw.count() == before + 3
-    assert len(statements.ran) <= 10
+    assert len(statements.ran) <= 11
 
 
 def test_a_step_of_a_live_turn_takes_few_statements(counted: tuple[Meddled, Ledger]) -> None:

@@ -247,8 +247,14 @@ class PostgresDatabase:
 
     def _version(self, tx: _Transaction) -> int | None:
         """The schema's number; None: there is no such PostgreSQL schema."""
-        if not tx.execute("SELECT 1 FROM pg_namespace WHERE nspname = ?", (self.schema,)):
+        rows = tx.execute(
+            "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = ?",
+            (self.schema,),
+        )
+        if not rows:
             return None
+        if not rows[0][0]:  # it would seem to be empty
+            raise ReadOnly(f"{self.address} forbids this: permission denied", _ASK_FOR_RIGHTS)
         return migrations.version(tx, self.engine, self.address)
 
     def _migrate(self, tx: _Transaction) -> bool:
@@ -506,15 +512,15 @@ class PostgresDatabase:
                 "Check the user and password in the address.",
             )
         if isinstance(error, pg.InsufficientPrivilege):
-            return ReadOnly(
-                f"{self.address} forbids this: {text}",
-                "Ask the server's administrator for rights on the schema.",
-            )
+            return ReadOnly(f"{self.address} forbids this: {text}", _ASK_FOR_RIGHTS)
         kind, said = next(
             ((kind, said) for kinds, kind, said in _FAMILIES if isinstance(error, kinds)),
             (StoreUnavailable, "{address}: {text}"),
         )
         return kind(said.format(address=self.address, text=text))
+
+
+_ASK_FOR_RIGHTS = "Ask the server's administrator for rights on the schema."
 
 
 def _first_line(error: Exception) -> str:
