@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from agents_ledger import Ledger, Message, MessageFile, Session, ToolCall, Usage, now_ms
-from agents_ledger.ledger import recording, sessions
+from agents_ledger.ledger.sessions import heads
+from agents_ledger.ledger.turns import recording
 from agents_ledger.store.database import Transaction
 from benchmarks import workload
 from benchmarks.figures import DAY_MS, DAYS, MODELS, TOOLS
@@ -55,11 +56,11 @@ def session(number: int, at: int, turns: int = TURNS) -> Iterator[Work]:
         origin=("claude_code", "codex", None)[number % 3],
         title=f"Work on subject {number}" if number % 2 else None,
     )
-    yield partial(sessions.create, session=new)
+    yield partial(heads.create, session=new)
     for turn in range(turns):
         yield _turn(label, number, turn, at + turn * 60_000)
     if number % FORK_EVERY == 0:
-        yield partial(sessions.fork, target=label, label=f"fork-of-{number}", before=True)
+        yield partial(heads.fork, target=label, label=f"fork-of-{number}", before=True)
 
 
 def _turn(label: str, number: int, turn: int, at: int) -> Work:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from agents_ledger import Ledger, Session
-from agents_ledger.ledger import sessions
+from agents_ledger.ledger.sessions import heads
 from agents_ledger.store.database import Transaction
 from benchmarks import workload
 from benchmarks.measure import Goal, Line, Side, Took, interleaved, slower, timed
@@ -129,4 +129,4 @@ def _fork_every(ledger: Ledger, run: int, turns: list[Turn]) -> None:
 
 def leave(tx: Transaction, from_: str, to: str) -> Session:
     """A session that stands where another stood before its last turn."""
-    return sessions.fork(tx, from_, label=to, before=True)
+    return heads.fork(tx, from_, label=to, before=True)

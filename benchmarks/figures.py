@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from agents_ledger import Ledger, ToolCall, now_ms
-from agents_ledger.ledger import recording
+from agents_ledger.ledger.turns import recording
 from agents_ledger.store.database import Transaction
 from benchmarks import workload
 from benchmarks.measure import Goal, Line, duration, interleaved, middle, spread, timed

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agents_ledger import Ledger, Message
-from agents_ledger.ledger import recording, sessions
+from agents_ledger.ledger.sessions import heads as sessions
+from agents_ledger.ledger.turns import recording
 from agents_ledger.store.database import Transaction
 from benchmarks import workload
 from benchmarks.measure import (

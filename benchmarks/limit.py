@@ -10,7 +10,7 @@ from typing import Any
 
 from agents_ledger import Ledger
 from agents_ledger.ledger.core import Core
-from agents_ledger.store.sqlite import SqliteDatabase
+from agents_ledger.store.sqlite.engine import SqliteDatabase
 from benchmarks import workload
 from benchmarks.measure import Line, Took, duration, interleaved, middle, spread, timed
 from benchmarks.writers import EACH, Work

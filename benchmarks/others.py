@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from agents_ledger import Ledger, Session
-from agents_ledger.ledger import sessions
+from agents_ledger.ledger.sessions import heads
 from benchmarks import depth, reading, workload
 from benchmarks.measure import Line, alone, interleaved, timed
 
@@ -50,6 +50,6 @@ def _sessions(path: Path) -> Iterator[Line]:
     with Ledger.open(str(path)) as ledger:
         workload.fill(
             ledger,
-            [partial(sessions.create, session=Session(f"session-{n}")) for n in range(SESSIONS)],
+            [partial(heads.create, session=Session(f"session-{n}")) for n in range(SESSIONS)],
         )
         yield _several(f"latest 100 of {SESSIONS:,} sessions", ledger.sessions, 5)

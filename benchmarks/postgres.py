@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from agents_ledger.ledger import copying
+from agents_ledger.ledger.maintenance import copying
 from benchmarks import against, workload
 from benchmarks.measure import Line, Side, Took, interleaved, rate, timed
 from benchmarks.workload import Statement

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agents_ledger import Ledger
-from agents_ledger.ledger import threads
+from agents_ledger.ledger.turns import threads
 from agents_ledger.model.turns import Message, ToolCall, Turn
 from agents_ledger.store.database import Transaction
 from benchmarks import depth, workload

@@ -3,7 +3,7 @@
 For real sessions each prompt after the third turn is hidden, with all that came after it, and its
 text alone is asked for its place. The place is the turn before it; a method that names another turn
 of that session is right about the session alone. Sessions are divided by chance: one half was used
-to choose the numbers in ledger/smart.py and ledger/relevance.py, the other is measured here.
+to choose the numbers in ledger/search/smart_routing.py and relevance.py, the other is measured here.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agents_ledger import Embedder, Ledger, embedder
-from agents_ledger.importers.importing import import_paths
-from agents_ledger.ledger import relevance, smart
-from agents_ledger.ledger.search import Candidate, Looking, Page
-from agents_ledger.ledger.search_query import TERMS_MAX, Asked, Term
-from agents_ledger.ledger.words import asked
+from agents_ledger.importers.pipeline import import_paths
+from agents_ledger.ledger.search import relevance, smart_routing
+from agents_ledger.ledger.search.query import TERMS_MAX, Asked, Term
+from agents_ledger.ledger.search.tokenizer import asked
+from agents_ledger.ledger.search.turn_search import Candidate, Looking, Page
 from agents_ledger.store.database import Transaction
 from benchmarks.measure import Goal, Line
 
@@ -110,7 +110,7 @@ def measured(tx: Transaction, chosen: Embedder | None = None) -> dict[str, list[
     for case in cases[:CASES]:
         hidden = frozenset(row[0] for row in tx.run("subtree", turn_id=case.turn_id))
         for name, relevant in _by_method(tx, case.text, hidden, chosen):
-            ranked = [spot.turn_id for spot in smart.spots(tx, relevant, hidden)]
+            ranked = [spot.turn_id for spot in smart_routing.spots(tx, relevant, hidden)]
             found[name].append(ranks(ranked, case, segments))
         for name, ranked in (
             ("BM25", plain(tx, case.text, hidden)),
@@ -124,11 +124,11 @@ def _by_method(
     tx: Transaction, text: str, hidden: Collection[str], chosen: Embedder | None
 ) -> Iterator[tuple[str, list[Candidate]]]:
     found = relevance.tellings(tx, text)
-    yield "words", smart.relevant(found, hidden)
+    yield "words", smart_routing.relevant(found, hidden)
     if chosen is not None:
-        near = smart.nearest(tx, chosen, text)
-        yield "meaning", smart.relevant((), hidden, near)
-        yield "hybrid", smart.relevant(found, hidden, near)
+        near = smart_routing.nearest(tx, chosen, text)
+        yield "meaning", smart_routing.relevant((), hidden, near)
+        yield "hybrid", smart_routing.relevant(found, hidden, near)
 
 
 def _tuned_with(segment_id: int) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agents_ledger import Ledger, Message
-from agents_ledger.ledger import recording
+from agents_ledger.ledger.turns import recording
 from agents_ledger.store.database import Transaction
 from benchmarks.against import PEERS
 from benchmarks.measure import Goal, Line, Side, interleaved, rate, slower, timed

@@ -26,7 +26,7 @@ IMPORTS = {
     BARE: BARE,
     "import agents_ledger": "import agents_ledger",  # which imports little before it is used
     LEDGER: LEDGER,
-    ENGINE: f"{LEDGER}; import agents_ledger.store.sqlite",
+    ENGINE: f"{LEDGER}; import agents_ledger.store.sqlite.engine",
 }
 
 PROGRAM = (sys.executable, "-c", "from agents_ledger.cli.main import main; main()")

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from agents_ledger import Ledger, ToolCall, Usage
-from agents_ledger.ledger import recording, waiting
 from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.search import index_queue
+from agents_ledger.ledger.turns import recording
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.sqlite import SqliteDatabase
+from agents_ledger.store.sqlite.engine import SqliteDatabase
 from agents_ledger.store.tables import digests
 
 PRAGMAS = (
@@ -217,12 +218,12 @@ def same_rows(one: Path, other: Path) -> bool:
 def unindexed() -> Iterator[None]:
     """Turns wait for the word index, which is measured by itself."""
     with (
-        patch.object(waiting, "recorded", lambda tx, turn: waiting.grown(tx, [turn.id])),
+        patch.object(index_queue, "recorded", lambda tx, turn: index_queue.grown(tx, [turn.id])),
         patch.object(
-            waiting, "written", lambda tx, turns: waiting.grown(tx, [t.id for t in turns])
+            index_queue, "written", lambda tx, turns: index_queue.grown(tx, [t.id for t in turns])
         ),
-        patch.object(waiting, "catch_up", lambda *_, **__: None),
-        patch.object(waiting, "put_in", lambda *_, **__: 0),
+        patch.object(index_queue, "catch_up", lambda *_, **__: None),
+        patch.object(index_queue, "put_in", lambda *_, **__: 0),
     ):
         yield
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from agents_ledger import AsyncLedger, Ledger, ToolCall, Usage
 from agents_ledger.integrations.openai_agents import LedgerSession
-from agents_ledger.ledger import recording
-from agents_ledger.ledger.threads import DEEPEST
+from agents_ledger.ledger.turns import recording
+from agents_ledger.ledger.turns.threads import DEEPEST
 from agents_ledger.store.database import Transaction
 from benchmarks import reading, workload
 from benchmarks.peers import openai_items

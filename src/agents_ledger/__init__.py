@@ -8,45 +8,20 @@ if TYPE_CHECKING:
     from agents_ledger.broker.broker import Broker
     from agents_ledger.broker.policy import Policy
     from agents_ledger.broker.tools import offer
-    from agents_ledger.ledger.async_ledger import (
+    from agents_ledger.ledger.aio.async_ledger import (
         AsyncBatch,
         AsyncLedger,
         AsyncLiveCall,
         AsyncLiveTurn,
     )
-    from agents_ledger.ledger.async_queue import AsyncQueue
-    from agents_ledger.ledger.compacting import add_strategy
-    from agents_ledger.ledger.contexts import Context, validate
+    from agents_ledger.ledger.aio.async_queue import AsyncQueue
+    from agents_ledger.ledger.context.compaction import add_strategy
+    from agents_ledger.ledger.context.contexts import Context, validate
     from agents_ledger.ledger.ledger import Batch, Ledger, LiveCall, LiveTurn
-    from agents_ledger.ledger.queue import Queue
-    from agents_ledger.model.compaction import (
-        Chosen,
-        Compaction,
-        CompactionPlan,
-        Strategy,
-        VisibleTurn,
-    )
-    from agents_ledger.model.comparison import (
-        Branch,
-        Comparison,
-        Replaced,
-        ToolCount,
-        TouchedFile,
-        WrittenFile,
-    )
-    from agents_ledger.model.config import Config, Setting
-    from agents_ledger.model.context import (
-        CallItem,
-        Cut,
-        ImageItem,
-        Problem,
-        Repair,
-        ResultItem,
-        TextItem,
-        ThinkingItem,
-    )
-    from agents_ledger.model.embedding import Embedder, embedder
-    from agents_ledger.model.engine import (
+    from agents_ledger.ledger.sessions.queue import Queue
+    from agents_ledger.model.agents.config import Config, Setting
+    from agents_ledger.model.agents.embedding import Embedder, embedder
+    from agents_ledger.model.agents.engine import (
         CallBegun,
         CallFinished,
         Engine,
@@ -57,6 +32,32 @@ if TYPE_CHECKING:
         TextPiece,
         ThinkingPiece,
         Tool,
+    )
+    from agents_ledger.model.agents.permissions import (
+        Grant,
+        Layer,
+        MisusedCall,
+        PermissionReview,
+        Permissions,
+        ToolUse,
+        Used,
+    )
+    from agents_ledger.model.compaction import (
+        Chosen,
+        Compaction,
+        CompactionPlan,
+        Strategy,
+        VisibleTurn,
+    )
+    from agents_ledger.model.context import (
+        CallItem,
+        Cut,
+        ImageItem,
+        Problem,
+        Repair,
+        ResultItem,
+        TextItem,
+        ThinkingItem,
     )
     from agents_ledger.model.errors import (
         Ambiguous,
@@ -77,24 +78,30 @@ if TYPE_CHECKING:
         StoreUnavailable,
         Unreachable,
     )
-    from agents_ledger.model.events import Digest, DigestSession, Event
     from agents_ledger.model.ids import new_id, now_ms
-    from agents_ledger.model.permissions import (
-        Grant,
-        Layer,
-        MisusedCall,
-        PermissionReview,
-        Permissions,
-        ToolUse,
-        Used,
-    )
     from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueLimits, Rollup
-    from agents_ledger.model.routing import Proposal, Reason, Route, SmartFork
-    from agents_ledger.model.search import Found, Hit, Snippet, Touch, Touched
+    from agents_ledger.model.reports.comparison import (
+        Branch,
+        Comparison,
+        Replaced,
+        ToolCount,
+        TouchedFile,
+        WrittenFile,
+    )
+    from agents_ledger.model.reports.events import Digest, DigestSession, Event
+    from agents_ledger.model.reports.routing import Proposal, Reason, Route, SmartFork
+    from agents_ledger.model.reports.search import Found, Hit, Snippet, Touch, Touched
+    from agents_ledger.model.reports.trees import Headline, Node, Subagent, Tree
+    from agents_ledger.model.reports.usage import (
+        ModelUsage,
+        Spent,
+        ToolUsage,
+        UsageLine,
+        UsageReport,
+    )
     from agents_ledger.model.sessions import Alias, EngineCheck, Finding, Move, Session, Thread
     from agents_ledger.model.tasks import Task, TaskCall, TaskMessage
-    from agents_ledger.model.tokens import estimate_tokens
-    from agents_ledger.model.trees import Headline, Node, Subagent, Tree
+    from agents_ledger.model.text.tokens import estimate_tokens
     from agents_ledger.model.turns import (
         Message,
         MessageCodeblock,
@@ -104,7 +111,6 @@ if TYPE_CHECKING:
         Turn,
         Usage,
     )
-    from agents_ledger.model.usage import ModelUsage, Spent, ToolUsage, UsageLine, UsageReport
 
 __all__ = [
     "Alias",
@@ -228,12 +234,12 @@ __all__ = [
 ]
 
 _MODULES = {
-    "ledger.async_ledger": ("AsyncBatch", "AsyncLedger", "AsyncLiveCall", "AsyncLiveTurn"),
+    "ledger.aio.async_ledger": ("AsyncBatch", "AsyncLedger", "AsyncLiveCall", "AsyncLiveTurn"),
     "broker.broker": ("Broker",),
     "broker.policy": ("Policy",),
     "broker.tools": ("offer",),
-    "ledger.contexts": ("Context", "validate"),
-    "ledger.compacting": ("add_strategy",),
+    "ledger.context.contexts": ("Context", "validate"),
+    "ledger.context.compaction": ("add_strategy",),
     "ledger.ledger": ("Batch", "Ledger", "LiveCall", "LiveTurn"),
     "model.compaction": (
         "Chosen",
@@ -242,7 +248,7 @@ _MODULES = {
         "Strategy",
         "VisibleTurn",
     ),
-    "model.comparison": (
+    "model.reports.comparison": (
         "Branch",
         "Comparison",
         "Replaced",
@@ -250,7 +256,7 @@ _MODULES = {
         "TouchedFile",
         "WrittenFile",
     ),
-    "model.config": ("Config", "Setting"),
+    "model.agents.config": ("Config", "Setting"),
     "model.context": (
         "CallItem",
         "Cut",
@@ -261,7 +267,7 @@ _MODULES = {
         "TextItem",
         "ThinkingItem",
     ),
-    "model.engine": (
+    "model.agents.engine": (
         "CallBegun",
         "CallFinished",
         "Engine",
@@ -273,12 +279,12 @@ _MODULES = {
         "ThinkingPiece",
         "Tool",
     ),
-    "model.embedding": ("Embedder", "embedder"),
-    "model.events": ("Digest", "DigestSession", "Event"),
+    "model.agents.embedding": ("Embedder", "embedder"),
+    "model.reports.events": ("Digest", "DigestSession", "Event"),
     "model.ids": ("new_id", "now_ms"),
-    "ledger.async_queue": ("AsyncQueue",),
-    "ledger.queue": ("Queue",),
-    "model.permissions": (
+    "ledger.aio.async_queue": ("AsyncQueue",),
+    "ledger.sessions.queue": ("Queue",),
+    "model.agents.permissions": (
         "Grant",
         "Layer",
         "MisusedCall",
@@ -288,12 +294,12 @@ _MODULES = {
         "Used",
     ),
     "model.queue": ("Ask", "Claim", "QueueEntry", "QueueLimits", "Rollup"),
-    "model.routing": ("Proposal", "Reason", "Route", "SmartFork"),
-    "model.search": ("Found", "Hit", "Snippet", "Touch", "Touched"),
+    "model.reports.routing": ("Proposal", "Reason", "Route", "SmartFork"),
+    "model.reports.search": ("Found", "Hit", "Snippet", "Touch", "Touched"),
     "model.sessions": ("Alias", "EngineCheck", "Finding", "Move", "Session", "Thread"),
-    "model.tokens": ("estimate_tokens",),
+    "model.text.tokens": ("estimate_tokens",),
     "model.tasks": ("Task", "TaskCall", "TaskMessage"),
-    "model.trees": ("Headline", "Node", "Subagent", "Tree"),
+    "model.reports.trees": ("Headline", "Node", "Subagent", "Tree"),
     "model.turns": (
         "Message",
         "MessageCodeblock",
@@ -303,7 +309,7 @@ _MODULES = {
         "Turn",
         "Usage",
     ),
-    "model.usage": ("ModelUsage", "Spent", "ToolUsage", "UsageLine", "UsageReport"),
+    "model.reports.usage": ("ModelUsage", "Spent", "ToolUsage", "UsageLine", "UsageReport"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

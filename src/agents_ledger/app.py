@@ -21,7 +21,7 @@ from agents_ledger.web.logins import LoginLimits, Logins
 if TYPE_CHECKING:
     import uvicorn
 
-    from agents_ledger.web.safety import Policy
+    from agents_ledger.web.security import Policy
 
 PORT = 8717
 PORTS_TRIED = 20
@@ -83,7 +83,7 @@ class Server:
         import uvicorn
 
         from agents_ledger.asgi.read_timeouts import protocol_with
-        from agents_ledger.web.safety import Door
+        from agents_ledger.web.security import Door
         from agents_ledger.web.server import make
 
         door = Door(self.secret, Tokens(self._ledger._core), self._logins)
@@ -118,7 +118,7 @@ class Server:
         return settings.policy_file(self._ledger._core.db.address).exists()
 
     def _policy(self) -> Policy:
-        from agents_ledger.web.safety import Policy
+        from agents_ledger.web.security import Policy
 
         names = {*LOOPBACK, self._serving.host, *self._serving.names}
         hosts = {f"[{name}]" if ":" in name else name.lower() for name in names}

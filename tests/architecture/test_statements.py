@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import agents_ledger
-from agents_ledger.ledger import audit, salvage
+from agents_ledger.ledger.maintenance import audit, salvage
 from agents_ledger.store import queries
-from agents_ledger.store.postgres import WORDS as POSTGRES_WORDS
-from agents_ledger.store.sqlite_statements import WORDS as SQLITE_WORDS
+from agents_ledger.store.postgres.engine import WORDS as POSTGRES_WORDS
+from agents_ledger.store.sqlite.statements import WORDS as SQLITE_WORDS
 
 PACKAGE = Path(agents_ledger.__file__).parent
 SQL = PACKAGE / "store" / "sql"

@@ -24,8 +24,8 @@ from agents_ledger import (
     estimate_tokens,
 )
 from agents_ledger.broker.engines.echo import EchoEngine
-from agents_ledger.model.engine import Engine, Event, ask
-from agents_ledger.model.tokens import count_tokens
+from agents_ledger.model.agents.engine import Engine, Event, ask
+from agents_ledger.model.text.tokens import count_tokens
 
 ECHO: Engine = EchoEngine()
 

@@ -12,7 +12,7 @@ from agents_ledger.broker.broker import Broker
 from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.broker.events import LAST, Completed, RunEvent, Started
 from agents_ledger.broker.following import Follower
-from agents_ledger.model.engine import Event, TextPiece
+from agents_ledger.model.agents.engine import Event, TextPiece
 from tests.broker.conftest import WithBroker
 
 

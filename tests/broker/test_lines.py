@@ -20,7 +20,7 @@ from agents_ledger.broker.broker import Broker
 from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.broker.events import Completed, Failed, Interrupted, Started, Steered
 from agents_ledger.broker.policy import Policy
-from agents_ledger.model.engine import Event, TextPiece
+from agents_ledger.model.agents.engine import Event, TextPiece
 from tests.broker.conftest import WithBroker, answer_of, events_of
 from tests.waiting import PATIENCE_S, until
 

@@ -25,7 +25,7 @@ from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.broker.events import Compacted, Completed, Failed, Started
 from agents_ledger.broker.policy import ContextLimits, EngineChoice, Policy
 from agents_ledger.broker.tools import offer
-from agents_ledger.model.engine import CallBegun, CallFinished, Event, Finished
+from agents_ledger.model.agents.engine import CallBegun, CallFinished, Event, Finished
 from tests.broker.conftest import WithBroker, answer_of, events_of
 from tests.broker.loopback import Failure, Loopback, loopback, openai_text
 from tests.engines import on_sqlite

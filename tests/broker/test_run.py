@@ -32,7 +32,7 @@ from agents_ledger.broker.policy import EngineChoice, Identity, Persona, Persona
 from agents_ledger.broker.policy import PersonaPermissions as May
 from agents_ledger.broker.policy import ToolRules as Rules
 from agents_ledger.broker.tools import offer
-from agents_ledger.model.engine import Event
+from agents_ledger.model.agents.engine import Event
 from tests.broker.conftest import WithBroker, answer_of, events_of
 
 Said = Callable[..., list[tuple[str, str | None]]]

@@ -9,7 +9,7 @@ from agents_ledger import CallItem, Chosen, ResultItem, TextItem, VisibleTurn
 from agents_ledger.context.budget import block
 from agents_ledger.context.strategies import BUILT_IN
 from agents_ledger.context.summary import pieces, question, transcript
-from agents_ledger.model.tokens import estimate_tokens
+from agents_ledger.model.text.tokens import estimate_tokens
 
 
 def turns(*texts: str, tokens: int = 10) -> list[VisibleTurn]:

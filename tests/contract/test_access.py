@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agents_ledger import Ledger, NotFound, Refused, now_ms
-from agents_ledger.ledger import copying
 from agents_ledger.ledger.access import Tokens
+from agents_ledger.ledger.maintenance import copying
 from tests.raw import Raw
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from agents_ledger import Compaction, Finding, Ledger, Message, ToolCall
-from agents_ledger.ledger import audit
 from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.maintenance import audit
 from agents_ledger.store.database import Database, Transaction
 from tests.builders import A_USAGE, a_call, a_detailed_message, a_message
 from tests.raw import Raw

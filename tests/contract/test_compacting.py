@@ -29,8 +29,8 @@ from agents_ledger import (
     validate,
 )
 from agents_ledger.broker.engines.echo import EchoEngine
-from agents_ledger.ledger import compacting
-from agents_ledger.model.engine import Event
+from agents_ledger.ledger.context import compaction
+from agents_ledger.model.agents.engine import Event
 from tests.builders import chain
 from tests.raw import Raw
 
@@ -368,7 +368,7 @@ def test_a_head_that_went_elsewhere_or_was_compacted_meanwhile_is_told(ledger: L
 def test_a_long_transcript_is_summarised_piece_by_piece(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compacting, "PIECE_TOKENS", 250)
+    monkeypatch.setattr(compaction, "PIECE_TOKENS", 250)
     talk(ledger, "main", 6)
     engine = Summariser("So far.")
 
@@ -397,7 +397,7 @@ def oldest() -> Iterator[str]:
     add_strategy(Strategy("oldest", lambda turns, room: Chosen(len(turns), (0,)), summarises=True))
     add_strategy(Strategy("absurd", lambda turns, room: Chosen(len(turns) + 1)))
     yield "oldest"
-    del compacting._added["oldest"], compacting._added["absurd"]
+    del compaction._added["oldest"], compaction._added["absurd"]
 
 
 def test_a_strategy_of_ones_own_is_chosen_by_its_name(ledger: Ledger, oldest: str) -> None:

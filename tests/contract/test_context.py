@@ -302,6 +302,6 @@ def test_a_budget_gives_the_same_whether_all_is_read_or_not(
     budgets = (1600, 2000, 5000, 9000)
     read_in_part = [ledger.context("main", budget=budget).items for budget in budgets]
 
-    monkeypatch.setattr("agents_ledger.ledger.visible.PAGE", 1000)
+    monkeypatch.setattr("agents_ledger.ledger.context.window.PAGE", 1000)
 
     assert [ledger.context("main", budget=budget).items for budget in budgets] == read_in_part

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ask, Ledger, Message, Queue
-from agents_ledger.ledger import queue as queues
 from agents_ledger.ledger.core import Core
-from agents_ledger.store import sqlite_statements
+from agents_ledger.ledger.sessions import queue as queues
 from agents_ledger.store.database import Database
-from agents_ledger.store.sqlite import SqliteDatabase
+from agents_ledger.store.sqlite import statements as sqlite_statements
+from agents_ledger.store.sqlite.engine import SqliteDatabase
 from tests.builders import A_USAGE, a_call, a_full_turn, chain
 from tests.engines import on_sqlite
 from tests.raw import Raw

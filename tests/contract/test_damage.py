@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agents_ledger import Damaged, Ledger, LedgerError, Refused
-from agents_ledger.ledger.copying import verify
+from agents_ledger.ledger.maintenance.copying import verify
 from agents_ledger.store.database import Database
 from tests.builders import a_full_turn, chain
 from tests.engines import on_postgres, on_sqlite

@@ -39,7 +39,7 @@ from agents_ledger import (
     new_id,
 )
 from agents_ledger.ledger.core import Core
-from agents_ledger.store.sqlite import SqliteDatabase
+from agents_ledger.store.sqlite.engine import SqliteDatabase
 from tests.builders import chain
 from tests.engines import on_postgres
 from tests.raw import Raw
@@ -136,7 +136,7 @@ sys.stdin.readline()
 HOLD_QUEUE = """
 import sys
 from pathlib import Path
-from agents_ledger.store.locks import WriteQueue
+from agents_ledger.store.concurrency.locks import WriteQueue
 with WriteQueue(Path(sys.argv[1]), 5):
     print("held", flush=True)
     sys.stdin.readline()

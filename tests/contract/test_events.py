@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents_ledger import Event, Ledger, Message, Refused, ToolCall
-from agents_ledger.ledger.events import readable
+from agents_ledger.ledger.reports.events import readable
 from tests.builders import chain
 from tests.raw import Raw
 

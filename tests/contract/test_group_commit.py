@@ -14,7 +14,7 @@ import pytest
 
 from agents_ledger import Ledger, LedgerError, OutcomeUnknown
 from agents_ledger.store.database import Database, Transaction
-from agents_ledger.store.sqlite import SqliteDatabase
+from agents_ledger.store.sqlite.engine import SqliteDatabase
 from tests.builders import chain
 from tests.engines import on_sqlite
 from tests.waiting import PATIENCE_S, until

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from agents_ledger import Ledger
+from agents_ledger.store.concurrency.interrupts import NOT_HELD, held
 from agents_ledger.store.database import Database, Transaction
-from agents_ledger.store.interrupts import NOT_HELD, held
 from tests.builders import chain
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from agents_ledger import Ledger, Locked, StoreUnavailable
-from agents_ledger.store.locks import FileLock
-from agents_ledger.store.sqlite import SqliteDatabase
+from agents_ledger.store.concurrency.locks import FileLock
+from agents_ledger.store.sqlite.engine import SqliteDatabase
 
 
 def test_a_lock_file_that_was_deleted_does_not_count(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from agents_ledger import Ledger
 from agents_ledger.ledger.core import Core
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.sqlite import SqliteDatabase
-from agents_ledger.store.sqlite_log import LogLimits
+from agents_ledger.store.sqlite.engine import SqliteDatabase
+from agents_ledger.store.sqlite.log import LogLimits
 
 LIMITS = LogLimits(due_bytes=128 << 10, long_bytes=256 << 10, wait_ms=2_000, wait_every_seconds=0)
 TEXT = "x" * 50_000

@@ -17,11 +17,11 @@ import psycopg
 import pytest
 
 from agents_ledger import Embedder, Ledger, NotFound, Refused, embedder
-from agents_ledger.ledger import meaning, waiting
-from agents_ledger.ledger.search import Candidate
+from agents_ledger.ledger.search import index_queue, vectors
+from agents_ledger.ledger.search.turn_search import Candidate
 from agents_ledger.model.settings import settings_file
-from agents_ledger.store import pgvector
 from agents_ledger.store.database import Transaction
+from agents_ledger.store.postgres import pgvector
 from tests.raw import Raw
 from tests.waiting import PATIENCE_S, until
 
@@ -165,10 +165,10 @@ def test_pgvector_finds_what_the_scan_finds(server_with_pgvector: str, chosen: E
 
         def both(tx: Transaction) -> tuple[list[Candidate], list[Candidate]]:
             with patch.object(type(tx), "nearest", lambda *_: None):
-                scanned = meaning.nearest(tx, chosen, "sluggish automobile", **everything)
+                scanned = vectors.nearest(tx, chosen, "sluggish automobile", **everything)
             asked = [0.0, 0.0, 1.0]
             assert tx.nearest(chosen.name, asked, 0, 1 << 62, 3) is not None
-            return meaning.nearest(tx, chosen, "sluggish automobile", **everything), scanned
+            return vectors.nearest(tx, chosen, "sluggish automobile", **everything), scanned
 
         by_server, by_scan = ledger._core.db.read(both)
         assert [each.turn_id for each in by_server] == [each.turn_id for each in by_scan]
@@ -179,7 +179,7 @@ def test_pgvector_finds_what_the_scan_finds(server_with_pgvector: str, chosen: E
 def test_many_vectors_get_an_index_that_finds_what_the_scan_finds(
     server_with_pgvector: str, chosen: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meaning, "INDEX_FROM", 5)
+    monkeypatch.setattr(vectors, "INDEX_FROM", 5)
     with (
         Ledger.open(_here(server_with_pgvector)) as ledger,
         psycopg.connect(server_with_pgvector) as own,
@@ -197,8 +197,8 @@ def test_many_vectors_get_an_index_that_finds_what_the_scan_finds(
         def both(tx: Any) -> tuple[list[Candidate], list[Candidate], str]:
             tx.execute("SET LOCAL enable_seqscan TO off")
             tx.execute("SET LOCAL enable_sort TO off")
-            by_index = meaning.nearest(tx, chosen, "sluggish automobile", low=0, high=1 << 62)
-            by_scan = meaning.nearest(tx, chosen, "sluggish automobile", low=0, high=1 << 61)
+            by_index = vectors.nearest(tx, chosen, "sluggish automobile", low=0, high=1 << 62)
+            by_scan = vectors.nearest(tx, chosen, "sluggish automobile", low=0, high=1 << 61)
             index = pgvector._index('"Its own"', chosen.name, 3)
             asked = {"asked": "[0,0,1]", "limit": 9}
             text = f"EXPLAIN {pgvector._text('indexed', index.words)}"
@@ -271,8 +271,8 @@ def test_a_server_that_refuses_the_index_gets_vectors_all_the_same(
         asked.release()
         raise psycopg.errors.UndefinedObject("no such thing")
 
-    monkeypatch.setattr(meaning, "INDEX_FROM", 1)
-    monkeypatch.setattr(meaning, "PAUSE_S", 0.05)
+    monkeypatch.setattr(vectors, "INDEX_FROM", 1)
+    monkeypatch.setattr(vectors, "PAUSE_S", 0.05)
     monkeypatch.setattr(pgvector, "make_index", refuse)
     with Ledger.open(_here(server_with_pgvector)) as ledger:
         ledger.record("main", "the car", "ok")
@@ -292,21 +292,21 @@ def test_a_file_is_not_locked_for_an_index_that_it_cannot_have(
     with Ledger.open(str(tmp_path / "ledger.db")) as ledger:
         db = ledger._core.db
         with patch.object(db, "write", wraps=db.write) as written:
-            meaning._index(db, chosen.name)
+            vectors._index(db, chosen.name)
         assert written.call_count == 0
 
 
 def test_a_scan_in_parts_finds_the_nearest_of_all(
     ledger: Ledger, chosen: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meaning, "COMPARED_AT_ONCE", 2)
-    monkeypatch.setattr(meaning, "NEAREST", 3)
+    monkeypatch.setattr(vectors, "COMPARED_AT_ONCE", 2)
+    monkeypatch.setattr(vectors, "NEAREST", 3)
     cars = [ledger.record("main", f"the {word}", "ok").id for word in CONCEPTS["car"]]
     for word in (*CONCEPTS["food"], *CONCEPTS["time"]):
         ledger.record("main", word, "ok")
     ledger.embed(chosen)
 
-    near = ledger._core.db.read(lambda tx: meaning.nearest(tx, chosen, "car", low=0, high=1 << 62))
+    near = ledger._core.db.read(lambda tx: vectors.nearest(tx, chosen, "car", low=0, high=1 << 62))
 
     assert [each.turn_id for each in near] == cars
 
@@ -314,7 +314,7 @@ def test_a_scan_in_parts_finds_the_nearest_of_all(
 def test_turns_get_their_vectors_behind_the_writer(
     ledger: Ledger, chosen: Embedder, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "LOOK_EVERY", 2)
+    monkeypatch.setattr(index_queue, "LOOK_EVERY", 2)
     ledger.record("main", "soup", "ok")
     assert ledger.embed(chosen, behind=True) == 0
     for word in ("bread", "meal", "car"):
@@ -329,7 +329,7 @@ def test_turns_get_their_vectors_behind_the_writer(
 def test_a_few_turns_get_their_vectors_too_a_little_later(
     ledger: Ledger, chosen: Embedder, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meaning, "PAUSE_S", 0.05)
+    monkeypatch.setattr(vectors, "PAUSE_S", 0.05)
     ledger.embed(chosen, behind=True)
     for word in ("bread", "meal", "car"):
         ledger.record("main", word, "ok")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents_ledger import Compaction, Ledger, NotFound, Refused, ToolCall, Usage
-from agents_ledger.ledger.pages import Pages
+from agents_ledger.ledger.reports.pages import Pages
 from tests.builders import chain
 
 

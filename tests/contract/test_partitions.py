@@ -13,7 +13,7 @@ import pytest
 from agents_ledger import Ledger, Locked, StoreUnavailable
 from agents_ledger.ledger.core import Core
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.postgres import PostgresDatabase
+from agents_ledger.store.postgres.engine import PostgresDatabase
 from tests.conftest import schemas
 from tests.pgbouncer import pgbouncer
 from tests.waiting import PATIENCE_S, until

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents_ledger import Grant, Layer, Ledger, MisusedCall, Permissions, Session
-from agents_ledger.model import permissions
+from agents_ledger.model.agents import permissions
 from tests.builders import a_call, a_message
 
 GRANTED = {"tools": ["Read", "mcp__*"]}

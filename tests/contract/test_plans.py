@@ -8,9 +8,9 @@ import pytest
 
 from agents_ledger import Ledger, Session
 from agents_ledger.store import queries
-from agents_ledger.store import sqlite_statements as sqlite_store
-from agents_ledger.store.postgres import WORDS as POSTGRES_WORDS
-from agents_ledger.store.sqlite_statements import WORDS as SQLITE_WORDS
+from agents_ledger.store.postgres.engine import WORDS as POSTGRES_WORDS
+from agents_ledger.store.sqlite import statements as sqlite_store
+from agents_ledger.store.sqlite.statements import WORDS as SQLITE_WORDS
 from tests.builders import a_full_turn, chain
 from tests.raw import Raw
 from tests.tasking import a_task, calls, says, tasks_of

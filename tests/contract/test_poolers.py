@@ -13,7 +13,7 @@ import pytest
 from agents_ledger import Ledger, OutcomeUnknown, Refused, Unreachable
 from agents_ledger.ledger.core import Core
 from agents_ledger.model.ids import new_id
-from agents_ledger.store.postgres import PostgresDatabase
+from agents_ledger.store.postgres.engine import PostgresDatabase
 from tests.conftest import schemas
 from tests.pgbouncer import Mode, pgbouncer
 from tests.waiting import until

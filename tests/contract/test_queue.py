@@ -22,8 +22,8 @@ from agents_ledger import (
     Refused,
     Usage,
 )
-from agents_ledger.ledger import queue as queues
-from agents_ledger.ledger.queue import Ending
+from agents_ledger.ledger.sessions import queue as queues
+from agents_ledger.ledger.sessions.queue import Ending
 from tests.builders import a_message
 from tests.raw import Raw
 

@@ -14,8 +14,8 @@ import pytest
 from agents_ledger import Conflict, Ledger
 from agents_ledger.ledger.core import Core
 from agents_ledger.store.database import Database, open_database
-from agents_ledger.store.postgres import PostgresDatabase
-from agents_ledger.store.sqlite import SqliteDatabase
+from agents_ledger.store.postgres.engine import PostgresDatabase
+from agents_ledger.store.sqlite.engine import SqliteDatabase
 from tests.builders import chain
 from tests.engines import on_sqlite
 from tests.raw import Raw
@@ -26,7 +26,7 @@ WRITER = """
 import sys
 from agents_ledger import Ledger
 from agents_ledger.ledger.core import Core
-from agents_ledger.store.postgres import PostgresDatabase
+from agents_ledger.store.postgres.engine import PostgresDatabase
 
 address, lease_ms = sys.argv[1], int(sys.argv[2])
 if address.startswith("postgres"):

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger, OutcomeUnknown, StoreUnavailable
-from agents_ledger.ledger import copying
 from agents_ledger.ledger.core import Core
-from agents_ledger.store.sqlite import SqliteDatabase
+from agents_ledger.ledger.maintenance import copying
+from agents_ledger.store.sqlite.engine import SqliteDatabase
 
 HOLDER = """
 import sys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents_ledger import Ambiguous, Ledger, NotFound, Refused, Session, ToolCall
-from agents_ledger.ledger import relevance
+from agents_ledger.ledger.search import relevance
 from tests.builders import chain
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from agents_ledger import Damaged, Ledger, NotFound, Refused, Turn
 from agents_ledger.ledger.access import Tokens
-from agents_ledger.ledger.salvage import Salvaged, salvage
-from agents_ledger.store.sqlite_records import columns_of
+from agents_ledger.ledger.maintenance.salvage import Salvaged, salvage
+from agents_ledger.store.salvage.sqlite_records import columns_of
 from agents_ledger.store.text import unescape
 from tests.raw import Raw
 from tests.trust import specimen

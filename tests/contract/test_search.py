@@ -17,8 +17,8 @@ from agents_ledger import (
     Session,
     ToolCall,
 )
-from agents_ledger.ledger import waiting
-from agents_ledger.model.search import Ranking
+from agents_ledger.ledger.search import index_queue
+from agents_ledger.model.reports.search import Ranking
 from tests.builders import a_detailed_message, a_message, chain
 from tests.raw import Raw
 
@@ -407,19 +407,19 @@ def test_searching_never_writes(ledger: Ledger, raw: Raw) -> None:
 
 
 def test_what_waits_is_bounded_and_put_in_behind_the_writer(ledger: Ledger, raw: Raw) -> None:
-    chain(ledger, "main", waiting.BATCH + waiting.LOOK_EVERY - 1)
+    chain(ledger, "main", index_queue.BATCH + index_queue.LOOK_EVERY - 1)
 
-    assert raw.one("SELECT count(*) FROM search_waiting") <= waiting.LOOK_EVERY
-    assert raw.one("SELECT count(*) FROM search_docs") >= waiting.BATCH
+    assert raw.one("SELECT count(*) FROM search_waiting") <= index_queue.LOOK_EVERY
+    assert raw.one("SELECT count(*) FROM search_docs") >= index_queue.BATCH
     found = ledger.search("question", limit=1000)
-    assert len(set(ids(found))) == len(found.hits) == waiting.BATCH + waiting.LOOK_EVERY - 1
+    assert len(set(ids(found))) == len(found.hits) == index_queue.BATCH + index_queue.LOOK_EVERY - 1
 
 
 def test_closing_puts_in_what_waits(
     ledger: Ledger, open_ledger: Callable[[], Ledger], raw: Raw
 ) -> None:
     writer = open_ledger()
-    chain(writer, "main", waiting.CLOSE_FROM)
+    chain(writer, "main", index_queue.CLOSE_FROM)
     writer.close()
 
     assert raw.one("SELECT count(*) FROM search_waiting") == 0

@@ -9,9 +9,9 @@ import pytest
 
 from agents_ledger import Ledger, Message, MessageCodeblock, MessageFile, ToolCall
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.steps import Steps
+from agents_ledger.ledger.turns.contents import Steps
 from agents_ledger.store.database import Database, Transaction
-from agents_ledger.store.known import Known
+from agents_ledger.store.sealed_cache import Known
 from tests.builders import chain
 from tests.importers.claude_log import Log, text
 from tests.importers.helping import import_paths
@@ -107,7 +107,7 @@ def test_an_imported_turn_is_read_as_it_is_derived_anew(ledger: Ledger, tmp_path
 
 
 def test_what_is_rolled_back_is_not_remembered(ledger: Ledger) -> None:
-    from agents_ledger.ledger import recording, threads
+    from agents_ledger.ledger.turns import recording, threads
 
     def fail(tx: Transaction) -> None:
         fields = {"id": "chosen"}

@@ -159,7 +159,7 @@ def test_a_turn_that_says_no_time_makes_no_days_before_the_first(spent: Ledger, 
 def test_a_copy_goes_without_sums(
     spent: Ledger, address: str, new_address: Callable[[], str]
 ) -> None:
-    from agents_ledger.ledger import copying
+    from agents_ledger.ledger.maintenance import copying
 
     spent.summarise()
     target = new_address()
@@ -184,13 +184,13 @@ def test_asyncio_sums_up_too(spent: Ledger, address: str) -> None:
 
 
 def test_days_with_few_turns_are_summed_up_together(spent: Ledger, db: Database) -> None:
-    from agents_ledger.ledger import summaries
+    from agents_ledger.ledger.reports import daily_totals
     from tests.statements import Meddled
 
     before = told(spent)
     counted, database = Meddled.over(db)
 
-    assert summaries.summarise(database) == SUMMED
+    assert daily_totals.summarise(database) == SUMMED
     assert counted.ran.count("sum_usage") == counted.ran.count("sum_tools") == 1
     assert len(counted.ran) <= SUMMED + 10
     assert told(spent) == before
@@ -199,13 +199,13 @@ def test_days_with_few_turns_are_summed_up_together(spent: Ledger, db: Database)
 def test_no_more_is_summed_up_at_once_than_others_can_wait_for(
     spent: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from agents_ledger.ledger import summaries
+    from agents_ledger.ledger.reports import daily_totals
 
-    monkeypatch.setattr(summaries, "TURNS_AT_ONCE", 7)
-    monkeypatch.setattr(summaries, "DAYS_AT_ONCE", 3)
+    monkeypatch.setattr(daily_totals, "TURNS_AT_ONCE", 7)
+    monkeypatch.setattr(daily_totals, "DAYS_AT_ONCE", 3)
     before = told(spent)
     turns = [3, 4, 1, 0, 0, 0, 9, 0]
-    batches = summaries._batches([summaries.Day(*each) for each in enumerate(turns)])
+    batches = daily_totals._batches([daily_totals.Day(*each) for each in enumerate(turns)])
 
     assert [[day.turns for day in days] for days in batches] == [[3, 4], [1, 0, 0], [0], [9], [0]]
     assert spent.summarise() == SUMMED
@@ -225,12 +225,12 @@ def test_sums_left_over_from_before_do_not_count(spent: Ledger, raw: Raw) -> Non
 
 
 def test_two_may_sum_up_at_once(spent: Ledger, db: Database) -> None:
-    from agents_ledger.ledger import summaries
+    from agents_ledger.ledger.reports import daily_totals
 
-    days = [summaries.Day(day, 0) for day in range(NOON // DAY - 3, NOON // DAY + 3)]
+    days = [daily_totals.Day(day, 0) for day in range(NOON // DAY - 3, NOON // DAY + 3)]
     before = told(spent)
 
     for _ in range(2):  # both found the same days missing
-        db.write(lambda tx: summaries._sum_up(tx, days))
+        db.write(lambda tx: daily_totals._sum_up(tx, days))
 
     assert told(spent) == before

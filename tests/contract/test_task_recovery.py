@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from agents_ledger import Conflict, Ledger, NotFound, Refused
-from agents_ledger.ledger.copying import copy
 from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.maintenance.copying import copy
 from tests.contract.test_recovery import LEASE_MS, database, handle, kill
 from tests.raw import Raw
 from tests.tasking import a_talk, a_task, calls, says, shape, tasks_of

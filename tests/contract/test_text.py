@@ -21,8 +21,8 @@ from agents_ledger import (
     Session,
     ToolCall,
 )
-from agents_ledger.ledger.copying import copy
 from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.maintenance.copying import copy
 from agents_ledger.store.database import Database
 from tests.builders import chain
 from tests.raw import Raw

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from agents_ledger import Ledger, NotFound, Refused, StoreUnavailable, Usage
-from agents_ledger.ledger import threads
 from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.turns import threads
 from agents_ledger.store.database import Database, Transaction
-from agents_ledger.store.sqlite import SqliteDatabase
+from agents_ledger.store.sqlite.engine import SqliteDatabase
 from tests.builders import chain, grow
 
 KINDS = (

@@ -14,7 +14,7 @@ from msgspec import structs
 from agents_ledger import AsyncLedger, Config, HeadMoved, Ledger, Refused, ToolCall
 from agents_ledger.ledger.core import Core
 from agents_ledger.store.database import Database
-from agents_ledger.store.sqlite import SqliteDatabase
+from agents_ledger.store.sqlite.engine import SqliteDatabase
 from tests.builders import a_full_turn, chain
 from tests.contract.test_group_commit import queued
 from tests.engines import on_sqlite

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from agents_ledger import Compaction, Ledger, NotFound, Refused, ToolCall
-from agents_ledger.ledger.pages import Pages
+from agents_ledger.ledger.reports.pages import Pages
 from tests.builders import chain, grow
 
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from agents_ledger import Ledger, Refused
-from agents_ledger.store.postgres_query import run_query
+from agents_ledger.store.postgres.query import run_query
 from tests.builders import chain
 from tests.engines import on_postgres, on_sqlite
 from tests.raw import Raw

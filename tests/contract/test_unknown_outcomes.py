@@ -21,7 +21,7 @@ from agents_ledger import (
     Usage,
 )
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.queue import Ending
+from agents_ledger.ledger.sessions.queue import Ending
 from agents_ledger.store.database import Answer, Database, Work
 from tests.contract.test_async_ledger import Forgotten
 from tests.raw import Raw

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from agents_ledger import Compaction, Ledger, Refused, Session, Spent, Usage, UsageReport
-from agents_ledger.ledger.tool_usage import STEPS
+from agents_ledger.ledger.reports.tool_usage import STEPS
 from agents_ledger.store import queries
-from agents_ledger.store.sqlite_statements import WORDS
+from agents_ledger.store.sqlite.statements import WORDS
 from tests.builders import a_call, grow
 
 NOON = 1_772_366_400_000  # 2026-03-01 12:00 UTC, a Sunday

@@ -9,8 +9,9 @@ from typing import Any, cast
 import pytest
 
 from agents_ledger import Found, Ledger
-from agents_ledger.ledger import holders, indexing, search, waiting
-from agents_ledger.ledger.documents import Document
+from agents_ledger.ledger.search import index, index_queue, turn_search
+from agents_ledger.ledger.search.documents import Document
+from agents_ledger.ledger.sessions import lookup
 from agents_ledger.store.database import Row, Transaction
 from tests.builders import chain
 from tests.raw import Raw
@@ -34,7 +35,7 @@ def leave_waiting(ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch, *, 
     chain(ledger, "main", 40)
     ledger._core.index(least=1)
     let_wait(raw)
-    monkeypatch.setattr(waiting, "BATCH", batch)
+    monkeypatch.setattr(index_queue, "BATCH", batch)
 
 
 def indexers() -> list[threading.Thread]:
@@ -57,8 +58,8 @@ def pages(ledger: Ledger, text: str, limit: int) -> list[Found]:
 def test_many_that_wait_are_looked_through_page_by_page(
     ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
-    monkeypatch.setattr(search, "WAITS_MAX", 6)
-    monkeypatch.setattr(search, "WAITS_AT_ONCE", 3)
+    monkeypatch.setattr(turn_search, "WAITS_MAX", 6)
+    monkeypatch.setattr(turn_search, "WAITS_AT_ONCE", 3)
     first = ledger.record("main", "question zero rare", "r", started_at=1).id
     turns = [first]
     turns += [ledger.record("main", f"question {n}", "r", started_at=n).id for n in range(2, 22)]
@@ -80,8 +81,8 @@ def test_many_that_wait_are_looked_through_page_by_page(
 def test_long_texts_that_wait_end_a_page_sooner(
     ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "WAITS_LETTERS", 1000)
-    monkeypatch.setattr(search, "WAITS_AT_ONCE", 1)
+    monkeypatch.setattr(turn_search, "WAITS_LETTERS", 1000)
+    monkeypatch.setattr(turn_search, "WAITS_AT_ONCE", 1)
     turns = [ledger.record("main", "word " * 100, "r").id for _ in range(6)]
     let_wait(raw)
 
@@ -133,13 +134,13 @@ def test_each_of_many_turns_of_one_moment_is_numbered_at_once(
     turns = [ledger.record("main", "word", "r", started_at=5).id for _ in range(300)]
     ledger._core.index(least=1)
     asked: list[str] = []
-    numbers = indexing._numbers
+    numbers = index._numbers
 
     def counted(tx: Transaction, found: Sequence[Document]) -> list[int]:
         return numbers(cast("Transaction", Asked(tx, asked)), found)
 
-    monkeypatch.setattr(indexing, "_numbers", counted)
-    ledger._core.db.write(lambda tx: indexing.put_again(tx, turns[1::2]))
+    monkeypatch.setattr(index, "_numbers", counted)
+    ledger._core.db.write(lambda tx: index.put_again(tx, turns[1::2]))
 
     assert 150 <= asked.count("new_doc") <= 3 * 150
 
@@ -159,7 +160,7 @@ def test_a_writer_is_not_kept_by_what_others_left_waiting(
     ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave_waiting(ledger, raw, monkeypatch, batch=4)
-    monkeypatch.setattr(waiting, "LOOK_EVERY", 2)
+    monkeypatch.setattr(index_queue, "LOOK_EVERY", 2)
 
     chain(ledger, "other", 10)
 
@@ -189,13 +190,13 @@ def test_a_server_puts_in_what_others_left_while_others_write(
 def test_a_batch_ends_where_its_texts_are_long(
     ledger: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "LETTERS_AT_ONCE", 1000)
-    monkeypatch.setattr(indexing, "READ_AT_ONCE", 1)
+    monkeypatch.setattr(index, "LETTERS_AT_ONCE", 1000)
+    monkeypatch.setattr(index, "READ_AT_ONCE", 1)
     for _ in range(6):
         ledger.record("main", "word " * 100, "r")
     let_wait(raw)
 
-    assert ledger._core.db.write(waiting.put_in)
+    assert ledger._core.db.write(index_queue.put_in)
     assert waits(raw) == 4
     ledger._core.index(least=1)
     assert waits(raw) == 0
@@ -222,7 +223,7 @@ def test_holders_are_the_same_in_whichever_way_they_are_found(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, few: dict[str, int]
 ) -> None:
     for name, value in few.items():
-        monkeypatch.setattr(holders, name, value)
+        monkeypatch.setattr(lookup, name, value)
     first, second, third = chain(ledger, "main", 3)
     ledger.fork(second, label="beside")
     beside = ledger.record("beside", "question", "r").id

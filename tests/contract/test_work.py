@@ -19,12 +19,12 @@ from msgspec import structs
 
 from agents_ledger import Ledger
 from agents_ledger.integrations.openai_agents import LedgerSession
-from agents_ledger.ledger import steps
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.documents import Document, of_turn
-from agents_ledger.ledger.indexing import _numbers, forget
+from agents_ledger.ledger.search.documents import Document, of_turn
+from agents_ledger.ledger.search.index import _numbers, forget
+from agents_ledger.ledger.turns import contents
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.sqlite import SqliteDatabase
+from agents_ledger.store.sqlite.engine import SqliteDatabase
 from tests.conftest import ticking_clock
 from tests.importers.claude_log import Log, text
 from tests.importers.helping import import_paths
@@ -36,7 +36,7 @@ import json, sys
 from pathlib import Path
 from agents_ledger import Ledger
 from agents_ledger.ledger.core import Core
-from agents_ledger.store import sqlite as store
+from agents_ledger.store.sqlite import engine as store
 from tests.trust.faulty_sqlite import Disk, install
 
 folder, disk = Path(sys.argv[1]), Disk()
@@ -178,12 +178,12 @@ def test_the_count_notices_a_verb_that_reads_everything(
 def test_the_count_notices_messages_that_are_read_from_the_root(
     ledgers: tuple[Counted, Counted], count: Count, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = steps._read
+    read = contents._read
 
-    def from_the_root(tx: Transaction, stretch: steps.Stretch) -> dict[str, steps.Steps]:
+    def from_the_root(tx: Transaction, stretch: contents.Stretch) -> dict[str, contents.Steps]:
         return read(tx, structs.replace(stretch, from_depth=1))
 
-    monkeypatch.setattr(steps, "_read", from_the_root)
+    monkeypatch.setattr(contents, "_read", from_the_root)
     small, large = (count(each, last_20) for each in ledgers)
 
     assert large > small * 5

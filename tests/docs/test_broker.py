@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from agents_ledger.broker import policy
-from agents_ledger.model import permissions
+from agents_ledger.model.agents import permissions
 from tests.docs.console import ROOT, blocks, run_python
 
 PAGE = "docs/broker.md"

@@ -10,8 +10,8 @@ import pytest
 
 from agents_ledger import Compaction, Ledger, Message, Session, ToolCall, Turn, Usage
 from agents_ledger.cli.main import COMMANDS
-from agents_ledger.ledger import routing
 from agents_ledger.ledger.access import Tokens
+from agents_ledger.ledger.search import routing
 from agents_ledger.model import settings
 from tests.builders import a_full_turn, chain, grow
 from tests.edges.conftest import Run, call

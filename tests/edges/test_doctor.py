@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.ledger import doctor
+from agents_ledger.ledger.maintenance import doctor
 from tests.builders import chain
 from tests.edges.conftest import Answer, Run, call
 from tests.importers.claude_log import Log
@@ -94,7 +94,7 @@ def test_who_holds_the_lock_is_named(run: Run, file: str) -> None:
     script = f"""
 import sys
 from pathlib import Path
-from agents_ledger.store.locks import WriteQueue
+from agents_ledger.store.concurrency.locks import WriteQueue
 with WriteQueue(Path({file!r}), 5):
     print(flush=True)
     sys.stdin.read()

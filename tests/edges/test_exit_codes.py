@@ -176,7 +176,7 @@ def test_a_server_that_does_not_answer() -> None:
 
 def test_without_the_driver_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    monkeypatch.delitem(sys.modules, "agents_ledger.store.postgres", raising=False)
+    monkeypatch.delitem(sys.modules, "agents_ledger.store.postgres.engine", raising=False)
 
     answer = call("--ledger", "postgresql://localhost/db", "sessions")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from agents_ledger import Ledger, ToolCall, Usage
-from agents_ledger.model.amounts import money
+from agents_ledger.model.text.humanize import money
 from tests.builders import grow
 from tests.edges.conftest import Run
 

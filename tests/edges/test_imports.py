@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import ahead, families, files
-from agents_ledger.importers.reader import Material
-from agents_ledger.ledger import projection
+from agents_ledger.importers import derive_worker, relations
+from agents_ledger.importers.parsing import files
+from agents_ledger.importers.port.source import Material
+from agents_ledger.ledger.projection import reconcile
 from agents_ledger.model import settings
 from tests.edges.conftest import Run
 from tests.importers.claude_log import SESSION, Log, a_log, text, uid
@@ -114,7 +115,7 @@ def test_what_was_not_understood_is_told_by_file_and_line(run: Run, projects: Pa
 def test_of_each_type_of_records_that_make_no_rows_one_is_named(
     beside: bool, run: Run, projects: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ahead, "WORTH_BYTES", 0 if beside else 1 << 30)
+    monkeypatch.setattr(derive_worker, "WORTH_BYTES", 0 if beside else 1 << 30)
     log = a_log(projects)
     for _ in range(9):
         log.add("hologram", beam="blue")
@@ -469,8 +470,8 @@ def test_an_import_that_was_killed_goes_on_where_it_was(
             super().__init__(*what)
 
     with monkeypatch.context() as patched:
-        patched.setattr(projection, "BATCH", 5)  # derivations a commit
-        patched.setattr(families, "Material", Interrupted)
+        patched.setattr(reconcile, "BATCH", 5)  # derivations a commit
+        patched.setattr(relations, "Material", Interrupted)
         run("import")
     for path in projects.iterdir():
         path.unlink()  # what was kept is derived all the same
@@ -492,13 +493,13 @@ def test_a_first_import_is_derived_in_another_process_and_later_ones_start_none(
         a_log(projects, f"{number:08}-0000-4000-8000-000000000000")
     started: list[str] = []
 
-    class Counted(ahead.Ahead):
+    class Counted(derive_worker.Ahead):
         def __init__(self, address: str) -> None:
             started.append(address)
             super().__init__(address)
 
-    monkeypatch.setattr(ahead, "Ahead", Counted)
-    monkeypatch.setattr(ahead, "WORTH_BYTES", 1)
+    monkeypatch.setattr(derive_worker, "Ahead", Counted)
+    monkeypatch.setattr(derive_worker, "WORTH_BYTES", 1)
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
 

@@ -11,8 +11,8 @@ import click
 import pytest
 
 from agents_ledger import Ledger, Message, Session, ToolCall
-from agents_ledger.cli import replay as replaying
 from agents_ledger.cli.command import Invocation
+from agents_ledger.cli.explore import replay as replaying
 from tests.builders import chain
 from tests.edges.conftest import Run
 

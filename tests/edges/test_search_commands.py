@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from agents_ledger import Ledger, ToolCall
-from agents_ledger.ledger import search
+from agents_ledger.ledger.search import turn_search
 from tests.edges.conftest import Run
 
 
@@ -130,8 +130,8 @@ def test_the_index_is_made_anew_on_request(run: Run, file: str) -> None:
 def test_a_page_that_has_not_looked_at_everything_says_so(
     run: Run, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "WAITS_MAX", 1)
-    monkeypatch.setattr(search, "WAITS_AT_ONCE", 1)
+    monkeypatch.setattr(turn_search, "WAITS_MAX", 1)
+    monkeypatch.setattr(turn_search, "WAITS_AT_ONCE", 1)
     fill(file)
     with Ledger.open(file) as ledger:
         ledger.record("main", "something else", "r")

@@ -21,7 +21,7 @@ from agents_ledger import (
     Usage,
 )
 from agents_ledger.cli import terminal
-from agents_ledger.model import amounts
+from agents_ledger.model.text import humanize
 from agents_ledger.model.turns import to_json
 from tests.edges.conftest import Run, call
 from tests.edges.test_starting import PROGRAM
@@ -245,19 +245,19 @@ def test_text_is_fitted_by_cells() -> None:
 
 
 def test_amounts_are_told_as_people_read_them() -> None:
-    assert [amounts.tokens(n) for n in (None, 0, 812, 2140, 150_000, 1_200_000)] == [
+    assert [humanize.tokens(n) for n in (None, 0, 812, 2140, 150_000, 1_200_000)] == [
         "", "0", "812", "2.1k", "150k", "1.2M",
     ]  # fmt: skip
-    assert [amounts.size(n) for n in (14, 1229, 3_600_000)] == ["14 B", "1.2 KB", "3.4 MB"]
-    assert [amounts.duration(n) for n in (12, 4200, 200_000)] == ["12 ms", "4.2 s", "3 min"]
+    assert [humanize.size(n) for n in (14, 1229, 3_600_000)] == ["14 B", "1.2 KB", "3.4 MB"]
+    assert [humanize.duration(n) for n in (12, 4200, 200_000)] == ["12 ms", "4.2 s", "3 min"]
     spans = (7_140_000, 7_200_000, 172_799_999, 172_800_000, 1_767_225_600_000)
-    assert [amounts.duration(n) for n in spans] == ["119 min", "2 h", "47 h", "2 d", "20,454 d"]
-    assert [amounts.date(0), amounts.moment(60_000)] == ["undated", "1970-01-01 00:01 UTC"]
+    assert [humanize.duration(n) for n in spans] == ["119 min", "2 h", "47 h", "2 d", "20,454 d"]
+    assert [humanize.date(0), humanize.moment(60_000)] == ["undated", "1970-01-01 00:01 UTC"]
     now = 1_770_000_000_000
-    ages = [amounts.age(now - n * 1000, now) for n in (1, 30, 300, 7200, 200_000, 10_000_000)]
+    ages = [humanize.age(now - n * 1000, now) for n in (1, 30, 300, 7200, 200_000, 10_000_000)]
     assert ages == ["now", "30 s ago", "5 min ago", "2 h ago", "2 d ago", "2025-10-09"]
-    assert amounts.count(1, "turn") == "1 turn"
-    assert amounts.count(2000, "branch", "branches") == "2,000 branches"
+    assert humanize.count(1, "turn") == "1 turn"
+    assert humanize.count(2000, "branch", "branches") == "2,000 branches"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="terminals of POSIX")

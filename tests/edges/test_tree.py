@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Compaction, Ledger, Session, ToolCall, Usage
-from agents_ledger.cli.branches import BRANCHES_MAX
+from agents_ledger.cli.explore.tree_lines import BRANCHES_MAX
 from tests.builders import chain, grow
 from tests.edges.conftest import Run
 
@@ -196,7 +196,7 @@ def test_json_has_the_nodes_with_what_is_folded_between(run: Run, ledger: Ledger
 
 
 def test_thousands_of_turns_are_drawn_quickly(run: Run, ledger: Ledger) -> None:
-    from agents_ledger.ledger import recording
+    from agents_ledger.ledger.turns import recording
 
     def record(tx: Any) -> None:
         for number in range(5000):

@@ -20,9 +20,9 @@ import pytest
 import watchfiles
 
 from agents_ledger import Ledger
-from agents_ledger.importers import watching
-from agents_ledger.importers.importing import Report
-from agents_ledger.importers.reader import Home
+from agents_ledger.importers import watch
+from agents_ledger.importers.pipeline import Report
+from agents_ledger.importers.port.source import Home
 from tests.edges.conftest import Run
 from tests.importers.claude_log import SESSION, a_log, text
 from tests.waiting import PATIENCE_S, until
@@ -40,7 +40,7 @@ class Watched:
         self.ledger = Ledger.open(file)
         self.stop = threading.Event()
         self.thread = threading.Thread(
-            target=watching.watch,
+            target=watch.watch,
             args=(self.ledger, Home(home, {}, "linux")),
             kwargs={"told": self.reports.append, "stop": self.stop, "wait_ms": 200},
         )
@@ -136,7 +136,7 @@ def test_a_folder_that_is_gone_before_it_is_followed_is_waited_for(
     stop = Once()
 
     with Ledger.open(file) as ledger:
-        watching.watch(ledger, Home(tmp_path / "home", {}, "linux"), stop=stop, wait_ms=200)
+        watch.watch(ledger, Home(tmp_path / "home", {}, "linux"), stop=stop, wait_ms=200)
 
     assert (len(tried), stop.waited) == (3, [0.2] * 3)
 
@@ -153,7 +153,7 @@ def test_a_file_missing_for_another_reason_ends_the_watch(
 
     home = Home(tmp_path / "home", {}, "linux")
     with Ledger.open(file) as ledger, pytest.raises(FileNotFoundError):
-        watching.watch(ledger, home, told=told, stop=stop, wait_ms=200)
+        watch.watch(ledger, home, told=told, stop=stop, wait_ms=200)
 
 
 @LINUX
@@ -167,7 +167,7 @@ def test_a_watch_that_has_nothing_to_do_takes_next_to_no_time(
         assert process.stdout is not None
         try:
             assert process.stdout.readline() == b"imported 50 upserted 0 skipped 0 failed 0\n"
-            time.sleep(watching.PACE_MS / 1000 + 1)  # by then it has looked once more
+            time.sleep(watch.PACE_MS / 1000 + 1)  # by then it has looked once more
             assert any(_is_idle(process.pid) for _ in range(3))
             process.send_signal(signal.SIGINT)
             process.wait(PATIENCE_S)
@@ -234,7 +234,7 @@ def test_a_source_to_watch_that_is_not_there_is_named(run: Run) -> None:
 def test_a_service_is_written_for_launchd_whatever_the_paths(tmp_path: Path) -> None:
     command = ["/usr/bin/python3", "-m", "x", "--ledger", "/Users/dev/My & <Own>.db", "watch"]
 
-    file, start = watching.install(Home(tmp_path, {}, "darwin"), command)
+    file, start = watch.install(Home(tmp_path, {}, "darwin"), command)
 
     assert file == tmp_path / "Library" / "LaunchAgents" / "agents-ledger-watch.plist"
     said = plistlib.loads(file.read_bytes())
@@ -254,7 +254,7 @@ PLACES = {
 def test_a_service_knows_where_the_user_keeps_the_sources(tmp_path: Path) -> None:
     environment = PLACES | {"OPENAI_API_KEY": "sk-no", "XDG_DATA_HOME": ""}
     files = {
-        name: watching.install(Home(tmp_path, environment, name), ["python", "watch"])[0]
+        name: watch.install(Home(tmp_path, environment, name), ["python", "watch"])[0]
         for name in ("linux", "darwin", "win32")
     }
 
@@ -274,24 +274,24 @@ def test_a_place_said_from_here_is_the_same_for_a_service(
     Path("own").mkdir()
 
     home = Home(tmp_path, {"CODEX_HOME": "own", "COPILOT_HOME": "not/there"}, "linux")
-    places = watching.chosen_places(home)
+    places = watch.chosen_places(home)
 
     assert places == {"CODEX_HOME": str(tmp_path / "own"), "COPILOT_HOME": "not/there"}
 
 
 def test_every_variable_of_a_source_is_carried() -> None:
-    asked = "".join(path.read_text() for path in Path(watching.__file__).parent.glob("*.py"))
+    asked = "".join(path.read_text() for path in Path(watch.__file__).parent.rglob("*.py"))
     names = set(re.findall(r'(?:environment\.get|\.chosen)\("(\w+)"', asked)) - {"APPDATA"}
     environment = dict.fromkeys(names, "/x")
 
     assert len(names) > 6
-    assert watching.chosen_places(Home(Path("/home/dev"), environment, "linux")).keys() == names
+    assert watch.chosen_places(Home(Path("/home/dev"), environment, "linux")).keys() == names
 
 
 def test_a_unit_quotes_what_systemd_would_read_as_something_else(tmp_path: Path) -> None:
     command = ["/opt/my python/bin/python", "--ledger", '/data/100% "mine"/$HOME.db', "watch"]
 
-    file, _ = watching.install(Home(tmp_path, {}, "linux"), command)
+    file, _ = watch.install(Home(tmp_path, {}, "linux"), command)
 
     line = next(x for x in file.read_text().splitlines() if x.startswith("ExecStart="))
     assert line == (

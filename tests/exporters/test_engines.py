@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agents_ledger import Ledger
-from agents_ledger.cli.demonstration import Demonstration
+from agents_ledger.cli.servers.demonstration import Demonstration
 from agents_ledger.exporters.exporting import FORMS, Export
-from agents_ledger.ledger import copying
+from agents_ledger.ledger.maintenance import copying
 
 
 def test_a_copy_on_a_server_is_exported_alike(

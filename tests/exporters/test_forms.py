@@ -26,11 +26,11 @@ from agents_ledger import (
     Turn,
     validate,
 )
-from agents_ledger.cli.demonstration import Demonstration
-from agents_ledger.exporters import lines
+from agents_ledger.cli.servers.demonstration import Demonstration
 from agents_ledger.exporters import markdown as md
 from agents_ledger.exporters.exporting import Export, Form
 from agents_ledger.exporters.messages import PROVIDERS
+from agents_ledger.render import summaries as lines
 from tests.builders import a_full_turn, chain
 
 FORMS: tuple[Form, ...] = ("markdown", "json", "html")  # messages are not told turn by turn
@@ -442,7 +442,7 @@ def test_a_call_in_a_line_tells_its_files_or_its_text(params: Any, told: str) ->
 
 
 def test_a_patch_told_file_by_file_is_drawn_as_diffs() -> None:
-    from agents_ledger.exporters import bodies
+    from agents_ledger.render import bodies
 
     updated = {"type": "update", "unified_diff": "@@ -1 +1 @@\n-x\n+y", "move_path": None}
     drawn = bodies.parameters(
@@ -456,7 +456,7 @@ def test_a_patch_told_file_by_file_is_drawn_as_diffs() -> None:
 
 def test_the_cleaner_is_not_what_keeps_html_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Markdown is escaped before it is cleaned: either alone would do."""
-    from agents_ledger.exporters import bodies
+    from agents_ledger.render import bodies
 
     monkeypatch.setattr(nh3, "clean", lambda made, **_: made)
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from agents_ledger import Ledger
-from agents_ledger.cli.demonstration import Demonstration
+from agents_ledger.cli.servers.demonstration import Demonstration
 from agents_ledger.exporters.exporting import Export
 from tests.exporters.test_forms import record_hostile
 

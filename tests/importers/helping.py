@@ -8,10 +8,17 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import building, importing, outlines, packed, places, reader
-from agents_ledger.importers.importing import Report
-from agents_ledger.ledger import projected_turns, projection
-from agents_ledger.model import numbering
+from agents_ledger.importers import pipeline
+from agents_ledger.importers.pipeline import Report
+from agents_ledger.importers.port import source
+from agents_ledger.importers.transcript import (
+    packed_store,
+    record_offsets,
+    turn_builder,
+    turn_tree,
+)
+from agents_ledger.ledger.projection import reconcile, turns
+from agents_ledger.model.imports import interning
 
 # What an import must end in, whatever the order and the number of its steps. History and import
 # times are a log; they may differ.
@@ -36,21 +43,21 @@ RESULT = {
 }
 
 FEWEST = (
-    (reader, "HOLD_MAX", 0),
-    (outlines, "HELD_TURNS", 0),
-    (packed, "OPEN", 0),
-    (numbering, "LATEST", 2),
-    (projection, "TURNS_AT_ONCE", 2),
-    (projection, "FEW", 1),
-    (building, "HELD_LETTERS", 0),
-    (places, "HELD_BYTES", 0),
-    (projected_turns, "LETTERS_AT_ONCE", 0),
+    (source, "HOLD_MAX", 0),
+    (turn_tree, "HELD_TURNS", 0),
+    (packed_store, "OPEN", 0),
+    (interning, "LATEST", 2),
+    (reconcile, "TURNS_AT_ONCE", 2),
+    (reconcile, "FEW", 1),
+    (turn_builder, "HELD_LETTERS", 0),
+    (record_offsets, "HELD_BYTES", 0),
+    (turns, "LETTERS_AT_ONCE", 0),
 )
 
 
 def import_paths(ledger: Ledger, *paths: Path) -> Report:
     """Import files or folders, each told by its content."""
-    return importing.import_paths(ledger, paths)
+    return pipeline.import_paths(ledger, paths)
 
 
 def result(ledger: Ledger) -> dict[str, list[tuple[Any, ...]]]:
@@ -65,5 +72,5 @@ def packed_result(folder: Path, path: Path) -> dict[str, list[tuple[Any, ...]]]:
         for module, limit, number in FEWEST:
             patch.setattr(module, limit, number)
         import_paths(ledger, path)
-        importing.rederive(ledger)
+        pipeline.rederive(ledger)
         return result(ledger)

@@ -21,17 +21,17 @@ import pytest
 import zstandard
 
 from agents_ledger import Ledger
-from agents_ledger.importers import ahead, keeping
-from agents_ledger.importers.ahead import Ahead, Derived
-from agents_ledger.importers.copies import REMEMBERED
+from agents_ledger.importers import archive, derive_worker
+from agents_ledger.importers.archive import Keeper
+from agents_ledger.importers.derive_worker import Ahead, Derived
 from agents_ledger.importers.discovery import Found, Unknown, found_at
-from agents_ledger.importers.families import Apart
-from agents_ledger.importers.importing import Importer, Report, rederive
-from agents_ledger.importers.keeping import Keeper
-from agents_ledger.importers.reader import Line, Material, Reader
-from agents_ledger.importers.readers import READERS
-from agents_ledger.ledger.sources import Sources
-from agents_ledger.model.sources import Derivation, SourceFile
+from agents_ledger.importers.pipeline import Importer, Report, rederive
+from agents_ledger.importers.port.source import Line, Material, Reader
+from agents_ledger.importers.relations import Apart
+from agents_ledger.importers.sources.registry import READERS
+from agents_ledger.importers.transcript.copy_detection import REMEMBERED
+from agents_ledger.ledger.projection.source_records import Sources
+from agents_ledger.model.imports.sources import Derivation, SourceFile
 from tests.importers.claude_log import Log, text, tool
 from tests.importers.helping import import_paths, result
 from tests.importers.test_any_order import a_world
@@ -45,7 +45,7 @@ Meddle = Callable[[Ahead], None]
 @pytest.fixture
 def worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second core, and no thread but ours: what another test loaded may have left one."""
-    monkeypatch.setattr(ahead, "WORTH_BYTES", 1)
+    monkeypatch.setattr(derive_worker, "WORTH_BYTES", 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(threading, "active_count", lambda: 1)
 
@@ -166,8 +166,8 @@ def test_all_that_is_planned_is_used_or_given_back(
             log.user(f"{number}{more}more", f"{number} {more} more")
             log.assistant(f"{number}{more}said", text("said"))
         log.save()
-    monkeypatch.setattr(keeping, "BATCH_FILES", 2)
-    monkeypatch.setattr(ahead, "ASKED_BYTES", 3000)
+    monkeypatch.setattr(archive, "BATCH_FILES", 2)
+    monkeypatch.setattr(derive_worker, "ASKED_BYTES", 3000)
     planned: list[tuple[str, ...]] = []
     used: list[tuple[str, ...]] = []
     given_back: list[tuple[str, ...]] = []
@@ -207,7 +207,7 @@ def test_families_are_planned_while_others_are_still_kept(
         log.user(f"{number}a", f"question {number}")
         log.assistant(f"{number}b", text("answer"))
         log.save()
-    monkeypatch.setattr(keeping, "BATCH_FILES", 4)
+    monkeypatch.setattr(archive, "BATCH_FILES", 4)
     happened: list[str] = []
     add, plan = Keeper.add, Ahead.plan
 
@@ -239,7 +239,7 @@ def test_a_copy_in_another_folder_may_come_when_its_original_is_derived(
         log.user(f"{number}more", f"{number} more")
         log.assistant(f"{number}said", text("said"))
         log.save()
-    monkeypatch.setattr(keeping, "BATCH_FILES", 1)
+    monkeypatch.setattr(archive, "BATCH_FILES", 1)
 
     imported(address, folder.parent)
 
@@ -260,14 +260,14 @@ def test_its_death_half_way_costs_time_only(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = some_sessions(tmp_path / "logs")
-    answer = ahead._answer
+    answer = derive_worker._answer
 
     def short_lived(sources: Sources, reader: Reader, families: Sequence[str]) -> bytes:
         if "00000008" in families[0]:
             os._exit(9)
         return answer(sources, reader, families)
 
-    monkeypatch.setattr(ahead, "_answer", short_lived)
+    monkeypatch.setattr(derive_worker, "_answer", short_lived)
     check_same(address, folder, tmp_path)
 
 
@@ -275,7 +275,7 @@ def test_to_stop_it_costs_time_only(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = some_sessions(tmp_path / "logs")
-    monkeypatch.setattr(ahead, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(derive_worker, "SILENT_SECONDS", 0.05)
     check_same(address, folder, tmp_path, lambda other: os.kill(other.pid, signal.SIGSTOP))
 
 
@@ -283,14 +283,14 @@ def test_to_stop_it_half_way_through_an_answer_costs_time_only(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = some_sessions(tmp_path / "logs")
-    monkeypatch.setattr(ahead, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(derive_worker, "SILENT_SECONDS", 0.05)
 
     def send(ready: SimpleQueue[bytes], results: int) -> None:
         answer = ready.get()
         os.write(results, answer[: len(answer) // 2])
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    monkeypatch.setattr(ahead, "_send", send)
+    monkeypatch.setattr(derive_worker, "_send", send)
     check_same(address, folder, tmp_path)
 
 
@@ -315,7 +315,7 @@ def test_half_an_answer_is_none(
             if number == 5:
                 os._exit(9)
 
-    monkeypatch.setattr(ahead, "_send", send)
+    monkeypatch.setattr(derive_worker, "_send", send)
     check_same(address, folder, tmp_path)
 
 
@@ -323,14 +323,14 @@ def test_what_it_cannot_derive_is_derived_by_the_parent(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = some_sessions(tmp_path / "logs")
-    parent, derived = os.getpid(), ahead._derived
+    parent, derived = os.getpid(), derive_worker._derived
 
     def broken(sources: Sources, reader: Reader, families: Sequence[str]) -> Derived | None:
         if os.getpid() != parent and "7" in Path(families[0]).name[:8]:
             raise ZeroDivisionError
         return derived(sources, reader, families)
 
-    monkeypatch.setattr(ahead, "_derived", broken)
+    monkeypatch.setattr(derive_worker, "_derived", broken)
     check_same(address, folder, tmp_path)
 
 
@@ -343,7 +343,7 @@ def test_what_is_large_is_derived_where_it_is_written(
     said = {"type": "event_msg", "payload": {"type": "user_message", "message": "word " * 2000}}
     plain = "".join(json.dumps({"timestamp": "", **each}) + "\n" for each in (meta, said))
     large.write_bytes(zstandard.compress(plain.encode()))
-    monkeypatch.setattr(ahead, "FAMILY_MAX", 5000)
+    monkeypatch.setattr(derive_worker, "FAMILY_MAX", 5000)
     assert large.stat().st_size < 1000  # what counts is how much it holds
     parsed: list[list[str]] = []
 
@@ -409,7 +409,7 @@ def test_where_no_process_can_be_made_there_is_none(
 
     before = len(os.listdir("/proc/self/fd"))
     monkeypatch.setattr(os, call, fail)
-    with ahead.beside(str(tmp_path / "l.db"), files(folder)) as other:
+    with derive_worker.beside(str(tmp_path / "l.db"), files(folder)) as other:
         assert other is None
     assert len(os.listdir("/proc/self/fd")) == before
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
@@ -432,14 +432,14 @@ def test_a_file_that_grew_since_is_derived_anew(
     def outdated(sources: Sources, reader: Reader, families: Sequence[str]) -> Derived:
         return Derived([], Derivation(turns=(), sessions=()))
 
-    monkeypatch.setattr(ahead, "_derived", outdated)
+    monkeypatch.setattr(derive_worker, "_derived", outdated)
     check_same(address, folder, tmp_path)
 
 
 def test_no_more_is_asked_for_than_memory_should_hold(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ahead, "ASKED_BYTES", 100)
+    monkeypatch.setattr(derive_worker, "ASKED_BYTES", 100)
     reader = READERS["claude-code"]
     Ledger.open(address).close()
     other = Ahead(address)
@@ -453,7 +453,7 @@ def test_no_more_is_asked_for_than_memory_should_hold(
 def test_who_would_wait_takes_the_last_that_is_not_asked_for(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ahead, "ASKED_BYTES", 60)
+    monkeypatch.setattr(derive_worker, "ASKED_BYTES", 60)
     Ledger.open(address).close()
     other = Ahead(address)
     os.kill(other.pid, signal.SIGSTOP)
@@ -469,7 +469,7 @@ def test_who_would_wait_takes_the_last_that_is_not_asked_for(
 
 
 def test_a_job_that_waits_is_pickled_once(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "ASKED_BYTES", 100)
+    monkeypatch.setattr(derive_worker, "ASKED_BYTES", 100)
     Ledger.open(address).close()
     other = Ahead(address)
     dumps = pickle.dumps
@@ -495,7 +495,7 @@ def test_no_more_is_asked_for_than_a_pipe_holds(address: str) -> None:
     for number in range(40):
         other.plan([f"family {number}" * 50], READERS["claude-code"], 1)
     assert 1 < len(other._asked) < 10
-    assert sum(len(job.sent) for job in other._asked) <= ahead.PIPE_BYTES
+    assert sum(len(job.sent) for job in other._asked) <= derive_worker.PIPE_BYTES
     other.close()
 
 
@@ -522,7 +522,7 @@ def test_an_interrupted_import_leaves_no_process(address: str, tmp_path: Path) -
     pids: list[int] = []
 
     def run() -> None:
-        with ahead.beside(address, files(folder)) as other, Ledger.open(address) as ledger:
+        with derive_worker.beside(address, files(folder)) as other, Ledger.open(address) as ledger:
             pids.append(other.pid if other else 0)
             Importer(ledger, ahead=other).run(files(folder), interrupt)
 
@@ -535,9 +535,9 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from agents_ledger import Ledger
-from agents_ledger.importers.ahead import Ahead
+from agents_ledger.importers.derive_worker import Ahead
 from agents_ledger.importers.discovery import Unknown, found_at
-from agents_ledger.importers.importing import Importer
+from agents_ledger.importers.pipeline import Importer
 
 other = Ahead(sys.argv[1])
 print(other.pid, flush=True)
@@ -585,13 +585,13 @@ def test_a_process_is_started_only_where_much_is_new(
     address = str(tmp_path / "l.db")
 
     def is_started() -> bool:
-        with ahead.beside(address, files(folder)) as other:
+        with derive_worker.beside(address, files(folder)) as other:
             return other is not None
 
     assert is_started()
-    monkeypatch.setattr(ahead, "WORTH_BYTES", 1 << 20)
+    monkeypatch.setattr(derive_worker, "WORTH_BYTES", 1 << 20)
     assert not is_started()  # few files are not worth it
-    monkeypatch.setattr(ahead, "WORTH_BYTES", 1)
+    monkeypatch.setattr(derive_worker, "WORTH_BYTES", 1)
     with Ledger.open(address) as ledger:
         import_paths(ledger, folder)
     assert not is_started()  # they are all in that ledger

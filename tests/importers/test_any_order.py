@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.families import Tangles, groups
-from agents_ledger.importers.readers import READERS
-from agents_ledger.ledger import projection
-from agents_ledger.model.sources import Derivation
+from agents_ledger.importers.relations import Tangles, groups
+from agents_ledger.importers.sources.registry import READERS
+from agents_ledger.ledger.projection import reconcile
+from agents_ledger.model.imports.sources import Derivation
 from tests.importers.claude_log import Log, text, tool, uid
 from tests.importers.helping import import_paths, result
 
@@ -228,18 +228,18 @@ def test_what_a_died_import_wrote_goes_when_its_records_are_another_turn_s(
         log.assistant(f"{name}2", text(f"Answer {name}"))
     whole = list(log.lines)
     del log.lines[:3]  # it begins with the second answer
-    commit = projection.Projector._commit
+    commit = reconcile.Projector._commit
     commits: list[Any] = []
 
-    def dies(self: projection.Projector, parts: Any) -> None:
+    def dies(self: reconcile.Projector, parts: Any) -> None:
         if commits:
             raise OSError("killed")
         commits.append(parts)
         commit(self, parts)
 
     with monkeypatch.context() as patch:
-        patch.setattr(projection, "BATCH_TURNS", 1)
-        patch.setattr(projection.Projector, "_commit", dies)
+        patch.setattr(reconcile, "BATCH_TURNS", 1)
+        patch.setattr(reconcile.Projector, "_commit", dies)
         import_paths(ledger, log.save())
     assert ledger.query("SELECT id FROM turns")[1] == [(uid("b2"),)]
 
@@ -251,7 +251,7 @@ def test_what_a_died_import_wrote_goes_when_its_records_are_another_turn_s(
 
 
 def test_families_that_share_with_one_of_several_tangles_make_them_one() -> None:
-    tangles, names = Tangles(), projection.Names(Derivation(turns=(), sessions=()))
+    tangles, names = Tangles(), reconcile.Names(Derivation(turns=(), sessions=()))
 
     def takes(family: str, *others: str) -> bool:
         return tangles.takes(READERS["claude-code"], [family], others, names)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.ledger import projection
+from agents_ledger.ledger.projection import reconcile
 from tests.importers import test_any_order
 from tests.importers.claude_log import Log, text, uid
 from tests.importers.helping import import_paths, result
@@ -207,18 +207,18 @@ def test_a_fork_follows_an_answer_that_stands_beside_a_frozen_turn(
 def test_a_turn_loses_its_answer_in_the_commit_that_gives_it_to_another(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(projection, "BATCH_TURNS", 1)
+    monkeypatch.setattr(reconcile, "BATCH_TURNS", 1)
     import_paths(ledger, two_prompts(tmp_path).path)
     ledger.fork(f"claude-code:{FIRST}", label="mine")
     seen: list[list[str | None]] = []
-    commit = projection.Projector._commit
+    commit = reconcile.Projector._commit
 
-    def looked_at(self: projection.Projector, parts: Any) -> None:
+    def looked_at(self: reconcile.Projector, parts: Any) -> None:
         commit(self, parts)
         turn = ledger.get_turn("mine")
         seen.append([turn.status, turn.response.content if turn.response else None])
 
-    monkeypatch.setattr(projection.Projector, "_commit", looked_at)
+    monkeypatch.setattr(reconcile.Projector, "_commit", looked_at)
     import_paths(ledger, another_way(tmp_path))
 
     assert seen

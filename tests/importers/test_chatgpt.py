@@ -11,8 +11,8 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
-from agents_ledger.importers.chatgpt import ChatGpt
-from agents_ledger.importers.importing import rederive
+from agents_ledger.importers.pipeline import rederive
+from agents_ledger.importers.sources.chatgpt.source import ChatGpt
 from tests.importers.helping import import_paths, result
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.importing import rederive
-from agents_ledger.ledger import projection
+from agents_ledger.importers.pipeline import rederive
+from agents_ledger.ledger.projection import reconcile
 from agents_ledger.store import text as stored_text
 from tests.importers.claude_log import Log, text, tool, uid
 from tests.importers.helping import import_paths, result
@@ -91,7 +91,7 @@ def test_every_record_that_is_written_again_is_accounted_for(
 def test_of_what_is_written_again_only_what_is_new_is_noted(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(projection, "TURNS_AT_ONCE", 4)
+    monkeypatch.setattr(reconcile, "TURNS_AT_ONCE", 4)
     monkeypatch.setattr(stored_text, "IDS_AT_ONCE", 2)
     meddled, ledger._core.db = Meddled.over(ledger._core.db)
     ran: list[str] = []

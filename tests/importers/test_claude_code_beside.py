@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.claude_code_records import spills_named
-from agents_ledger.importers.importing import rederive
+from agents_ledger.importers.pipeline import rederive
+from agents_ledger.importers.sources.claude_code.records import spills_named
 from tests.importers.claude_log import SESSION, Log, text, tool, uid
 from tests.importers.helping import import_paths, result
 

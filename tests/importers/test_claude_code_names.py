@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from agents_ledger import Ledger
-from agents_ledger.importers.claude_code_nodes import BOUNDARY, MAIN, Nodes
-from agents_ledger.importers.claude_code_tree import Tree
-from agents_ledger.importers.claude_code_turns import Kept
-from agents_ledger.importers.importing import rederive
-from agents_ledger.importers.reader import Line, Material
-from agents_ledger.model.sources import SourceFile
+from agents_ledger.importers.pipeline import rederive
+from agents_ledger.importers.port.source import Line, Material
+from agents_ledger.importers.sources.claude_code.nodes import BOUNDARY, MAIN, Nodes
+from agents_ledger.importers.sources.claude_code.tree import Tree
+from agents_ledger.importers.sources.claude_code.turns import Kept
+from agents_ledger.model.imports.sources import SourceFile
 from tests.importers.claude_log import SESSION, Log, text, tool, uid
 from tests.importers.helping import import_paths, result
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.ledger.pages import Pages
+from agents_ledger.ledger.reports.pages import Pages
 from tests.importers.claude_log import SESSION, Log, text, tool, uid
 from tests.importers.helping import import_paths, result
 

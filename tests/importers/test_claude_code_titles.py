@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import titles
-from agents_ledger.importers.importing import rederive
-from agents_ledger.ledger import sources
+from agents_ledger.importers import session_titles
+from agents_ledger.importers.pipeline import rederive
+from agents_ledger.ledger.projection import source_records
 from agents_ledger.store.database import Row, Transaction
 from agents_ledger.store.text import IDS_AT_ONCE
 from tests.importers.claude_log import SESSION, Log, a_log, text, uid
@@ -128,7 +128,7 @@ def test_a_title_is_shown_though_the_import_died_before(
     import_paths(ledger, log.save())
     later = elsewhere(tmp_path, uid("a2"))
     with monkeypatch.context() as patch:
-        patch.setattr(titles, "families", interrupted)
+        patch.setattr(session_titles, "families", interrupted)
         with pytest.raises(KeyboardInterrupt):
             import_paths(ledger, later)
     assert ledger.session(f"claude-code:{SESSION}").title != "Title 0"
@@ -166,7 +166,9 @@ def test_a_piece_whose_id_two_blocks_share_is_found(
     log.assistant("a2", text("Begun."), api="m")
     log.assistant("a3", text("And done."), api="m")
     path = log.save()
-    monkeypatch.setattr(sources, "BLOCK_BYTES", path.read_bytes().index(uid("a3").encode()) + 20)
+    monkeypatch.setattr(
+        source_records, "BLOCK_BYTES", path.read_bytes().index(uid("a3").encode()) + 20
+    )
     import_paths(ledger, path)
 
     import_paths(ledger, elsewhere(tmp_path, uid("a3")))
@@ -193,10 +195,10 @@ def test_many_titles_of_nothing_are_looked_for_as_one(
 ) -> None:
     leafs = [(f"Title {each}", uid(f"{each:x}")) for each in range(number)]
     path = titles_alone(tmp_path, "22222222-2222-4222-8222-222222222222", *leafs)
-    stream, run = sources.Sources.stream, sources._run
+    stream, run = source_records.Sources.stream, source_records._run
     asked: list[str] = []
 
-    def watched(self: sources.Sources, file_id: int) -> Iterator[bytes]:
+    def watched(self: source_records.Sources, file_id: int) -> Iterator[bytes]:
         asked.append("stream")
         return map(Watched, stream(self, file_id))
 
@@ -205,8 +207,8 @@ def test_many_titles_of_nothing_are_looked_for_as_one(
         return run(statement, ids, tx)
 
     monkeypatch.setattr(Watched, "looked", 0)
-    monkeypatch.setattr(sources.Sources, "stream", watched)
-    monkeypatch.setattr(sources, "_run", counted)
+    monkeypatch.setattr(source_records.Sources, "stream", watched)
+    monkeypatch.setattr(source_records, "_run", counted)
     import_paths(ledger, path)
 
     assert asked.count("stream") == 2  # to derive it, and to look for them

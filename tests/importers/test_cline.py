@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from agents_ledger import Ledger
-from agents_ledger.importers.cline import Cline
-from agents_ledger.importers.importing import rederive
-from agents_ledger.importers.reader import Home
+from agents_ledger.importers.pipeline import rederive
+from agents_ledger.importers.port.source import Home
+from agents_ledger.importers.sources.cline.source import Cline
 from tests.importers.helping import import_paths, result
 
 MODEL = {"modelInfo": {"providerId": "anthropic", "modelId": "model-a"}}

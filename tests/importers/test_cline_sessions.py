@@ -10,7 +10,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
-from agents_ledger.importers.importing import rederive
+from agents_ledger.importers.pipeline import rederive
 from tests.importers import test_cline as tasks
 from tests.importers.helping import import_paths, packed_result, result
 

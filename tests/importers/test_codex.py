@@ -10,8 +10,8 @@ import pytest
 import zstandard
 
 from agents_ledger import Ledger
-from agents_ledger.importers.codex import Codex
-from agents_ledger.importers.reader import Home
+from agents_ledger.importers.port.source import Home
+from agents_ledger.importers.sources.codex.source import Codex
 from tests.importers.codex_log import THREAD, Rollout, thread_id, turn_id
 from tests.importers.helping import import_paths, result
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.importing import rederive
+from agents_ledger.importers.pipeline import rederive
 from tests.importers.codex_log import THREAD, Rollout, thread_id, turn_id
 from tests.importers.helping import import_paths, result
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.copilot_prompts import written_by
-from agents_ledger.importers.importing import rederive
+from agents_ledger.importers.pipeline import rederive
+from agents_ledger.importers.sources.copilot.prompts import written_by
 from tests.importers.copilot_log import LABEL, Events, helped, request
 from tests.importers.helping import import_paths, packed_result, result
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.importing import rederive
+from agents_ledger.importers.pipeline import rederive
 from tests.importers.copilot_log import LABEL, Events, metrics
 from tests.importers.helping import import_paths, packed_result, result
 

@@ -12,9 +12,9 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
-from agents_ledger.importers import databases
-from agents_ledger.importers.importing import rederive
-from agents_ledger.ledger.sources import Sources
+from agents_ledger.importers.parsing import databases
+from agents_ledger.importers.pipeline import rederive
+from agents_ledger.ledger.projection.source_records import Sources
 from tests.importers.helping import import_paths, result
 
 CORPUS = os.environ.get("AGENTS_LEDGER_CORPUS")

@@ -17,8 +17,8 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
-from agents_ledger.importers.cursor_scope import TABS
-from agents_ledger.ledger.sources import Sources
+from agents_ledger.importers.sources.cursor.scope import TABS
+from agents_ledger.ledger.projection.source_records import Sources
 from tests.importers.cursor_made import bubble, chat, shown, state_db, tool
 from tests.importers.helping import import_paths, result
 
@@ -516,7 +516,7 @@ AS_NOBODY = """
 import os, shutil, sys, tempfile
 from pathlib import Path
 from agents_ledger import Ledger
-from agents_ledger.importers.importing import import_paths
+from agents_ledger.importers.pipeline import import_paths
 
 own, known, there = map(Path, sys.argv[1:])
 with Ledger.open(str(own / "known.db")) as ledger:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import cursor_agent
-from agents_ledger.importers.cursor import Cursor
-from agents_ledger.importers.importing import rederive
-from agents_ledger.importers.reader import fingerprint
+from agents_ledger.importers.pipeline import rederive
+from agents_ledger.importers.port.source import fingerprint
+from agents_ledger.importers.sources.cursor import agent
+from agents_ledger.importers.sources.cursor.source import Cursor
 from tests.importers.cursor_made import bubble, chat, state_db
 from tests.importers.helping import import_paths, result
 
@@ -334,7 +334,7 @@ def test_what_tells_a_plain_message_from_others_is_as_short_for_a_long_one(
         prints.extend(own)
         return fingerprint(version, own)
 
-    monkeypatch.setattr(cursor_agent, "fingerprint", noted)
+    monkeypatch.setattr(agent, "fingerprint", noted)
     import_paths(ledger, path)
 
     assert [len(each) for each in prints] == [16, 16, 16]
@@ -349,8 +349,8 @@ def test_what_tells_a_plain_message_from_others_is_as_short_for_a_long_one(
 def test_what_a_call_was_given_may_be_very_long() -> None:
     number = 300_000  # were each line joined to those before, this would take minutes
     lines = b"  more of it\n" * number
-    said = cursor_agent.spoken(b"assistant:\n[Tool call] Shell\n  a: b\n" + lines)
-    bare = cursor_agent.spoken(b"assistant:\n[Tool call] Shell -x\n" + lines)
+    said = agent.spoken(b"assistant:\n[Tool call] Shell\n  a: b\n" + lines)
+    bare = agent.spoken(b"assistant:\n[Tool call] Shell -x\n" + lines)
 
     assert len(said["content"][-1]["input"]["a"].splitlines()) == number + 1
     assert len(bare["content"][-1]["input"]["arguments"].splitlines()) == number + 1

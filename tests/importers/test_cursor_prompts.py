@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.cursor_prompts import moment, prompt_in
-from agents_ledger.importers.importing import rederive
-from agents_ledger.ledger.pages import Pages
+from agents_ledger.importers.pipeline import rederive
+from agents_ledger.importers.sources.cursor.prompts import moment, prompt_in
+from agents_ledger.ledger.reports.pages import Pages
 from tests.importers.helping import import_paths, result
 from tests.importers.test_cursor_agent import PROJECT, SESSION, said, store, text, transcript
 

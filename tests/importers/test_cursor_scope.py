@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.cursor_scope import Mentions
-from agents_ledger.importers.importing import rederive
+from agents_ledger.importers.pipeline import rederive
+from agents_ledger.importers.sources.cursor.scope import Mentions
 from tests.importers.cursor_made import bubble, chat, headers, state_db, tool
 from tests.importers.helping import import_paths, result
 from tests.importers.test_cursor_agent import AGENT, store

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.importing import rederive
+from agents_ledger.importers.pipeline import rederive
 from tests.importers.cursor_made import chat, state_db
 from tests.importers.helping import import_paths, result
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.cursor_turns import (
+from agents_ledger.importers.sources.cursor.turns import (
     LONG_ARGUMENT,
     metadata_of,
     status_of,

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import databases
-from agents_ledger.importers.cursor import TABLES, Cursor
-from agents_ledger.importers.databases import _Scan, snapshot
-from agents_ledger.importers.reader import Table
-from agents_ledger.ledger.sources import Sources
+from agents_ledger.importers.parsing import databases
+from agents_ledger.importers.parsing.databases import _Scan, snapshot
+from agents_ledger.importers.port.source import Table
+from agents_ledger.importers.sources.cursor.source import TABLES, Cursor
+from agents_ledger.ledger.projection.source_records import Sources
 from tests.importers.cursor_made import bubble, chat, headers, state_db
 from tests.importers.helping import import_paths
 

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents_ledger.importers.chatgpt import ChatGpt
-from agents_ledger.importers.claude_ai import ClaudeAi
-from agents_ledger.importers.cline import Cline
-from agents_ledger.importers.gemini import GeminiCli
-from agents_ledger.importers.pieces import objects
-from agents_ledger.importers.reader import Material, Reader
-from agents_ledger.ledger.sources import Sources
+from agents_ledger.importers.parsing.json_spans import objects
+from agents_ledger.importers.port.source import Material, Reader
+from agents_ledger.importers.sources.chatgpt.source import ChatGpt
+from agents_ledger.importers.sources.claude_ai.source import ClaudeAi
+from agents_ledger.importers.sources.cline.source import Cline
+from agents_ledger.importers.sources.gemini.source import GeminiCli
+from agents_ledger.ledger.projection.source_records import Sources
 from agents_ledger.model.ids import as_id
-from agents_ledger.model.sources import Derivation, SourceFile
+from agents_ledger.model.imports.sources import Derivation, SourceFile
 
 NAMES = """
 id ts type say ask text role user gemini model assistant system tool content parts messages

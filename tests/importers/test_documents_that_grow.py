@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.importing import rederive
-from agents_ledger.importers.reader import Material
-from agents_ledger.model.sources import SourceFile
+from agents_ledger.importers.pipeline import rederive
+from agents_ledger.importers.port.source import Material
+from agents_ledger.model.imports.sources import SourceFile
 from tests.importers import test_chatgpt as chatgpt
 from tests.importers import test_cline as cline
 from tests.importers import test_cline_sessions as cline_sessions

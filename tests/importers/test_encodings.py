@@ -11,11 +11,11 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
-from agents_ledger.importers import encodings
-from agents_ledger.importers.databases import MAGIC
 from agents_ledger.importers.discovery import Unknown, found_at
-from agents_ledger.importers.encodings import Utf8
-from agents_ledger.importers.importing import import_paths
+from agents_ledger.importers.parsing import encodings
+from agents_ledger.importers.parsing.databases import MAGIC
+from agents_ledger.importers.parsing.encodings import Utf8
+from agents_ledger.importers.pipeline import import_paths
 from tests.importers.claude_log import SESSION, Log, text, uid
 from tests.importers.helping import FEWEST, result
 from tests.trust.shapes import write_all

@@ -14,8 +14,8 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.discovery import Unknown, Wanted, found_at
-from agents_ledger.importers.importing import Importer, Report, rederive
-from agents_ledger.ledger.sources import Sources
+from agents_ledger.importers.pipeline import Importer, Report, rederive
+from agents_ledger.ledger.projection.source_records import Sources
 from tests.importers import test_aix, test_cline, test_gemini, test_opencode
 from tests.importers.claude_log import Log, a_log
 from tests.importers.codex_log import Rollout, index_line

@@ -9,13 +9,13 @@ import pytest
 import zstandard
 
 from agents_ledger import Ledger
-from agents_ledger.importers.ahead import Ahead
+from agents_ledger.importers.derive_worker import Ahead
 from agents_ledger.importers.discovery import Found, Unknown, found_at
-from agents_ledger.importers.importing import Importer, rederive
-from agents_ledger.importers.reader import Reader
-from agents_ledger.importers.readers import READERS
-from agents_ledger.ledger.sources import Sources
-from agents_ledger.model.sources import SourceFile
+from agents_ledger.importers.pipeline import Importer, rederive
+from agents_ledger.importers.port.source import Reader
+from agents_ledger.importers.sources.registry import READERS
+from agents_ledger.ledger.projection.source_records import Sources
+from agents_ledger.model.imports.sources import SourceFile
 from tests.importers.claude_log import Log, text
 from tests.importers.helping import import_paths, result
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agents_ledger.importers import folders
-from agents_ledger.importers.folders import Folder
-from agents_ledger.importers.reader import Trace
+from agents_ledger.importers import project_folders
+from agents_ledger.importers.port.source import Trace
+from agents_ledger.importers.project_folders import Folder
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,13 @@ def test_a_folder_is_the_same_however_it_is_written(
 def test_another_folder_is_another(
     monkeypatch: pytest.MonkeyPatch, folder: str, project: str
 ) -> None:
-    monkeypatch.setattr(folders, "FOLDS_CASE", False)
+    monkeypatch.setattr(project_folders, "FOLDS_CASE", False)
 
     assert Folder.of(folder).holds(project) is False
 
 
 def test_case_is_folded_where_the_system_folds_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "FOLDS_CASE", True)
+    monkeypatch.setattr(project_folders, "FOLDS_CASE", True)
 
     assert Folder.of("/Users/dev/Secret").holds("/users/dev/secret")
     assert Folder.of("/Users/dev/Secret").holds(Trace("dashes", "-users-dev-secret"))
@@ -62,7 +62,7 @@ def test_dashes_mean_the_folder_that_is_there_and_else_are_in_doubt(tmp_path: Pa
     (tmp_path / "a-b").mkdir()
     (tmp_path / "app").mkdir()
     (tmp_path / "till" / "3").mkdir(parents=True)
-    name = folders.dashed(str(tmp_path))
+    name = project_folders.dashed(str(tmp_path))
 
     def holds(folder: str, dashes: str) -> bool | None:
         return Folder.of(str(tmp_path / folder)).holds(Trace("dashes", f"{name}-{dashes}"))

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.gemini import GeminiCli
-from agents_ledger.importers.importing import rederive
-from agents_ledger.importers.reader import Home
+from agents_ledger.importers.pipeline import rederive
+from agents_ledger.importers.port.source import Home
+from agents_ledger.importers.sources.gemini.source import GeminiCli
 from tests.importers.helping import import_paths, result
 
 SESSION = "3f1c2a80-0000-4000-8000-00000000000a"

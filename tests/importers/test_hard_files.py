@@ -19,14 +19,14 @@ import zstandard
 
 from agents_ledger import Ledger, Refused
 from agents_ledger.exporters.source import export_source
-from agents_ledger.importers import files
-from agents_ledger.importers.building import milliseconds
+from agents_ledger.importers.archive import Keeper
 from agents_ledger.importers.discovery import Unknown, found_at
-from agents_ledger.importers.importing import Report, import_paths, rederive
-from agents_ledger.importers.keeping import Keeper
-from agents_ledger.importers.pi import Pi
-from agents_ledger.importers.reader import RECORD_MAX
-from agents_ledger.ledger.sources import Sources
+from agents_ledger.importers.parsing import files
+from agents_ledger.importers.pipeline import Report, import_paths, rederive
+from agents_ledger.importers.port.source import RECORD_MAX
+from agents_ledger.importers.sources.pi.source import Pi
+from agents_ledger.importers.transcript.turn_builder import milliseconds
+from agents_ledger.ledger.projection.source_records import Sources
 from tests.importers.claude_log import SESSION, Log, text, uid
 from tests.importers.codex_log import Rollout, turn_id
 
@@ -293,7 +293,7 @@ def test_of_a_damaged_compressed_file_what_can_be_read_is(ledger: Ledger, tmp_pa
 def test_a_file_that_vanishes_while_it_is_imported_is_a_fault(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from agents_ledger.importers import importing
+    from agents_ledger.importers import pipeline
 
     path = a_log(tmp_path, SESSION, "a").save()
 
@@ -302,7 +302,7 @@ def test_a_file_that_vanishes_while_it_is_imported_is_a_fault(
         path.unlink(missing_ok=True)
         return found
 
-    monkeypatch.setattr(importing, "found_at", found_then_gone)
+    monkeypatch.setattr(pipeline, "found_at", found_then_gone)
 
     report = imported(ledger, *good_and(tmp_path, path))
 

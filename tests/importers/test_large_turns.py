@@ -13,11 +13,13 @@ import msgspec
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import building, places, reader
-from agents_ledger.importers.aside import Aside, ReadAgain
-from agents_ledger.importers.building import TurnBuilder
-from agents_ledger.importers.reader import TEXT, has_long_text
-from agents_ledger.ledger import documents, projected_turns, projection, sources
+from agents_ledger.importers.port import source
+from agents_ledger.importers.port.source import TEXT, has_long_text
+from agents_ledger.importers.transcript import record_offsets, turn_builder
+from agents_ledger.importers.transcript.spill_file import Aside, ReadAgain
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
+from agents_ledger.ledger.projection import reconcile, source_records, turns
+from agents_ledger.ledger.search import documents
 from agents_ledger.model.turns import MessageCodeblock, MessageFile, Turn
 from tests.engines import on_sqlite
 from tests.importers import test_memory, test_opencode
@@ -73,24 +75,24 @@ def test_a_turn_with_more_calls_takes_no_more_memory(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module, name in (
-        (reader, "HOLD_MAX"),
-        (building, "HELD_LETTERS"),
-        (places, "HELD_BYTES"),
-        (projected_turns, "LETTERS_AT_ONCE"),
-        (sources, "BLOCK_BYTES"),
+        (source, "HOLD_MAX"),
+        (turn_builder, "HELD_LETTERS"),
+        (record_offsets, "HELD_BYTES"),
+        (turns, "LETTERS_AT_ONCE"),
+        (source_records, "BLOCK_BYTES"),
     ):
         monkeypatch.setattr(module, name, 100_000)
     most: list[int] = []
-    add = projection.Projector.add
+    add = reconcile.Projector.add
 
-    def measured(self: projection.Projector, *values: object, **named: object) -> None:
+    def measured(self: reconcile.Projector, *values: object, **named: object) -> None:
         gc.collect()
         tracemalloc.start()
         add(self, *values, **named)  # type: ignore[arg-type]
         most.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
 
-    monkeypatch.setattr(projection.Projector, "add", measured)
+    monkeypatch.setattr(reconcile.Projector, "add", measured)
     for calls in (50, 50, 150, 150):  # each twice: one of them may make what is made once
         folder = tmp_path / str(len(most))
         folder.mkdir()
@@ -117,7 +119,7 @@ def test_of_a_large_turn_what_was_set_aside_is_read_and_changed(
         return builder.build()
 
     held = built()
-    monkeypatch.setattr(building, "HELD_LETTERS", 0)
+    monkeypatch.setattr(turn_builder, "HELD_LETTERS", 0)
     aside = built()
 
     assert isinstance(aside.messages, ReadAgain)
@@ -131,7 +133,7 @@ def test_of_a_large_turn_what_was_set_aside_is_read_and_changed(
 def test_what_is_read_back_to_be_changed_is_set_aside_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(building, "HELD_LETTERS", 1_000_000)
+    monkeypatch.setattr(turn_builder, "HELD_LETTERS", 1_000_000)
     builder = TurnBuilder("turn", None)
     tracemalloc.start()
     for number in range(50):
@@ -146,7 +148,7 @@ def test_what_is_read_back_to_be_changed_is_set_aside_again(
 
 
 def test_another_process_gets_a_large_turn_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "HELD_LETTERS", 0)
+    monkeypatch.setattr(turn_builder, "HELD_LETTERS", 0)
     builder = TurnBuilder("turn", None)
     builder.message("a", "user", "Begin.", at=1)
     turn = builder.build()
@@ -180,7 +182,7 @@ def test_where_no_file_can_be_made_the_others_go_on_and_the_next_import_too(
     large, small = of_claude_code(tmp_path, 7), Log(tmp_path, OTHER)
     small.user("f1", "Begin.")
     small.assistant("f2", text("Done."))
-    monkeypatch.setattr(building, "HELD_LETTERS", 50_000)
+    monkeypatch.setattr(turn_builder, "HELD_LETTERS", 50_000)
     with monkeypatch.context() as full:
         full.setenv("TMPDIR", "chosen")
         full.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
@@ -198,7 +200,7 @@ def test_where_no_file_can_be_made_the_others_go_on_and_the_next_import_too(
 def test_a_large_turn_that_grows_is_written_anew_some_at_a_time(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(projected_turns, "CLEARED", 2)
+    monkeypatch.setattr(turns, "CLEARED", 2)
     lines = of_claude_code(tmp_path, 7).read_bytes().splitlines(keepends=True)
     path = tmp_path / f"{SESSION}.jsonl"
     path.write_bytes(b"".join(lines[:-5]))
@@ -218,7 +220,7 @@ def test_a_large_turn_that_grows_is_written_anew_some_at_a_time(
 def test_of_very_many_calls_the_beginning_and_the_end_are_found(
     together: int, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agents_ledger.ledger.waiting.TOGETHER", together)
+    monkeypatch.setattr("agents_ledger.ledger.search.index_queue.TOGETHER", together)
     monkeypatch.setattr(documents, "VALUES_MAX", 10_000)
     said = f"firstword {'filler ' * 200} middleword {'filler ' * 200} lastword"
     path = of_claude_code(tmp_path, 10, said)
@@ -336,7 +338,7 @@ PLAIN = b"a" * 1000
 def test_a_text_is_too_long_by_the_memory_it_takes(
     said: bytes, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "TEXT_MAX", 1100)
+    monkeypatch.setattr(source, "TEXT_MAX", 1100)
 
     assert has_long_text(b'{"a": ["%b"]}' % said) is expected
 
@@ -370,7 +372,7 @@ def test_of_a_document_only_the_message_with_that_text_is_not_read(
     file.write_bytes(head + b'"%b"' % (b"long " * 4000) + rest)
 
     with pytest.MonkeyPatch.context() as patch, Ledger.open(str(tmp_path / "other.db")) as other:
-        patch.setattr(reader, "TEXT_MAX", 10_000)
+        patch.setattr(source, "TEXT_MAX", 10_000)
         report = import_paths(other, file)
         found = [turn for (turn,) in other.query("SELECT id FROM turns ORDER BY id")[1]]
 
@@ -383,7 +385,7 @@ def test_of_a_document_only_the_message_with_that_text_is_not_read(
 def test_a_record_with_a_text_that_is_too_long_is_kept_and_reported(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "TEXT_MAX", 10_000)
+    monkeypatch.setattr(source, "TEXT_MAX", 10_000)
     log = Log(tmp_path)
     log.user("a1", "Begin.")
     log.assistant("a2", text("x" * 20_000))
@@ -402,7 +404,7 @@ def test_a_record_with_a_text_that_is_too_long_is_kept_and_reported(
 def test_an_output_beside_its_session_that_is_too_long_is_shown_as_its_record_does(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "TEXT_MAX", 10_000)
+    monkeypatch.setattr(source, "TEXT_MAX", 10_000)
     log = Log(tmp_path)
     log.user("a1", "Begin.")
     log.assistant("a2", tool("t1", "Bash", command="ls"))
@@ -421,7 +423,7 @@ def test_an_output_beside_its_session_that_is_too_long_is_shown_as_its_record_do
 def test_a_file_of_opencode_with_a_text_that_is_too_long_is_reported(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "TEXT_MAX", 10_000)
+    monkeypatch.setattr(source, "TEXT_MAX", 10_000)
     root = test_opencode.storage(tmp_path / "opencode", test_opencode.SAMPLE)
     (long,) = root.rglob("prt_8.json")
     long.write_bytes(long.read_bytes().replace(b'"text": "', b'"text": "' + b"long " * 3000, 1))

@@ -14,11 +14,12 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
-from agents_ledger.importers import databases, long_cells, reader
-from agents_ledger.importers.databases import DOUBTED, snapshot
-from agents_ledger.importers.importing import rederive
-from agents_ledger.ledger.sources import Sources
-from agents_ledger.model.records import RowRecord, frame, part, parted, raw, records
+from agents_ledger.importers.parsing import databases, large_values
+from agents_ledger.importers.parsing.databases import DOUBTED, snapshot
+from agents_ledger.importers.pipeline import rederive
+from agents_ledger.importers.port import source as reader
+from agents_ledger.ledger.projection.source_records import Sources
+from agents_ledger.model.imports.records import RowRecord, frame, part, parted, raw, records
 from tests.importers import test_aix, test_openclaw_database, test_opencode
 from tests.importers.cursor_made import bubble, chat, state_db
 from tests.importers.helping import import_paths, result
@@ -38,7 +39,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is long."""
     monkeypatch.setattr(databases, "TEXT_MAX", LIMIT)
     monkeypatch.setattr(reader, "TEXT_MAX", LIMIT)
-    monkeypatch.setattr(long_cells, "PART_BYTES", 30_000)
+    monkeypatch.setattr(large_values, "PART_BYTES", 30_000)
 
 
 def rows_of(path: Path, table: str = "cursorDiskKV") -> list[tuple[Any, ...]]:
@@ -237,7 +238,7 @@ def test_a_long_chat_of_a_project_that_is_left_out_stays_out(
 def test_a_chat_too_long_to_look_for_its_project_stays_out_until_nothing_is_excluded(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(long_cells, "RECORD_MAX", LIMIT)
+    monkeypatch.setattr(large_values, "RECORD_MAX", LIMIT)
     made = in_folder("c", SECRET, "hidden") | {"bubbleId:c:x": bubble("x", 2, "covert")}
     made |= in_folder("d", "/home/me/open", "shown")
     heads = [{"composerId": "d", "workspaceIdentifier": {"uri": {"fsPath": "/home/me/open"}}}]
@@ -257,7 +258,7 @@ def test_a_chat_too_long_to_look_for_its_project_stays_out_until_nothing_is_excl
 def test_what_only_a_list_too_long_to_look_through_may_tell_of_stays_out(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(long_cells, "RECORD_MAX", LIMIT)
+    monkeypatch.setattr(large_values, "RECORD_MAX", LIMIT)
     heads = {"composerId": "c", "workspaceIdentifier": {"uri": {"fsPath": SECRET}}, "name": LONG}
     lists = {"composer.composerHeaders": {"allComposers": [heads]}}
     said = (bubble("q", 1, "hidden"), bubble("a", 2, "covert"))
@@ -274,7 +275,7 @@ def test_what_only_a_list_too_long_to_look_through_may_tell_of_stays_out(
 def test_a_chat_whose_folder_may_stand_in_another_long_row_stays_out(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(long_cells, "RECORD_MAX", LIMIT)
+    monkeypatch.setattr(large_values, "RECORD_MAX", LIMIT)
     made = chat("task-call_1", bubble("q", 1, "hidden"), bubble("a", 2, "covert"))
     of = "c" if kind == "bubbleId" else "task-call_1"
     path = state_db(tmp_path / GLOBAL, made | {f"{kind}:{of}:x": {"text": LONG}})

@@ -14,18 +14,20 @@ import msgspec
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import building, outlines, packed, reader
-from agents_ledger.importers.claude_code import ClaudeCode
-from agents_ledger.importers.codex import Codex
 from agents_ledger.importers.discovery import Unknown, found_at
-from agents_ledger.importers.importing import Importer, rederive
-from agents_ledger.importers.reader import Material, Reader
-from agents_ledger.importers.readers import READERS
-from agents_ledger.ledger import projected_turns, projection, sources
-from agents_ledger.ledger.projected_turns import Change
-from agents_ledger.model import numbering
-from agents_ledger.model.records import RowRecord, frame
-from agents_ledger.model.sources import Derivation, SourceFile, SourceKind
+from agents_ledger.importers.pipeline import Importer, rederive
+from agents_ledger.importers.port import source as reader
+from agents_ledger.importers.port.source import Material, Reader
+from agents_ledger.importers.sources.claude_code.source import ClaudeCode
+from agents_ledger.importers.sources.codex.source import Codex
+from agents_ledger.importers.sources.registry import READERS
+from agents_ledger.importers.transcript import packed_store, turn_builder, turn_tree
+from agents_ledger.ledger.projection import reconcile, source_records
+from agents_ledger.ledger.projection import turns as projected_turns
+from agents_ledger.ledger.projection.turns import Change
+from agents_ledger.model.imports import interning
+from agents_ledger.model.imports.records import RowRecord, frame
+from agents_ledger.model.imports.sources import Derivation, SourceFile, SourceKind
 from tests.importers.claude_log import SESSION, Log, text
 from tests.importers.codex_log import Rollout
 from tests.importers.helping import import_paths, packed_result, result
@@ -96,10 +98,10 @@ def held_of(
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is small enough to be held as it is, is smaller."""
     monkeypatch.setattr(reader, "HOLD_MAX", 0)
-    monkeypatch.setattr(outlines, "HELD_TURNS", 0)
-    monkeypatch.setattr(numbering, "LATEST", 256)
-    monkeypatch.setattr(packed, "OPEN", 16)
-    monkeypatch.setattr(building, "_of_text", building._of_text.__wrapped__)
+    monkeypatch.setattr(turn_tree, "HELD_TURNS", 0)
+    monkeypatch.setattr(interning, "LATEST", 256)
+    monkeypatch.setattr(packed_store, "OPEN", 16)
+    monkeypatch.setattr(turn_builder, "_of_text", turn_builder._of_text.__wrapped__)
 
 
 @pytest.mark.usefixtures("large")
@@ -398,20 +400,20 @@ def test_to_write_one_more_turn_takes_little_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twice: bool
 ) -> None:
     for name, number in (("FEW", 16), ("TURNS_AT_ONCE", 64), ("BATCH_TURNS", 32)):
-        monkeypatch.setattr(projection, name, number)
-    monkeypatch.setattr(projection, "BATCH_BYTES", BLOCK + 64 * projected_turns.ROW_BYTES)
-    monkeypatch.setattr(sources, "BLOCK_BYTES", BLOCK)
+        monkeypatch.setattr(reconcile, name, number)
+    monkeypatch.setattr(reconcile, "BATCH_BYTES", BLOCK + 64 * projected_turns.ROW_BYTES)
+    monkeypatch.setattr(source_records, "BLOCK_BYTES", BLOCK)
     most: list[int] = []
-    add = projection.Projector.add
+    add = reconcile.Projector.add
 
-    def measured(self: projection.Projector, *values: Any, **named: Any) -> None:
+    def measured(self: reconcile.Projector, *values: Any, **named: Any) -> None:
         gc.collect()
         tracemalloc.reset_peak()
         before, _ = tracemalloc.get_traced_memory()
         add(self, *values, **named)
         most.append(tracemalloc.get_traced_memory()[1] - before)
 
-    monkeypatch.setattr(projection.Projector, "add", measured)
+    monkeypatch.setattr(reconcile.Projector, "add", measured)
     for turns in (500, 500, 1500, 1500):  # each twice: one of them may make what is made once
         log = session(tmp_path / str(len(most)), turns)
         if twice:
@@ -432,8 +434,8 @@ def test_turns_of_many_small_records_are_not_all_built_at_once(
 ) -> None:
     path = tmp_path / "session.jsonl"
     path.write_bytes(of_pi_with_calls(1000))
-    monkeypatch.setattr(projection, "BATCH_BYTES", 200 * projected_turns.ROW_BYTES)
-    batches = projection._batches
+    monkeypatch.setattr(reconcile, "BATCH_BYTES", 200 * projected_turns.ROW_BYTES)
+    batches = reconcile._batches
     turns: list[int] = []
 
     def counted(changes: Iterable[Change]) -> Iterator[list[Change]]:
@@ -441,7 +443,7 @@ def test_turns_of_many_small_records_are_not_all_built_at_once(
             turns.append(len(batch))
             yield batch
 
-    monkeypatch.setattr(projection, "_batches", counted)
+    monkeypatch.setattr(reconcile, "_batches", counted)
     import_paths(ledger, path)
 
     assert sum(turns) == 10

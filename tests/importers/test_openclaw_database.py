@@ -15,12 +15,12 @@ import zstandard
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
 from agents_ledger.importers.discovery import find
-from agents_ledger.importers.importing import rederive
-from agents_ledger.importers.pi import OpenClaw
-from agents_ledger.importers.pi_rows import LOT_MAX
-from agents_ledger.importers.pi_store import Store, StoreEntry
-from agents_ledger.importers.places import Places
-from agents_ledger.importers.reader import HOLD_MAX, Home, Material
+from agents_ledger.importers.pipeline import rederive
+from agents_ledger.importers.port.source import HOLD_MAX, Home, Material
+from agents_ledger.importers.sources.pi.rows import LOT_MAX
+from agents_ledger.importers.sources.pi.source import OpenClaw
+from agents_ledger.importers.sources.pi.store import Store, StoreEntry
+from agents_ledger.importers.transcript.record_offsets import Places
 from tests.importers.helping import import_paths, result
 from tests.importers.test_exclusion import import_without
 from tests.importers.test_pi import ONE, TWO, USAGE, Transcript, call, store
@@ -236,9 +236,9 @@ def test_mixed_sessions_are_read_in_the_order_they_were_kept(
         rows = [(name, seq, log.lines[seq], 1) for name, log in zip(names, logs, strict=True)]
         made.run("INSERT INTO transcript_events VALUES (?, ?, ?, ?)", *rows)
     import_paths(ledger, made.path)
-    monkeypatch.setattr("agents_ledger.importers.reader.HOLD_MAX", 0)
-    monkeypatch.setattr("agents_ledger.importers.pi_rows.LOT_MAX", lot)
-    monkeypatch.setattr("agents_ledger.importers.pi_rows.Places", Read)
+    monkeypatch.setattr("agents_ledger.importers.port.source.HOLD_MAX", 0)
+    monkeypatch.setattr("agents_ledger.importers.sources.pi.rows.LOT_MAX", lot)
+    monkeypatch.setattr("agents_ledger.importers.sources.pi.rows.Places", Read)
 
     with Ledger.open(str(tmp_path / "other.db")) as other:
         import_paths(other, made.path)
@@ -430,7 +430,7 @@ def test_usage_that_came_later_counts_as_if_it_had_been_there(
 def test_events_that_are_packed_say_the_same(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
-    monkeypatch.setattr("agents_ledger.importers.reader.HOLD_MAX", held)
+    monkeypatch.setattr("agents_ledger.importers.port.source.HOLD_MAX", held)
     made = Database(tmp_path / ".openclaw")
     log = a_log(tmp_path)
     log.add("compaction", summary="So far.", tokensBefore=9)

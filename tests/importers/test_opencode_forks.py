@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import importing
+from agents_ledger.importers import pipeline
 from tests.importers.helping import import_paths, packed_result, result
 from tests.importers.test_opencode_second import (
     MESSAGES,
@@ -77,7 +77,7 @@ def test_a_fork_of_an_upgraded_session_counts_nothing_twice(
         assert tokens(ledger) == 5 * 118
         assert ledger.audit() == ()
         grown = result(ledger)
-        importing.rederive(ledger)
+        pipeline.rederive(ledger)
         assert result(ledger) == grown
     with Ledger.open(new_address()) as ledger:
         import_paths(ledger, path)

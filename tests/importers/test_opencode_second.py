@@ -13,9 +13,9 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
-from agents_ledger.importers import discovery, importing
-from agents_ledger.importers.reader import Home
-from agents_ledger.ledger.sources import Sources
+from agents_ledger.importers import discovery, pipeline
+from agents_ledger.importers.port.source import Home
+from agents_ledger.ledger.projection.source_records import Sources
 from tests.importers import test_exclusion as exclusion
 from tests.importers import test_opencode as first
 from tests.importers.helping import import_paths, packed_result, result
@@ -180,7 +180,7 @@ def test_a_second_import_reads_nothing_and_deriving_again_changes_nothing(
     before = result(ledger)
 
     again = import_paths(ledger, path)
-    importing.rederive(ledger)
+    pipeline.rederive(ledger)
 
     assert (again.read_bytes, again.derived_records, again.written_turns) == (0, 0, 0)
     assert result(ledger) == before
@@ -432,7 +432,7 @@ def test_what_repeats_a_message_of_the_first_format_later_prevails_only_after_an
         (turn,) = ledger.thread("opencode:ses_1").turns
         assert [m.content for m in turn.messages] == ["Read it", "", "It says y."]
         grown = result(ledger)
-        importing.rederive(ledger)
+        pipeline.rederive(ledger)
         assert result(ledger) == grown
     with Ledger.open(new_address()) as ledger:
         import_paths(ledger, path)

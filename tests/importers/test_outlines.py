@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents_ledger.importers.outlines import in_turns
+from agents_ledger.importers.transcript.turn_tree import in_turns
 
 MANY = 100_000
 

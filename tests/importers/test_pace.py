@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from agents_ledger.importers.discovery import Found
-from agents_ledger.importers.readers import READERS
-from agents_ledger.importers.watching import LONG_SECONDS, REST, Pace
+from agents_ledger.importers.sources.registry import READERS
+from agents_ledger.importers.watch import LONG_SECONDS, REST, Pace
 
 LARGE = Found(Path("/h/.config/Cursor/User/globalStorage/state.vscdb"), READERS["cursor"], 9, 0)
 SMALL = Found(Path("/h/.claude/projects/p/s.jsonl"), READERS["claude-code"], 9, 0)

@@ -10,8 +10,8 @@ import pytest
 import zstandard
 
 from agents_ledger import Ledger, Refused
-from agents_ledger.importers import files
-from agents_ledger.ledger.sources import Sources
+from agents_ledger.importers.parsing import files
+from agents_ledger.ledger.projection.source_records import Sources
 from tests.importers.codex_log import Rollout
 from tests.importers.test_hard_files import OTHER, good_and, imported, packed
 

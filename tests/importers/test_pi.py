@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.pi import OpenClaw, Pi
-from agents_ledger.importers.reader import Home
+from agents_ledger.importers.port.source import Home
+from agents_ledger.importers.sources.pi.source import OpenClaw, Pi
 from tests.importers.helping import import_paths, result
 
 ONE = "aaaaaaaa-0000-4000-8000-000000000001"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.importing import rederive
+from agents_ledger.importers.pipeline import rederive
 from tests.importers.helping import import_paths, result
 from tests.importers.test_pi import ONE, TWO, Transcript, call, openclaw, store
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.pi_tree import Tree
+from agents_ledger.importers.sources.pi.tree import Tree
 from agents_ledger.model.turns import Turn
 from tests.importers.helping import import_paths
 from tests.importers.test_pi import ONE, TWO, Transcript, call

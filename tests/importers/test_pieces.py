@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents_ledger.importers import reader
-from agents_ledger.importers.outlines import BROKEN, mend, taken
-from agents_ledger.importers.pieces import Pieces, objects
-from agents_ledger.importers.reader import Material, Place
-from agents_ledger.model.sources import SourceFile
+from agents_ledger.importers.parsing.json_spans import Pieces, objects
+from agents_ledger.importers.port import source
+from agents_ledger.importers.port.source import Material, Place
+from agents_ledger.importers.transcript.turn_tree import BROKEN, mend, taken
+from agents_ledger.model.imports.sources import SourceFile
 from tests.importers.test_memory import Given
 
 OFFSET = 5
@@ -39,7 +39,7 @@ class Searched(bytes):
 @pytest.fixture(autouse=True)
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """No family is small enough to be held."""
-    monkeypatch.setattr(reader, "HOLD_MAX", 0)
+    monkeypatch.setattr(source, "HOLD_MAX", 0)
 
 
 def material_of(data: bytes) -> tuple[Material, SourceFile]:
@@ -165,16 +165,16 @@ def test_a_mended_document_says_what_it_would_say_written_anew(
 
 
 def test_texts_are_not_cut_within_a_letter(monkeypatch: pytest.MonkeyPatch) -> None:
-    some = re.compile(reader.SOME_TEXT.pattern.replace(b"%d" % (1 << 20), b"2"), re.DOTALL)
-    monkeypatch.setattr(reader, "SOME_TEXT", some)
+    some = re.compile(source.SOME_TEXT.pattern.replace(b"%d" % (1 << 20), b"2"), re.DOTALL)
+    monkeypatch.setattr(source, "SOME_TEXT", some)
     for data in (
         "aé語😀\ud83d".encode(errors="surrogatepass"),
         b"\xf0\x9f\x98\xed\xa0\x80\x80\x80",
     ):
         for start in range(4):
             given = b"." * start + data
-            errors = "surrogatepass" if reader.is_text(given) else "replace"
-            assert "".join(reader.texts(given, errors)) == given.decode(errors=errors)
+            errors = "surrogatepass" if source.is_text(given) else "replace"
+            assert "".join(source.texts(given, errors)) == given.decode(errors=errors)
 
 
 def walked(data: bytes) -> list[tuple[int, int]]:

@@ -9,9 +9,9 @@ import pytest
 from msgspec import structs
 
 from agents_ledger import Ledger
-from agents_ledger.importers.building import TurnBuilder
-from agents_ledger.ledger.projection import Names, Projector, Written
-from agents_ledger.model.sources import Derivation, DerivedSession, DerivedTurn
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
+from agents_ledger.ledger.projection.reconcile import Names, Projector, Written
+from agents_ledger.model.imports.sources import Derivation, DerivedSession, DerivedTurn
 from agents_ledger.model.turns import Turn
 
 

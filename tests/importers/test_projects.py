@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from agents_ledger.importers import exclusion, files
-from agents_ledger.importers.claude_code import ClaudeCode
-from agents_ledger.importers.cline import HISTORY, Cline
+from agents_ledger.importers import exclusion
 from agents_ledger.importers.exclusion import LOOK, Excluded
-from agents_ledger.importers.gemini import GeminiCli
-from agents_ledger.importers.opencode import OpenCode
-from agents_ledger.importers.sieves import told
+from agents_ledger.importers.parsing import files
+from agents_ledger.importers.parsing.row_filter import told
+from agents_ledger.importers.sources.claude_code.source import ClaudeCode
+from agents_ledger.importers.sources.cline.source import HISTORY, Cline
+from agents_ledger.importers.sources.gemini.source import GeminiCli
+from agents_ledger.importers.sources.opencode.source import OpenCode
 from tests.importers.claude_log import Log
 
 NUMBER = 30

@@ -7,21 +7,21 @@ import sys
 from pathlib import Path
 
 from agents_ledger import Ledger
-from agents_ledger.importers.aix import Aix
-from agents_ledger.importers.chatgpt import ChatGpt
-from agents_ledger.importers.claude_ai import ClaudeAi
-from agents_ledger.importers.claude_code import ClaudeCode
-from agents_ledger.importers.cline import Cline
-from agents_ledger.importers.codex import Codex
-from agents_ledger.importers.copilot import Copilot
-from agents_ledger.importers.cursor import Cursor
-from agents_ledger.importers.gemini import GeminiCli
-from agents_ledger.importers.importing import rederive
-from agents_ledger.importers.opencode import OpenCode
-from agents_ledger.importers.pi import OpenClaw, Pi
-from agents_ledger.importers.reader import Reader
-from agents_ledger.importers.readers import READERS
-from agents_ledger.importers.request_reader import Requests
+from agents_ledger.importers.pipeline import rederive
+from agents_ledger.importers.port.source import Reader
+from agents_ledger.importers.sources.aix.source import Aix
+from agents_ledger.importers.sources.chatgpt.source import ChatGpt
+from agents_ledger.importers.sources.claude_ai.source import ClaudeAi
+from agents_ledger.importers.sources.claude_code.source import ClaudeCode
+from agents_ledger.importers.sources.cline.source import Cline
+from agents_ledger.importers.sources.codex.source import Codex
+from agents_ledger.importers.sources.copilot.source import Copilot
+from agents_ledger.importers.sources.cursor.source import Cursor
+from agents_ledger.importers.sources.gemini.source import GeminiCli
+from agents_ledger.importers.sources.import_requests.source import Requests
+from agents_ledger.importers.sources.opencode.source import OpenCode
+from agents_ledger.importers.sources.pi.source import OpenClaw, Pi
+from agents_ledger.importers.sources.registry import READERS
 from tests.importers.claude_log import SESSION, a_log
 from tests.importers.helping import import_paths, result
 from tests.raw import Raw
@@ -52,17 +52,18 @@ def test_every_source_is_known_by_the_name_of_its_reader() -> None:
 def test_of_the_sources_only_what_is_asked_for_is_loaded() -> None:
     program = """
 import sys
-from agents_ledger.importers import ahead, discovery, importing, readers
+from agents_ledger.importers import derive_worker, discovery, pipeline
+from agents_ledger.importers.sources import registry as readers
 assert "codex" in readers.READERS and len(readers.READERS) > 9
 readers.READERS["claude-code"]
-print(sorted(name for name in sys.modules if name.startswith("agents_ledger.importers.c")))
+print(sorted(name for name in sys.modules if name.startswith("agents_ledger.importers.sources.c")))
 """
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert "claude_code_outline" in ran.stdout
+    assert "claude_code.outline" in ran.stdout
     assert "codex" not in ran.stdout
-    assert "cursor_outline" not in ran.stdout
+    assert "cursor.outline" not in ran.stdout
 
 
 def test_files_of_a_source_that_has_no_reader_here_are_left_as_they_are(

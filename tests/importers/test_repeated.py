@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents_ledger import Ledger
-from agents_ledger.importers import repeated
-from agents_ledger.importers.repeated import is_sound, repeated_name
+from agents_ledger.importers.parsing import duplicate_keys
+from agents_ledger.importers.parsing.duplicate_keys import is_sound, repeated_name
 from tests.importers.helping import import_paths, result
 from tests.trust.shapes import write_all
 
@@ -99,7 +99,7 @@ def test_what_is_nested_without_end_takes_little_memory() -> None:
 
 
 def test_of_long_json_no_values_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeated, "AT_ONCE", 10)
+    monkeypatch.setattr(duplicate_keys, "AT_ONCE", 10)
 
     assert is_sound(b'{"a":1}')
     assert not is_sound(b'{"a":1,"b":2}')

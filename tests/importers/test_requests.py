@@ -12,10 +12,10 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers import requests
-from agents_ledger.importers.importing import rederive
-from agents_ledger.importers.request_items import Key, in_camel
+from agents_ledger.importers.pipeline import rederive
 from agents_ledger.importers.requests import RequestRefused, import_sessions
-from agents_ledger.ledger import import_requests
+from agents_ledger.importers.sources.import_requests.records import Key, in_camel
+from agents_ledger.ledger.projection import import_requests
 from tests.importers.helping import result
 from tests.raw import Raw
 

@@ -16,10 +16,10 @@ import pytest
 import zstandard
 
 from agents_ledger import Ledger
-from agents_ledger.importers.importing import rederive
-from agents_ledger.ledger.sources import Growth, Sources, pack, unpack
-from agents_ledger.model.sources import SourceFile
-from agents_ledger.store.packing import NEIGHBOURS, filling
+from agents_ledger.importers.pipeline import rederive
+from agents_ledger.ledger.projection.source_records import Growth, Sources, pack, unpack
+from agents_ledger.model.imports.sources import SourceFile
+from agents_ledger.store.sqlite.page_packing import NEIGHBOURS, filling
 from tests.importers.claude_log import Log, text
 from tests.importers.helping import import_paths, result
 

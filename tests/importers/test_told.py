@@ -9,9 +9,9 @@ import pytest
 import zstandard
 
 from agents_ledger import Ledger
-from agents_ledger.importers import files
-from agents_ledger.importers.claude_code import ClaudeCode
 from agents_ledger.importers.discovery import Unknown, found_at
+from agents_ledger.importers.parsing import files
+from agents_ledger.importers.sources.claude_code.source import ClaudeCode
 from tests.importers.claude_log import SESSION, Log, text, uid
 from tests.importers.codex_log import Rollout
 from tests.importers.copilot_log import Events

@@ -12,18 +12,19 @@ import pytest
 import zstandard
 
 from agents_ledger import Ledger
-from agents_ledger.importers import files, importing, keeping
-from agents_ledger.importers.ahead import Ahead
-from agents_ledger.importers.copies import REMEMBERED, Heads
+from agents_ledger.importers import archive, pipeline
+from agents_ledger.importers.derive_worker import Ahead
 from agents_ledger.importers.discovery import Unknown, Wanted, found_at
-from agents_ledger.importers.importing import Importer
-from agents_ledger.importers.reader import Line, Material
-from agents_ledger.ledger import projection
+from agents_ledger.importers.parsing import files
+from agents_ledger.importers.pipeline import Importer
+from agents_ledger.importers.port.source import Line, Material
+from agents_ledger.importers.transcript.copy_detection import REMEMBERED, Heads
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.sources import TAIL_BYTES
-from agents_ledger.model.sources import DerivedSession, SourceFile
+from agents_ledger.ledger.projection import reconcile
+from agents_ledger.ledger.projection.source_records import TAIL_BYTES
+from agents_ledger.model.imports.sources import DerivedSession, SourceFile
 from agents_ledger.store.database import Database, Row, Transaction, Work
-from agents_ledger.store.sqlite_statements import Statements
+from agents_ledger.store.sqlite.statements import Statements
 from tests.engines import on_sqlite
 from tests.importers.claude_log import Log, text
 from tests.importers.codex_log import Rollout
@@ -119,14 +120,14 @@ def test_one_that_cannot_be_written_does_not_take_the_others_with_it(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sessions(tmp_path / "logs", 5)
-    describe = projection._describe
+    describe = reconcile._describe
 
     def broken(tx: Transaction, session: DerivedSession, origin: str) -> None:
         if session.session_id.startswith("00000002"):
             raise ZeroDivisionError
         describe(tx, session, origin)
 
-    monkeypatch.setattr(projection, "_describe", broken)
+    monkeypatch.setattr(reconcile, "_describe", broken)
     report = import_paths(ledger, tmp_path / "logs")
 
     assert (report.counts.imported, report.counts.failed) == (4, 1)
@@ -263,15 +264,15 @@ def test_whether_a_family_is_settled_is_asked_a_few_times_however_many_there_are
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sessions(tmp_path / "logs", 120)
-    monkeypatch.setattr(keeping, "BATCH_FILES", 2)
+    monkeypatch.setattr(archive, "BATCH_FILES", 2)
     asked: Counter[str] = Counter()
-    is_settled = importing._is_settled
+    is_settled = pipeline._is_settled
 
     def counted(until: Mapping[str, int], at: int, family: str) -> bool:
         asked[family] += 1
         return is_settled(until, at, family)
 
-    monkeypatch.setattr(importing, "_is_settled", counted)
+    monkeypatch.setattr(pipeline, "_is_settled", counted)
     found = found_at(tmp_path / "logs", Unknown([], []))
     address = str(tmp_path / "l.db")
     other = Ahead(address)
@@ -294,14 +295,14 @@ def test_families_that_share_turns_are_found_without_comparing_all_of_them(
         fork.user(f"{each}c", "more")
         fork.assistant(f"{each}d", text("said"))
         fork.save()
-    gone_through: list[projection.Names] = []
-    of_trees = projection.Names.of_trees
+    gone_through: list[reconcile.Names] = []
+    of_trees = reconcile.Names.of_trees
 
-    def counted(self: projection.Names) -> Iterator[str]:
+    def counted(self: reconcile.Names) -> Iterator[str]:
         gone_through.append(self)
         return of_trees(self)
 
-    monkeypatch.setattr(projection.Names, "of_trees", counted)
+    monkeypatch.setattr(reconcile.Names, "of_trees", counted)
     report = import_paths(ledger, tmp_path / "forks")
 
     assert report.counts.imported == number

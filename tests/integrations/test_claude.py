@@ -12,11 +12,11 @@ from claude_agent_sdk import list_sessions_from_store
 from claude_agent_sdk.testing import run_session_store_conformance
 
 from agents_ledger import Ledger
-from agents_ledger.importers.importing import Importer, rederive
+from agents_ledger.importers.pipeline import Importer, rederive
 from agents_ledger.integrations import claude
 from agents_ledger.integrations.claude import LedgerSessionStore
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.sources import Sources
+from agents_ledger.ledger.projection.source_records import Sources
 from agents_ledger.store.database import Database
 from tests.importers.claude_log import SESSION, Log, text
 from tests.importers.helping import import_paths

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents_ledger.model.contents import CONTENT_MAX, Contents
+from agents_ledger.model.files.file_contents import CONTENT_MAX, Contents
 
 NUMBERED = "     1→def f():\n     2→    return 1\n\n<system-reminder>Careful</system-reminder>"
 OPENCODE = "<file>\n00001| def f():\n00002|     return 1\n\n(End of file - total 2 lines)\n</file>"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents_ledger.model.json_limits import PIECE, JsonLimits, JsonTooLarge, check_json
+from agents_ledger.model.text.json_limits import PIECE, JsonLimits, JsonTooLarge, check_json
 
 TEXTS = st.text(alphabet='a"\\[]{},:é', max_size=8)
 VALUES = st.recursive(

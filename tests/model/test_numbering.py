@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents_ledger.model import numbering
-from agents_ledger.model.numbering import Numbering, Sets, packed
+from agents_ledger.model.imports import interning
+from agents_ledger.model.imports.interning import Numbering, Sets, packed
 
 UUIDS = st.uuids().map(str)
 LIKE_ONE = UUIDS.flatmap(
@@ -25,7 +25,7 @@ def test_names_have_the_number_they_were_given_and_others_none(
 ) -> None:
     known = {name: number for number, name in enumerate(dict.fromkeys(names))}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(numbering, "LATEST", 4)
+        patch.setattr(interning, "LATEST", 4)
         numbers = Numbering()
 
         assert [numbers.add(name) for name in names] == [known[name] for name in names]

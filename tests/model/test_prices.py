@@ -6,8 +6,8 @@ from datetime import date
 
 import pytest
 
-from agents_ledger.model import prices
-from agents_ledger.model.touching import touched
+from agents_ledger.model.files.file_tools import touched
+from agents_ledger.model.reports import prices
 
 
 def test_the_table_says_its_day() -> None:

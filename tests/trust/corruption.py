@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from agents_ledger import Ledger, LedgerError, Turn
-from agents_ledger.ledger.salvage import salvage
+from agents_ledger.ledger.maintenance.salvage import salvage
 from tests.trust import harness, specimen
 from tests.trust.harness import Options, Outcome
 

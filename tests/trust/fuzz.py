@@ -20,15 +20,15 @@ import msgspec
 from msgspec import Struct, structs
 
 from agents_ledger import Ledger
-from agents_ledger.importers import outlines
-from agents_ledger.importers.importing import Importer, import_paths
-from agents_ledger.importers.reader import Material
-from agents_ledger.importers.readers import READERS
+from agents_ledger.importers.pipeline import Importer, import_paths
+from agents_ledger.importers.port.source import Material
 from agents_ledger.importers.requests import RequestRefused, import_sessions
-from agents_ledger.ledger.sources import Sources
+from agents_ledger.importers.sources.registry import READERS
+from agents_ledger.importers.transcript import turn_tree
+from agents_ledger.ledger.projection.source_records import Sources
 from agents_ledger.model.ids import as_id
-from agents_ledger.model.records import RowRecord, frame, records
-from agents_ledger.model.sources import Derivation, SourceFile
+from agents_ledger.model.imports.records import RowRecord, frame, records
+from agents_ledger.model.imports.sources import Derivation, SourceFile
 from tests.trust import harness, shapes
 from tests.trust.harness import Options, Outcome
 
@@ -363,7 +363,7 @@ def plant(bug: str) -> None:
             for module in _modules_of(type(reader).__module__):
                 if hasattr(module, "as_dict"):
                     module.as_dict = lambda value: value
-        outlines.as_dict = lambda value: value
+        turn_tree.as_dict = lambda value: value
     elif bug:
         raise ValueError(bug)
 

@@ -23,8 +23,8 @@ from agents_ledger import AsyncLedger, Ledger, LedgerError
 from agents_ledger.ledger.core import Core
 from agents_ledger.model.ids import new_id
 from agents_ledger.store.database import Database
-from agents_ledger.store.postgres import PostgresDatabase
-from agents_ledger.store.sqlite import SqliteDatabase
+from agents_ledger.store.postgres.engine import PostgresDatabase
+from agents_ledger.store.sqlite.engine import SqliteDatabase
 from tests.trust import harness, plants
 from tests.trust.harness import Options, Outcome
 from tests.trust.server import some_server, with_schema

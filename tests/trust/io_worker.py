@@ -16,8 +16,8 @@ from typing import Any
 
 from agents_ledger import Ledger, LedgerError, OutcomeUnknown, StoreUnavailable
 from agents_ledger.ledger.core import Core
-from agents_ledger.store import sqlite as store
-from agents_ledger.store.sqlite_log import LogLimits
+from agents_ledger.store.sqlite import engine as store
+from agents_ledger.store.sqlite.log import LogLimits
 from tests.trust.faulty_sqlite import Disk, Fault, install
 from tests.trust.picture import Fact, Picture
 from tests.trust.recorder import FILE

@@ -19,8 +19,8 @@ from random import Random
 from typing import Any
 
 from agents_ledger import Ledger
-from agents_ledger.store import sqlite as store
-from agents_ledger.store.sqlite_log import LogLimits
+from agents_ledger.store.sqlite import engine as store
+from agents_ledger.store.sqlite.log import LogLimits
 from tests.trust import harness
 from tests.trust.harness import Options, Outcome
 from tests.trust.picture import Fact, Picture, as_fact, look

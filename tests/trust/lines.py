@@ -25,7 +25,7 @@ from agents_ledger.broker.broker import Broker
 from agents_ledger.broker.engines.echo import EchoEngine
 from agents_ledger.broker.run import Run
 from agents_ledger.ledger.core import Core
-from agents_ledger.model.engine import Event
+from agents_ledger.model.agents.engine import Event
 from tests.contract.test_recovery import LEASE_MS, database
 from tests.trust import harness
 from tests.trust.ground import drop

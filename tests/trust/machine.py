@@ -38,7 +38,7 @@ from agents_ledger import (
     Usage,
 )
 from agents_ledger.ledger.ledger import LiveCall
-from agents_ledger.ledger.live import WRITER_DIED
+from agents_ledger.ledger.turns.live import WRITER_DIED
 from agents_ledger.model.ids import new_id
 from tests.raw import Raw
 from tests.trust import harness, plants

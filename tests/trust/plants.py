@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from agents_ledger.ledger import sessions
-from agents_ledger.ledger.sessions import Pointer
-from agents_ledger.store import interrupts, queries
+from agents_ledger.ledger.sessions import heads
+from agents_ledger.ledger.sessions.heads import Pointer
+from agents_ledger.store import queries
+from agents_ledger.store.concurrency import interrupts
+from agents_ledger.store.concurrency.locks import WriteQueue
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.locks import WriteQueue
 
 NO_CHECK = "head moved without compare-and-set"
 NO_QUEUE = "no queue of writers"
@@ -38,7 +39,7 @@ def _move_unchecked() -> None:
 
 
 def _find_seen_heads() -> None:
-    find = sessions.find
+    find = heads.find
 
     def find_as_seen(tx: Transaction, key: str, *, exact: bool = False) -> Pointer | None:
         found = find(tx, key, exact=exact)
@@ -46,4 +47,4 @@ def _find_seen_heads() -> None:
             found = found._replace(thread_id=seen_heads[key])
         return found
 
-    sessions.find = find_as_seen
+    heads.find = find_as_seen

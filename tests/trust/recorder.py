@@ -15,8 +15,8 @@ from typing import Any
 
 from agents_ledger import Ledger
 from agents_ledger.ledger.core import Core
-from agents_ledger.store import sqlite as store
-from agents_ledger.store.sqlite_log import LogLimits
+from agents_ledger.store.sqlite import engine as store
+from agents_ledger.store.sqlite.log import LogLimits
 from tests.trust.picture import Fact
 from tests.trust.workload import Workload
 

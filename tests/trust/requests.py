@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents_ledger.cli.demonstration import Demonstration
+from agents_ledger.cli.servers.demonstration import Demonstration
 from tests.trust import harness
 from tests.trust.harness import Options, Outcome
 from tests.web.conftest import Running

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agents_ledger import Ask, Compaction, Ledger, LedgerError, Queue, Turn
 from agents_ledger.exporters.exporting import Export, Form
-from agents_ledger.importers.importing import import_paths
+from agents_ledger.importers.pipeline import import_paths
 from tests.builders import a_call, a_full_turn, a_message
 from tests.importers.claude_log import Log
 from tests.tasking import a_task, calls, says, tasks_of

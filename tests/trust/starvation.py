@@ -15,10 +15,10 @@ from random import Random
 from typing import Any
 
 from agents_ledger import Ledger, Locked
-from agents_ledger.ledger import recording
 from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.turns import recording
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.sqlite import SqliteDatabase
+from agents_ledger.store.sqlite.engine import SqliteDatabase
 from tests.trust import harness, plants
 from tests.trust.harness import Options, Outcome
 

@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger, NameTaken
-from agents_ledger.ledger import names
-from agents_ledger.store import sqlite
+from agents_ledger.ledger.sessions import names
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.sqlite_log import Log, LogLimits
+from agents_ledger.store.sqlite import engine
+from agents_ledger.store.sqlite.log import Log, LogLimits
 
 
 def test_a_ledger_whose_making_was_cut_short_can_be_opened(tmp_path: Path) -> None:
     half = sqlite3.connect(tmp_path / "half.db", isolation_level=None)
-    half.execute(f"PRAGMA application_id={sqlite.APPLICATION_ID}")
+    half.execute(f"PRAGMA application_id={engine.APPLICATION_ID}")
     half.execute("PRAGMA cache_size=1")
     half.execute("BEGIN")
     half.execute("CREATE TABLE t (x)")
@@ -55,7 +55,7 @@ def test_a_checkpoint_that_fails_does_not_fail_the_commit_before_it(
     def broken(*_: object) -> None:
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(sqlite, "LOG_LIMITS", LogLimits(due_bytes=0))
+    monkeypatch.setattr(engine, "LOG_LIMITS", LogLimits(due_bytes=0))
     monkeypatch.setattr(Log, "_checkpoint", broken)
     with Ledger.open(str(tmp_path / "ledger.db")) as ledger:
         first = ledger.record("main", "Hello", "Hi")

@@ -25,7 +25,7 @@ from agents_ledger import (
     Usage,
 )
 from agents_ledger.ledger.ledger import LiveCall
-from agents_ledger.ledger.live import NO_RESPONSE
+from agents_ledger.ledger.turns.live import NO_RESPONSE
 from agents_ledger.model.ids import new_id
 from tests.trust.picture import Fact, Step, brief, digest
 

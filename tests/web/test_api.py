@@ -212,7 +212,7 @@ def test_who_was_cut_off_is_told_what_was_missed(running: Running) -> None:
 
 
 def test_no_request_makes_the_server_fail(own_server: Callable[[], Running]) -> None:
-    from agents_ledger.cli.demonstration import Demonstration
+    from agents_ledger.cli.servers.demonstration import Demonstration
 
     running = own_server()
     Demonstration(running.ledger).record()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents_ledger.web.charts import bars, every_day, heat_map
+from agents_ledger.web.pages.charts import bars, every_day, heat_map
 
 
 def test_a_heat_map_ranges_over_the_days_there_are() -> None:

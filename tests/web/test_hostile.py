@@ -18,7 +18,7 @@ from playwright.sync_api import Browser
 
 from agents_ledger import Compaction, Config, Ledger, Message, Session, ToolCall, Usage
 from agents_ledger.exporters.exporting import FORMS, Export, Form
-from agents_ledger.importers.importing import import_paths
+from agents_ledger.importers.pipeline import import_paths
 from tests.builders import a_detailed_message
 from tests.importers.claude_log import Log
 from tests.raw import Raw

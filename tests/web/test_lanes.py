@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from agents_ledger import Headline, Node, Session, Subagent, Tree, Turn
-from agents_ledger.web.lanes import BRANCHES_MAX, LANES_MAX, Lanes, Row, without_short_runs
+from agents_ledger.web.pages.tree_rows import (
+    BRANCHES_MAX,
+    LANES_MAX,
+    Lanes,
+    Row,
+    without_short_runs,
+)
 
 
 def a_node(name: str, above: str | None = None, folded: int = 0, **fields: object) -> Node:

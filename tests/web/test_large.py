@@ -12,13 +12,14 @@ import pytest
 from playwright.sync_api import Browser
 
 from agents_ledger import Ledger, Message, ToolCall
-from agents_ledger.ledger import recording, sessions
 from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.sessions import heads
+from agents_ledger.ledger.turns import recording
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.sqlite import SqliteDatabase
+from agents_ledger.store.sqlite.engine import SqliteDatabase
+from agents_ledger.web.pages.thread import cards_upto
+from agents_ledger.web.pages.tree import TREE_ROWS, Part, rail, tree_rows
 from agents_ledger.web.site import Site
-from agents_ledger.web.threads import cards_upto
-from agents_ledger.web.trees import TREE_ROWS, Part, rail, tree_rows
 from tests.web.conftest import Running, visits
 
 TURNS = 260
@@ -166,7 +167,7 @@ def grown(path: Path, turns: int) -> Counted:
         works.append(a_turn("main", f"Question {number}", steps=[step]))
         if number % 4 == 0:
             works += [
-                partial(sessions.fork, target="main", label=f"fork-{number}"),
+                partial(heads.fork, target="main", label=f"fork-{number}"),
                 a_turn(f"fork-{number}", "Differently"),
                 a_turn(f"other-{number}", "Something else"),
             ]
@@ -229,7 +230,7 @@ def test_a_turn_with_very_many_branches_is_shown_in_pages(
     root = running.ledger.record("main", "Begin", "Yes").id
     works: list[Work] = []
     for number in range(300):
-        works.append(partial(sessions.fork, target=root, label=f"f{number}"))
+        works.append(partial(heads.fork, target=root, label=f"f{number}"))
         works.append(a_turn(f"f{number}", f"Way {number}"))
     write(running.ledger, works)
     for new in visits(browser, running):

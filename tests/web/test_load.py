@@ -18,12 +18,13 @@ from agents_ledger.ledger.access import Tokens
 from agents_ledger.ledger.core import Core
 from agents_ledger.model.access import Token
 from agents_ledger.model.errors import Locked
-from agents_ledger.store.sqlite import SqliteDatabase
-from agents_ledger.web import admission, pages
+from agents_ledger.store.sqlite.engine import SqliteDatabase
+from agents_ledger.web import admission
 from agents_ledger.web.admission import Admission, SharedReads, reads_at_once
 from agents_ledger.web.logins import Logins
+from agents_ledger.web.pages import pages
 from agents_ledger.web.render_cache import RenderCache
-from agents_ledger.web.safety import Door
+from agents_ledger.web.security import Door
 from agents_ledger.web.site import Site
 from tests.statements import Watched
 from tests.web.conftest import Running

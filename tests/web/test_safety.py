@@ -12,7 +12,7 @@ from agents_ledger import Refused
 from agents_ledger.app import Server, Serving
 from agents_ledger.asgi.limits import Buckets
 from agents_ledger.ledger.access import Tokens
-from agents_ledger.web.safety import csrf_of
+from agents_ledger.web.security import csrf_of
 from tests.waiting import PATIENCE_S
 from tests.web.conftest import Running
 

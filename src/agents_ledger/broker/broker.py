@@ -21,10 +21,10 @@ from agents_ledger.broker.following import Follower
 from agents_ledger.broker.policy import Policy
 from agents_ledger.broker.run import CANCELLED, CLOSED, INTERRUPTED, Run, Setup
 from agents_ledger.broker.tools import OfferedTool
-from agents_ledger.ledger import routing
-from agents_ledger.ledger.async_ledger import AsyncLedger
-from agents_ledger.ledger.async_queue import AsyncQueue
-from agents_ledger.model.engine import Engine
+from agents_ledger.ledger.aio.async_ledger import AsyncLedger
+from agents_ledger.ledger.aio.async_queue import AsyncQueue
+from agents_ledger.ledger.search import routing
+from agents_ledger.model.agents.engine import Engine
 from agents_ledger.model.errors import LedgerError, NotFound, Refused
 from agents_ledger.model.ids import new_id
 from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueMode

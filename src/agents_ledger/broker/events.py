@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from agents_ledger.model.engine import CallBegun, CallFinished, TextPiece, ThinkingPiece
+from agents_ledger.model.agents.engine import CallBegun, CallFinished, TextPiece, ThinkingPiece
 from agents_ledger.model.turns import Usage
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from agents_ledger.broker.events import Completed, Failed, RunEvent, Started
-from agents_ledger.ledger.async_ledger import AsyncLedger
-from agents_ledger.ledger.async_queue import AsyncQueue
-from agents_ledger.model.engine import TextPiece
+from agents_ledger.ledger.aio.async_ledger import AsyncLedger
+from agents_ledger.ledger.aio.async_queue import AsyncQueue
+from agents_ledger.model.agents.engine import TextPiece
 from agents_ledger.model.errors import NotFound
 from agents_ledger.model.queue import QueueEntry
 from agents_ledger.model.turns import Turn, Usage

@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from agents_ledger.model import settings
-from agents_ledger.model.engine import ModelConfig
+from agents_ledger.model.agents.engine import ModelConfig
+from agents_ledger.model.agents.permissions import ANY, Grant, Layer, Permissions, matches
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
-from agents_ledger.model.permissions import ANY, Grant, Layer, Permissions, matches
 from agents_ledger.model.queue import QueueLimits
 from agents_ledger.model.turns import TurnRole
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from agents_ledger.broker.policy import Persona
-from agents_ledger.ledger.contexts import Context
+from agents_ledger.ledger.context.contexts import Context
 from agents_ledger.model.queue import Claim, QueueEntry
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Message, TurnRole, to_json

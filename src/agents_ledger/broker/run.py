@@ -23,18 +23,18 @@ from agents_ledger.broker.events import (
 from agents_ledger.broker.policy import Policy
 from agents_ledger.broker.speech import Speech
 from agents_ledger.broker.tools import Calls, OfferedTool
-from agents_ledger.ledger.async_ledger import AsyncLedger, AsyncLiveTurn
-from agents_ledger.ledger.async_queue import AsyncQueue
-from agents_ledger.ledger.contexts import Context
-from agents_ledger.ledger.queue import Ending, NewEntry, new_entry
-from agents_ledger.model import config as configs
-from agents_ledger.model import permissions
+from agents_ledger.ledger.aio.async_ledger import AsyncLedger, AsyncLiveTurn
+from agents_ledger.ledger.aio.async_queue import AsyncQueue
+from agents_ledger.ledger.context.contexts import Context
+from agents_ledger.ledger.sessions.queue import Ending, NewEntry, new_entry
+from agents_ledger.model.agents import config as configs
+from agents_ledger.model.agents import permissions
+from agents_ledger.model.agents.config import Config
+from agents_ledger.model.agents.engine import Engine, Finished, MessageDone, ModelConfig, Request
+from agents_ledger.model.agents.permissions import Layer, Permissions
 from agents_ledger.model.compaction import Trigger
-from agents_ledger.model.config import Config
 from agents_ledger.model.context import Item, TextItem
-from agents_ledger.model.engine import Engine, Finished, MessageDone, ModelConfig, Request
 from agents_ledger.model.errors import EngineError, HeadMoved, LedgerError, Refused
-from agents_ledger.model.permissions import Layer, Permissions
 from agents_ledger.model.queue import Ask, Claim, QueueLimits, QueueStatus
 from agents_ledger.model.sessions import TaskStatus
 from agents_ledger.model.turns import Message, TurnRole, Usage

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from agents_ledger.ledger.async_ledger import AsyncLiveTurn
-from agents_ledger.model.context import CallItem, Item, ResultItem, TextItem
-from agents_ledger.model.engine import (
+from agents_ledger.ledger.aio.async_ledger import AsyncLiveTurn
+from agents_ledger.model.agents.engine import (
     CallBegun,
     CallFinished,
     Event,
@@ -16,6 +15,7 @@ from agents_ledger.model.engine import (
     TextPiece,
     ThinkingPiece,
 )
+from agents_ledger.model.context import CallItem, Item, ResultItem, TextItem
 from agents_ledger.model.turns import Message, to_json
 
 STREAM_SECONDS = 0.25  # how long a piece may wait for others before it is stored

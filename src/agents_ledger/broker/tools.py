@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agents_ledger.ledger.async_ledger import AsyncLiveCall, AsyncLiveTurn
+from agents_ledger.ledger.aio.async_ledger import AsyncLiveCall, AsyncLiveTurn
+from agents_ledger.model.agents.engine import Tool
+from agents_ledger.model.agents.permissions import Permissions, Used
 from agents_ledger.model.context import CallItem, ResultItem
-from agents_ledger.model.engine import Tool
 from agents_ledger.model.errors import Refused
-from agents_ledger.model.permissions import Permissions, Used
 from agents_ledger.model.turns import to_json
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode

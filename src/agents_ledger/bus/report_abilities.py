@@ -9,10 +9,10 @@ from msgspec import Meta, Struct
 from agents_ledger.bus.ability import Ability
 from agents_ledger.bus.inputs import Count, Input, Limit, Target, Time
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.model.comparison import Comparison
-from agents_ledger.model.routing import Route
-from agents_ledger.model.search import Action, Found, Order, Touched
-from agents_ledger.model.usage import ToolUsage, UsageBy, UsageReport
+from agents_ledger.model.reports.comparison import Comparison
+from agents_ledger.model.reports.routing import Route
+from agents_ledger.model.reports.search import Action, Found, Order, Touched
+from agents_ledger.model.reports.usage import ToolUsage, UsageBy, UsageReport
 
 Form = Literal["anthropic", "openai", "openai-responses"]
 

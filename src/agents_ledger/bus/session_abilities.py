@@ -9,9 +9,9 @@ from msgspec import Meta, Struct
 from agents_ledger.bus.ability import Ability
 from agents_ledger.bus.inputs import Count, Input, Limit, Name, Target, Time
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.model import routing
 from agents_ledger.model.access import Scope
 from agents_ledger.model.errors import NotFound
+from agents_ledger.model.reports import routing
 from agents_ledger.model.sessions import (
     DEFAULT_PERSONA,
     Alias,

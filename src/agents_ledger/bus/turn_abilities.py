@@ -13,8 +13,8 @@ from agents_ledger.bus.inputs import Count, Input, Limit, Name, Target
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.access import Scope
 from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.reports.trees import Tree
 from agents_ledger.model.sessions import DEFAULT_PERSONA, Finding, Thread
-from agents_ledger.model.trees import Tree
 from agents_ledger.model.turns import ToolCall, Turn, Usage, to_json
 
 PIECE = 50  # turns read at once while a thread streams

@@ -74,7 +74,7 @@ def embed_behind(ledger: Ledger) -> None:
     """Give turns their vectors from now on, as they are recorded, if an embedder is chosen."""
     chosen = settings.chosen_embedder()
     if chosen is not None:
-        from agents_ledger.model.embedding import embedder
+        from agents_ledger.model.agents.embedding import embedder
 
         ledger.embed(embedder(chosen), behind=True)
 

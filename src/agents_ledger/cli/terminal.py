@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from agents_ledger.model.harmless import OTHERS, one_line, visible
+from agents_ledger.model.text.sanitize import OTHERS, one_line, visible
 
 SCHEMA_VERSION = 1  # of every JSON answer
 PIPED_WIDTH = 100

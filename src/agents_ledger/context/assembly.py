@@ -13,7 +13,7 @@ from msgspec import Struct
 from agents_ledger.context.budget import Block, block, fit, lightest
 from agents_ledger.context.items import Row
 from agents_ledger.model.context import Cut, Item, Repair, TextItem
-from agents_ledger.model.tokens import ITEM_TOKENS, Counter, estimate_tokens
+from agents_ledger.model.text.tokens import ITEM_TOKENS, Counter, estimate_tokens
 from agents_ledger.model.turns import Message, Turn
 
 SUMMARY = "[Previous conversation summary]"

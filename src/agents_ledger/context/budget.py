@@ -30,7 +30,7 @@ from agents_ledger.model.context import (
     ThinkingItem,
 )
 from agents_ledger.model.errors import Refused
-from agents_ledger.model.tokens import BYTES_PER_TOKEN, Counter, item_tokens
+from agents_ledger.model.text.tokens import BYTES_PER_TOKEN, Counter, item_tokens
 
 RESULT_HEAD = 100  # tokens of a long result that stay at its beginning
 RESULT_TAIL = 50

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from agents_ledger.context import images
 from agents_ledger.context.budget import Block, shorten
 from agents_ledger.model.context import CallItem, ImageItem, Item, ResultItem, TextItem
-from agents_ledger.model.tokens import BYTES_PER_TOKEN, Counter
+from agents_ledger.model.text.tokens import BYTES_PER_TOKEN, Counter
 
 TEXT_MAX = (2000, 500)  # tokens of one text that are told, at its beginning and its end
 RESULT_MAX = (300, 100)

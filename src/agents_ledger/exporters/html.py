@@ -9,11 +9,11 @@ from functools import cache, partial
 
 from jinja2 import Environment, PackageLoader
 
-from agents_ledger.exporters import bodies, lines
 from agents_ledger.exporters.material import Material
 from agents_ledger.exporters.secrets import review
-from agents_ledger.model import amounts
-from agents_ledger.model.harmless import one_line, visible, visible_lines
+from agents_ledger.model.text import humanize
+from agents_ledger.model.text.sanitize import one_line, visible, visible_lines
+from agents_ledger.render import bodies, summaries
 
 TEXT_MAX = 20_000  # of one body, unless all is asked for
 LINE_MAX = 240
@@ -36,20 +36,20 @@ def _environment(*, full: bool) -> Environment:
         loader=PackageLoader("agents_ledger.exporters"), autoescape=True, trim_blocks=True
     )
     made.filters.update(
-        argument=lines.argument,
+        argument=summaries.argument,
         code=lambda text: bodies.code(text[:most]),
-        compacted=lines.compacted,
-        duration=amounts.duration,
-        moment=amounts.moment,
-        outcome=lines.outcome,
+        compacted=summaries.compacted,
+        duration=humanize.duration,
+        moment=humanize.moment,
+        outcome=summaries.outcome,
         parameters=partial(bodies.parameters, most=most),
         prose=bodies.markdown,
         result=lambda result_json: bodies.result(result_json, most=most),
         shown=_shown,
         text=visible_lines,
-        tokens=amounts.tokens,
+        tokens=humanize.tokens,
     )
-    made.globals.update(count=amounts.count, review=review)
+    made.globals.update(count=humanize.count, review=review)
     return made
 
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from agents_ledger.exporters import lines
 from agents_ledger.exporters.material import Material
 from agents_ledger.exporters.secrets import review
-from agents_ledger.model import amounts
-from agents_ledger.model.contents import difference, edits_of
-from agents_ledger.model.harmless import one_line, visible, visible_lines
-from agents_ledger.model.touching import decoded
+from agents_ledger.model.files.file_contents import difference, edits_of
+from agents_ledger.model.files.file_tools import decoded
+from agents_ledger.model.text import humanize
+from agents_ledger.model.text.sanitize import one_line, visible, visible_lines
 from agents_ledger.model.turns import Message, ToolCall, Turn
+from agents_ledger.render import summaries
 
 TITLE_MAX = 90
 TEXT_MAX = 4000  # of one result, unless all is asked for
@@ -40,8 +40,8 @@ def _conversation(material: Material, level: int, *, full: bool) -> Iterator[str
     facts = [
         f"session {code(session.label)}" if session else "",
         f"from {line(session.origin)}" if session and session.origin else "",
-        amounts.count(thread.depth, "turn"),
-        f"{amounts.tokens(thread.total_tokens)} tokens",
+        humanize.count(thread.depth, "turn"),
+        f"{humanize.tokens(thread.total_tokens)} tokens",
         line(thread.model or ""),
     ]
     yield f"{_heading(level)} {line(material.title)}\n\n"
@@ -49,7 +49,7 @@ def _conversation(material: Material, level: int, *, full: bool) -> Iterator[str
     if session and session.note:
         yield f"\n{quote(session.note)}\n"
     if material.first_depth > 1:
-        yield f"\n{amounts.count(material.first_depth - 1, 'turn')} above are left out.\n"
+        yield f"\n{humanize.count(material.first_depth - 1, 'turn')} above are left out.\n"
     for turn in material.turns():
         yield from _turn(material, turn, level + 1, full=full)
 
@@ -63,7 +63,7 @@ def _turn(material: Material, turn: Turn, level: int, *, full: bool) -> Iterator
         told = "Forked" if other.turn.status == "completed" else other.turn.status.capitalize()
         yield f"\n{told} here: {code(other.short_id)} {line(other.text or '', TITLE_MAX)}\n"
     if turn.compaction is not None:
-        yield f"\n{line(lines.compacted(turn))}\n\n{prose(turn.compaction.summary)}\n"
+        yield f"\n{line(summaries.compacted(turn))}\n\n{prose(turn.compaction.summary)}\n"
     for step in turn.steps:
         if isinstance(step, Message):
             yield from _message(step, full=full)
@@ -80,10 +80,10 @@ def _turn(material: Material, turn: Turn, level: int, *, full: bool) -> Iterator
 def _facts(turn: Turn) -> list[str]:
     took = ""
     if turn.completed_at is not None and turn.completed_at > turn.started_at:
-        took = f" in {amounts.duration(turn.completed_at - turn.started_at)}"
-    spent = f"{amounts.tokens(turn.total_tokens)} tokens" if turn.total_tokens is not None else ""
+        took = f" in {humanize.duration(turn.completed_at - turn.started_at)}"
+    spent = f"{humanize.tokens(turn.total_tokens)} tokens" if turn.total_tokens is not None else ""
     facts = [code(turn.id), f"{turn.status}{took}", line(turn.model or ""), spent]
-    return [fact for fact in (*facts, amounts.moment(turn.started_at)) if fact]
+    return [fact for fact in (*facts, humanize.moment(turn.started_at)) if fact]
 
 
 def _message(message: Message, *, full: bool) -> Iterator[str]:
@@ -100,11 +100,11 @@ def _message(message: Message, *, full: bool) -> Iterator[str]:
 
 
 def _call(call: ToolCall, *, full: bool) -> Iterator[str]:
-    told = line(lines.argument(call.params_json), TITLE_MAX)
-    yield f"\n**{line(call.tool_name)}** {told} {line(lines.outcome(call), TITLE_MAX)}\n"
+    told = line(summaries.argument(call.params_json), TITLE_MAX)
+    yield f"\n**{line(call.tool_name)}** {told} {line(summaries.outcome(call), TITLE_MAX)}\n"
     yield f"\n{_parameters(call.params_json, full=full)}\n"
-    found = list(lines.texts_of(decoded(call.result_json)))
-    for text in ("\n".join(found) or lines.pretty(call.result_json or ""), call.error):
+    found = list(summaries.texts_of(decoded(call.result_json)))
+    for text in ("\n".join(found) or summaries.pretty(call.result_json or ""), call.error):
         if text:
             yield f"\n{fenced(_cut(text, full=full))}\n"
     if call.spawned_session_label:
@@ -118,10 +118,10 @@ def _parameters(params_json: str, *, full: bool) -> str:
         changes = "\n".join(difference(old, new) for old, new in edits_of(params))
         if changes:
             return fenced(_cut(changes, full=full), "diff")
-        command = lines.command_of(params)
+        command = summaries.command_of(params)
         if command is not None:
             return fenced(_cut(command, full=full), "sh")
-    return fenced(_cut(lines.pretty(params_json), full=full), "json")
+    return fenced(_cut(summaries.pretty(params_json), full=full), "json")
 
 
 def _cut(text: str, *, full: bool) -> str:

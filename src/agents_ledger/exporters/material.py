@@ -10,8 +10,8 @@ from msgspec import Struct, structs
 from agents_ledger.exporters.secrets import Masked, Masker
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import NotFound, Refused
+from agents_ledger.model.reports.trees import Headline
 from agents_ledger.model.sessions import Session, Thread
-from agents_ledger.model.trees import Headline
 from agents_ledger.model.turns import Message, ToolCall, Turn
 
 AT_ONCE = 50

@@ -17,10 +17,10 @@ from msgspec import msgpack
 
 from agents_ledger.exporters.private_files import make_new, open_new
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.sources import Sources
+from agents_ledger.ledger.projection.source_records import Sources
 from agents_ledger.model.errors import NotFound, Refused
-from agents_ledger.model.records import Parted, RowRecord, parted, records, unframe
-from agents_ledger.model.sources import SourceFile
+from agents_ledger.model.imports.records import Parted, RowRecord, parted, records, unframe
+from agents_ledger.model.imports.sources import SourceFile
 
 _NATIVE = "It was recorded here: choose another format, such as markdown."
 _COMPRESSED = ".zst"  # such a file is known without it

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from agents_ledger.importers import databases, files
 from agents_ledger.importers.exclusion import HEADS, Excluded, Left, Verdict
-from agents_ledger.importers.reader import (
+from agents_ledger.importers.parsing import databases, files
+from agents_ledger.importers.port.source import (
     Home,
     Reader,
     ReaderOfNames,
@@ -22,10 +22,10 @@ from agents_ledger.importers.reader import (
     kind_of,
     tables_of,
 )
-from agents_ledger.importers.readers import READERS
-from agents_ledger.model import amounts
+from agents_ledger.importers.sources.registry import READERS
 from agents_ledger.model.errors import LedgerError
-from agents_ledger.model.sources import Fault
+from agents_ledger.model.imports.sources import Fault
+from agents_ledger.model.text import humanize
 
 TAKEN: tuple[Verdict, ...] = ("kept", "untold")
 UNSURE: dict[Verdict, str] = {
@@ -78,7 +78,7 @@ class Wanted(Struct, frozen=True):
             else:
                 left.files += 1
         for (verdict, source), some in unsure.items():
-            what = f"{amounts.count(len(some), 'file')} of {source} {UNSURE[verdict]}"
+            what = f"{humanize.count(len(some), 'file')} of {source} {UNSURE[verdict]}"
             if faults is not None:
                 faults.append(Fault(str(some[0].path), what))
         return taken

@@ -10,11 +10,9 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct, field
 
-from agents_ledger.importers import databases, files
-from agents_ledger.importers.folders import Folder
-from agents_ledger.importers.marks import State
-from agents_ledger.importers.outlines import as_dict, as_text, parsed
-from agents_ledger.importers.reader import (
+from agents_ledger.importers.parsing import databases, files
+from agents_ledger.importers.parsing.db_cursor import State
+from agents_ledger.importers.port.source import (
     RECORD_MAX,
     Found,
     Project,
@@ -23,6 +21,8 @@ from agents_ledger.importers.reader import (
     Table,
     Trace,
 )
+from agents_ledger.importers.project_folders import Folder
+from agents_ledger.importers.transcript.turn_tree import as_dict, as_text, parsed
 from agents_ledger.model.errors import LedgerError
 from agents_ledger.model.settings import is_whole
 

@@ -18,8 +18,8 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct, field
 
-from agents_ledger.importers.importing import Importer
-from agents_ledger.importers.request_items import (
+from agents_ledger.importers.pipeline import Importer
+from agents_ledger.importers.sources.import_requests.records import (
     Invalid,
     Item,
     Key,
@@ -30,14 +30,14 @@ from agents_ledger.importers.request_items import (
     normal,
     read_item,
 )
-from agents_ledger.importers.request_reader import Kept, Requests, read_kept
-from agents_ledger.ledger import import_requests
-from agents_ledger.ledger.import_requests import Answered, Part
+from agents_ledger.importers.sources.import_requests.source import Kept, Requests, read_kept
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.ledger.projection import import_requests
+from agents_ledger.ledger.projection.import_requests import Answered, Part
 from agents_ledger.model.errors import Conflict, LedgerError, Refused
-from agents_ledger.model.json_limits import JsonLimits, JsonTooLarge, check_json
+from agents_ledger.model.imports.sources import SourceFile
 from agents_ledger.model.sessions import DEFAULT_PERSONA
-from agents_ledger.model.sources import SourceFile
+from agents_ledger.model.text.json_limits import JsonLimits, JsonTooLarge, check_json
 
 SOURCES = ("aix",)
 MODES = ("backfill", "tail")

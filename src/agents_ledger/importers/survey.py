@@ -10,13 +10,13 @@ from functools import partial
 
 from msgspec import Struct, field
 
-from agents_ledger.importers import databases, files
 from agents_ledger.importers.discovery import Found, Wanted, find
 from agents_ledger.importers.exclusion import Excluded, Left
-from agents_ledger.importers.reader import Home
+from agents_ledger.importers.parsing import databases, files
+from agents_ledger.importers.port.source import Home
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.sources import Sources
-from agents_ledger.model.sources import Fault
+from agents_ledger.ledger.projection.source_records import Sources
+from agents_ledger.model.imports.sources import Fault
 
 # How many days a source keeps what is not touched, by its own defaults.
 KEEPS_DAYS = {"claude-code": 30, "gemini-cli": 30, "openclaw": 30}

@@ -27,14 +27,14 @@ from claude_agent_sdk.types import (
     SessionSummaryEntry,
 )
 
-from agents_ledger.importers.claude_code import ClaudeCode
-from agents_ledger.importers.importing import Importer
+from agents_ledger.importers.pipeline import Importer
+from agents_ledger.importers.sources.claude_code.source import ClaudeCode
 from agents_ledger.integrations.threads import in_thread
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.sources import TAIL_BYTES, Sources, tail_hash
+from agents_ledger.ledger.projection.source_records import TAIL_BYTES, Sources, tail_hash
 from agents_ledger.model.errors import Conflict, LedgerError, NotFound
 from agents_ledger.model.ids import now_ms
-from agents_ledger.model.sources import SourceFile
+from agents_ledger.model.imports.sources import SourceFile
 
 ROOT = "claude-agent-sdk:"
 READER = ClaudeCode()

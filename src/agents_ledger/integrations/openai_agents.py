@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from agents_ledger.integrations.threads import in_thread
-from agents_ledger.ledger import async_ledger, recording, transcripts
-from agents_ledger.ledger.grafting import graft
+from agents_ledger.ledger.aio import async_ledger
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.transcripts import Called, Page, Said
+from agents_ledger.ledger.reports import transcripts
+from agents_ledger.ledger.reports.transcripts import Called, Page, Said
+from agents_ledger.ledger.turns import recording
+from agents_ledger.ledger.turns.grafting import graft
 from agents_ledger.model.errors import HeadMoved, NotFound
 from agents_ledger.model.ids import new_id
 from agents_ledger.model.sessions import Session

@@ -31,10 +31,10 @@ from pydantic_ai.messages import (
 )
 
 from agents_ledger.integrations.threads import in_thread
-from agents_ledger.ledger import recording
-from agents_ledger.ledger.grafting import graft
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.recording import Prepared
+from agents_ledger.ledger.turns import recording
+from agents_ledger.ledger.turns.grafting import graft
+from agents_ledger.ledger.turns.recording import Prepared
 from agents_ledger.model.errors import NotFound
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Message, ToolCall, Turn, Usage, to_json

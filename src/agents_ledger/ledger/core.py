@@ -7,15 +7,16 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from agents_ledger.ledger import live, waiting
+from agents_ledger.ledger.search import index_queue
+from agents_ledger.ledger.turns import live
 from agents_ledger.model.errors import Damaged, LedgerError, StoreUnavailable
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Finding
 from agents_ledger.store.database import Database, Work, open_database
 
 if TYPE_CHECKING:
-    from agents_ledger.ledger.meaning import Filler
-    from agents_ledger.model.embedding import Embedder
+    from agents_ledger.ledger.search.vectors import Filler
+    from agents_ledger.model.agents.embedding import Embedder
 
 
 T = TypeVar("T")
@@ -55,7 +56,7 @@ class Core:
 
     def _broken_rule(self) -> Finding | None:
         """The first that the audit finds. It reads everything, so it is not run again and again."""
-        from agents_ledger.ledger import audit
+        from agents_ledger.ledger.maintenance import audit
 
         now = now_ms()
         if self._audited_at is None or now - self._audited_at > AUDIT_EVERY_MS:
@@ -79,7 +80,7 @@ class Core:
     def index_is_due(self) -> bool:
         """Called after every write: whether it is time to look what waits for the index."""
         self._writes += 1
-        is_due = self._writes % waiting.LOOK_EVERY == 0
+        is_due = self._writes % index_queue.LOOK_EVERY == 0
         if self._filler is not None:
             self._filler.written = True
             if is_due:
@@ -94,7 +95,7 @@ class Core:
         """Put what waits into the index, if it fills a batch, or so many batches of it. What was
         written before is stored, whatever comes of this: it is tried again later."""
         with suppress(StoreUnavailable):
-            waiting.catch_up(self.db, least=least or waiting.BATCH, steps=steps)
+            index_queue.catch_up(self.db, least=least or index_queue.BATCH, steps=steps)
         self._fill()
 
     def index_behind(self) -> None:
@@ -108,12 +109,12 @@ class Core:
 
     def _index_all(self) -> None:
         with suppress(LedgerError):  # what is left is put in later
-            while not self._closed and self.db.write(waiting.put_in):
+            while not self._closed and self.db.write(index_queue.put_in):
                 pass
 
     def embed_behind(self, embedder: Embedder) -> None:
         """From now on give turns their vectors in a thread of its own."""
-        from agents_ledger.ledger.meaning import Filler
+        from agents_ledger.ledger.search.vectors import Filler
 
         with self._guard:
             if self._filler is not None:
@@ -122,11 +123,11 @@ class Core:
 
     def rebuild_index(self) -> int:
         """Empty the word index and fill it again; with how many turns."""
-        from agents_ledger.ledger import indexing
+        from agents_ledger.ledger.search import index as indexing
 
         self.recover_once()
         self.db.write(indexing.forget_all)
-        waiting.catch_up(self.db)
+        index_queue.catch_up(self.db)
         return int(self.db.read(lambda tx: tx.run("indexed_count"))[0][0])
 
     def close(self) -> None:
@@ -141,7 +142,9 @@ class Core:
         try:
             if self.recovered:  # it wrote
                 with suppress(LedgerError):
-                    waiting.catch_up(self.db, least=waiting.CLOSE_FROM, steps=waiting.CLOSE_STEPS)
+                    index_queue.catch_up(
+                        self.db, least=index_queue.CLOSE_FROM, steps=index_queue.CLOSE_STEPS
+                    )
             live.retire(self.db)
         finally:
             self.db.close()

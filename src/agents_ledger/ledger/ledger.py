@@ -7,16 +7,17 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack
 
-from agents_ledger.ledger import live, names, recording, sessions
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.live import NO_RESPONSE, LiveState
 from agents_ledger.ledger.reading import Reading
-from agents_ledger.ledger.together import Record
+from agents_ledger.ledger.sessions import heads, names
+from agents_ledger.ledger.turns import live, recording
+from agents_ledger.ledger.turns.batch_recording import Record
+from agents_ledger.ledger.turns.live import NO_RESPONSE, LiveState
+from agents_ledger.model.agents.embedding import Embedder
+from agents_ledger.model.agents.engine import Engine
 from agents_ledger.model.compaction import Compaction, Trigger
-from agents_ledger.model.embedding import Embedder
-from agents_ledger.model.engine import Engine
 from agents_ledger.model.errors import Conflict, OutcomeUnknown
-from agents_ledger.model.routing import SmartFork
+from agents_ledger.model.reports.routing import SmartFork
 from agents_ledger.model.sessions import (
     Alias,
     AliasReason,
@@ -24,7 +25,7 @@ from agents_ledger.model.sessions import (
     SessionStatus,
 )
 from agents_ledger.model.tasks import Task, TaskCall, TaskMessage
-from agents_ledger.model.tokens import Counter, estimate_tokens
+from agents_ledger.model.text.tokens import Counter, estimate_tokens
 from agents_ledger.model.turns import (
     Answer,
     CallStatus,
@@ -137,7 +138,7 @@ class Ledger(Reading):
         The strategy `summary` has the engine summarise what does not stay; `sliding_window` and
         `selective` need no model, also as `fallback` for when summarising fails.
         """
-        from agents_ledger.ledger import compacting
+        from agents_ledger.ledger.context import compaction as compacting
 
         asked = compacting.Asked(
             session, strategy, budget, trigger, engine, model, instructions, fallback, count
@@ -150,13 +151,13 @@ class Ledger(Reading):
 
         `behind`: in a thread, now and whenever turns were recorded, until the ledger is closed.
         """
-        from agents_ledger.ledger import meaning
+        from agents_ledger.ledger.search import vectors
 
         self._core.recover_once()
         if behind:
             self._core.embed_behind(embedder)
             return 0
-        return meaning.embed(self._core.db, embedder)
+        return vectors.embed(self._core.db, embedder)
 
     def rebuild_index(self) -> int:
         """Empty the word index and fill it again from the turns; with how many. Vectors go too."""
@@ -168,10 +169,10 @@ class Ledger(Reading):
 
     def summarise(self) -> int:
         """Sum up the days that are over, so that usage() and tools() are quick; how many days."""
-        from agents_ledger.ledger import summaries
+        from agents_ledger.ledger.reports import daily_totals
 
         self._core.recover_once()
-        return summaries.summarise(self._core.db)
+        return daily_totals.summarise(self._core.db)
 
     def batch(self) -> Batch:
         """Saves of tasks, their messages and calls, committed together when its block ends."""
@@ -182,7 +183,7 @@ class Ledger(Reading):
     def create_session(self, session: Session | str) -> Session:
         """Make a session, empty or pointing to a turn. NameTaken if its label leads somewhere."""
         new = Session(session) if isinstance(session, str) else session
-        return self._write(lambda tx: sessions.create(tx, new))
+        return self._write(lambda tx: heads.create(tx, new))
 
     def fork(
         self,
@@ -194,7 +195,7 @@ class Ledger(Reading):
     ) -> Session:
         """A new session at a turn; `before`: at its parent, to ask its query differently."""
         return self._write(
-            lambda tx: sessions.fork(tx, target, label=label, before=before, persona_id=persona_id)
+            lambda tx: heads.fork(tx, target, label=label, before=before, persona_id=persona_id)
         )
 
     def smart_fork(
@@ -207,7 +208,7 @@ class Ledger(Reading):
         embedder: Embedder | None = None,
     ) -> SmartFork:
         """Fork where the context fits a text best; where nothing fits well enough, only propose."""
-        from agents_ledger.ledger import routing
+        from agents_ledger.ledger.search import routing
 
         found = self._read(lambda tx: routing.proposed(tx, text, budget=budget, embedder=embedder))
         if not routing.is_sure(found):
@@ -218,36 +219,34 @@ class Ledger(Reading):
 
     def move(self, key: str, target: str, *, expected: Any = ...) -> Session:
         """Point a session to any sealed turn; only from `expected`, if that is given."""
-        return self._write(
-            lambda tx: sessions.move(tx, key, target, expected=expected, reason="move")
-        )
+        return self._write(lambda tx: heads.move(tx, key, target, expected=expected, reason="move"))
 
     def roll_back(self, key: str, target: str, *, expected: Any = ...) -> Session:
         """Point a session to an ancestor of its head."""
         return self._write(
-            lambda tx: sessions.move(tx, key, target, expected=expected, reason="rollback")
+            lambda tx: heads.move(tx, key, target, expected=expected, reason="rollback")
         )
 
     def undo(self, key: str, move_id: int | None = None) -> Session:
         """Point a session to where it was before a move, by default its last."""
-        return self._write(lambda tx: sessions.undo(tx, key, move_id))
+        return self._write(lambda tx: heads.undo(tx, key, move_id))
 
     def clear(self, key: str) -> Session:
         """Make a session empty. Its turns stay."""
-        return self._write(lambda tx: sessions.clear(tx, key))
+        return self._write(lambda tx: heads.clear(tx, key))
 
     def archive(self, key: str, status: SessionStatus = "archived") -> Session:
         """Archive a session, mark it deleted, or make it active again. Nothing is removed."""
-        return self._write(lambda tx: sessions.set_status(tx, key, status))
+        return self._write(lambda tx: heads.set_status(tx, key, status))
 
     def update_session(self, key: str, **changes: Any) -> Session:
         """Change persona_id, agent_id, routing_key, task_description, task_status, origin or
         origin_session_id."""
-        return self._write(lambda tx: sessions.update(tx, key, changes))
+        return self._write(lambda tx: heads.update(tx, key, changes))
 
     def annotate(self, key: str, **changes: Any) -> Session:
         """Change a session's title, starred or note: people's words, not part of the record."""
-        return self._write(lambda tx: sessions.annotate(tx, key, changes))
+        return self._write(lambda tx: heads.annotate(tx, key, changes))
 
     # -- names and history --------------------------------------------------------------------
 

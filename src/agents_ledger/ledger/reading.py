@@ -6,19 +6,23 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from agents_ledger.ledger import contexts, history, live, names, sessions, threads
-from agents_ledger.ledger.contexts import Context
+from agents_ledger.ledger.context import contexts
+from agents_ledger.ledger.context.contexts import Context
 from agents_ledger.ledger.core import Core
-from agents_ledger.model import config as configs
+from agents_ledger.ledger.sessions import heads as sessions
+from agents_ledger.ledger.sessions import history, names
+from agents_ledger.ledger.turns import live, threads
+from agents_ledger.model.agents import config as configs
+from agents_ledger.model.agents.embedding import Embedder
+from agents_ledger.model.agents.permissions import PermissionReview
 from agents_ledger.model.compaction import Compaction, CompactionPlan, Trigger
-from agents_ledger.model.comparison import Comparison, WrittenFile
-from agents_ledger.model.embedding import Embedder
-from agents_ledger.model.events import Digest, Event
 from agents_ledger.model.ids import now_ms
-from agents_ledger.model.periods import Zone
-from agents_ledger.model.permissions import PermissionReview
-from agents_ledger.model.routing import Route
-from agents_ledger.model.search import Action, Found, Ranking, Touched
+from agents_ledger.model.reports.comparison import Comparison, WrittenFile
+from agents_ledger.model.reports.events import Digest, Event
+from agents_ledger.model.reports.routing import Route
+from agents_ledger.model.reports.search import Action, Found, Ranking, Touched
+from agents_ledger.model.reports.trees import Headline, Tree
+from agents_ledger.model.reports.usage import ToolUsage, UsageBy, UsageReport
 from agents_ledger.model.sessions import (
     Alias,
     EngineCheck,
@@ -28,10 +32,9 @@ from agents_ledger.model.sessions import (
     SessionStatus,
     Thread,
 )
-from agents_ledger.model.tokens import LAST_TURNS, Counter, estimate_tokens
-from agents_ledger.model.trees import Headline, Tree
+from agents_ledger.model.text.periods import Zone
+from agents_ledger.model.text.tokens import LAST_TURNS, Counter, estimate_tokens
 from agents_ledger.model.turns import Query, Turn
-from agents_ledger.model.usage import ToolUsage, UsageBy, UsageReport
 from agents_ledger.store.database import Work
 
 T = TypeVar("T")
@@ -121,7 +124,7 @@ class Reading:
         self, *, limit: int = 100, before: str | None = None, subagents: bool = False
     ) -> tuple[str, ...]:
         """The ids of turns that hang on nothing, newest first; the next page `before` the last."""
-        from agents_ledger.ledger import trees
+        from agents_ledger.ledger.reports import trees
 
         return self._read(
             lambda tx: trees.latest_roots(tx, limit=limit, before=before, subagents=subagents)
@@ -131,7 +134,7 @@ class Reading:
         self, target: str, *, fold: bool = True, limit: int = 2000, to_depth: int | None = None
     ) -> Tree:
         """A turn and what stands below it, down to a depth: runs folded, at most `limit` nodes."""
-        from agents_ledger.ledger import trees
+        from agents_ledger.ledger.reports import trees
 
         return self._read(
             lambda tx: trees.tree(tx, target, fold=fold, limit=limit, to_depth=to_depth)
@@ -139,7 +142,7 @@ class Reading:
 
     def headlines(self, turn_ids: Iterable[str]) -> tuple[Headline, ...]:
         """Turns in one line each: a short id, and how the first message begins."""
-        from agents_ledger.ledger import trees
+        from agents_ledger.ledger.reports import trees
 
         wanted = tuple(turn_ids)
         return self._read(lambda tx: trees.headlines(tx, wanted))
@@ -174,10 +177,10 @@ class Reading:
         count: Counter = estimate_tokens,
     ) -> CompactionPlan:
         """What compact() would do: which turns stay, and how many tokens. Nothing changes."""
-        from agents_ledger.ledger import compacting
+        from agents_ledger.ledger.context import compaction
 
-        asked = compacting.Asked(session, strategy, budget, trigger, count=count)
-        return self._read(lambda tx: compacting.draft(tx, asked)).plan
+        asked = compaction.Asked(session, strategy, budget, trigger, count=count)
+        return self._read(lambda tx: compaction.draft(tx, asked)).plan
 
     def compaction_due(
         self,
@@ -189,10 +192,10 @@ class Reading:
     ) -> Trigger | None:
         """Why a thread should be compacted now: `context_limit`, when its context takes more than
         85 % of a model's window; `periodic`, when so many turns came since the last time."""
-        from agents_ledger.ledger import compacting
+        from agents_ledger.ledger.context import compaction
 
         return self._read(
-            lambda tx: compacting.due(tx, target, window=window, every=every, count=count)
+            lambda tx: compaction.due(tx, target, window=window, every=every, count=count)
         )
 
     def compactions(self, target: str) -> tuple[Compaction, ...]:
@@ -201,15 +204,15 @@ class Reading:
 
     def compare(self, a: str, b: str, *, limit: int = 50) -> Comparison:
         """Where two threads part, and what each did since; at most `limit` turns of each listed."""
-        from agents_ledger.ledger import comparing
+        from agents_ledger.ledger.reports import compare as comparing
 
         return self._read(lambda tx: comparing.compare(tx, a, b, limit=limit))
 
     def compare_files(self, a: str, b: str, *, limit: int = 50) -> tuple[WrittenFile, ...]:
         """The files that either thread wrote since they parted, each as a diff from A to B."""
-        from agents_ledger.ledger import written
+        from agents_ledger.ledger.reports import file_diffs
 
-        return self._read(lambda tx: written.compare_files(tx, a, b, limit=limit))
+        return self._read(lambda tx: file_diffs.compare_files(tx, a, b, limit=limit))
 
     # -- sessions ------------------------------------------------------------------------------
 
@@ -221,7 +224,7 @@ class Reading:
         """What a person means: a label, an alias, a turn, or a target as route() takes it; else the
         label of the session whose source calls it so or, unless not wanted, whose id there or label
         begins so."""
-        from agents_ledger.ledger import routing
+        from agents_ledger.ledger.search import routing
 
         return self._read(lambda tx: routing.lookup(tx, typed, beginnings=beginnings))
 
@@ -286,7 +289,7 @@ class Reading:
         Newest first, by relevance, or by meaning, which needs an embedder. The next page comes
         `after` the `next` of this.
         """
-        from agents_ledger.ledger import search
+        from agents_ledger.ledger.search import turn_search as search
 
         return self._read(
             lambda tx: search.search(
@@ -309,10 +312,10 @@ class Reading:
         after: str | None = None,
     ) -> Touched:
         """The turns that read or wrote a file, newest first; a path may be given by its end."""
-        from agents_ledger.ledger import touching
+        from agents_ledger.ledger.search import file_search
 
         return self._read(
-            lambda tx: touching.files(tx, path, action=action, limit=limit, after=after)
+            lambda tx: file_search.files(tx, path, action=action, limit=limit, after=after)
         )
 
     def route(
@@ -329,7 +332,7 @@ class Reading:
         Without a target, the main session of the persona, which is where triggers go. `personas`
         names the main session of each that is not labelled by its id.
         """
-        from agents_ledger.ledger import routing
+        from agents_ledger.ledger.search import routing
 
         meant = routing.parse(f"persona:{persona_id}" if target is None else target)
         return self._read(
@@ -340,13 +343,13 @@ class Reading:
 
     def events(self, target: str, *, last: int = 20) -> tuple[Event, ...]:
         """What was said in the last turns of a thread, without tools, oldest first."""
-        from agents_ledger.ledger import events
+        from agents_ledger.ledger.reports import events
 
         return self._read(lambda tx: events.of_thread(tx, target, last=last))
 
     def digest(self, *, since: int, until: int) -> Digest:
         """What was discussed between two times in Unix milliseconds, session by session."""
-        from agents_ledger.ledger import events
+        from agents_ledger.ledger.reports import events
 
         return self._read(lambda tx: events.digest(tx, since=since, until=until))
 
@@ -367,7 +370,7 @@ class Reading:
 
         `zone` is the place whose days are meant; UTC unless said.
         """
-        from agents_ledger.ledger import usage
+        from agents_ledger.ledger.reports import usage
 
         asked = usage.Asked(since, until, project, model)
         return self._read(lambda tx: usage.usage(tx, by, asked, zone=zone, limit=limit))
@@ -376,20 +379,20 @@ class Reading:
         self, *, since: int | None = None, until: int | None = None, limit: int | None = None
     ) -> tuple[ToolUsage, ...]:
         """Uses, failures and durations of every tool, most used first."""
-        from agents_ledger.ledger import tool_usage
+        from agents_ledger.ledger.reports import tool_usage
 
         return self._read(lambda tx: tool_usage.tools(tx, since=since, until=until, limit=limit))
 
     def audit(self, *, quick: bool = False) -> tuple[Finding, ...]:
         """Every broken rule; empty when all hold. The database engine checks itself too: fully,
         unless `quick`."""
-        from agents_ledger.ledger import audit
+        from agents_ledger.ledger.maintenance import audit
 
         return self._read(partial(audit.audit, engine=self._core.db.engine, quick=quick))
 
     def engine_check(self, *, quick: bool = False) -> EngineCheck:
         """Which check of the database engine audit() runs, and whether it reads everything."""
-        from agents_ledger.store import integrity
+        from agents_ledger.store.checks import integrity
 
         return self._read(partial(integrity.describe, mode="quick" if quick else "full"))
 
@@ -401,7 +404,7 @@ class Reading:
         until: int | None = None,
     ) -> PermissionReview:
         """Which tools were called, by persona, and which calls lacked permission."""
-        from agents_ledger.ledger import permissions
+        from agents_ledger.ledger.reports import permissions
 
         return self._read(
             lambda tx: permissions.review(tx, persona_id=persona_id, since=since, until=until)

@@ -12,10 +12,8 @@ from types import TracebackType
 
 from msgspec import structs
 
-from agents_ledger.ledger import recording, sessions
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.projected_turns import known_now
-from agents_ledger.ledger.task_projection import (
+from agents_ledger.ledger.projection.tasks import (
     Place,
     claim,
     derive,
@@ -24,6 +22,9 @@ from agents_ledger.ledger.task_projection import (
     start_before,
     start_of,
 )
+from agents_ledger.ledger.projection.turns import known_now
+from agents_ledger.ledger.sessions import heads
+from agents_ledger.ledger.turns import recording
 from agents_ledger.model.errors import Conflict, NameTaken, NotFound, Refused
 from agents_ledger.model.ids import LATEST_MS, new_id, now_ms
 from agents_ledger.model.sessions import Session, TaskStatus
@@ -259,7 +260,7 @@ def save_task(tx: Transaction, task: Task) -> Place | None:
     if known.completion_status == task.completion_status:
         return None
     status = task_status(task.completion_status)
-    sessions.update(tx, label_of(task.id), {"task_status": status})
+    heads.update(tx, label_of(task.id), {"task_status": status})
     last = tx.run("last_turn_of_task", task_id=task.id)
     return start_of(tx, last[0][0] if last else None)
 
@@ -293,7 +294,7 @@ def _create(tx: Transaction, task: Task) -> None:
         origin_session_id=task.id,
         created_at=task.created_at,
     )
-    sessions.create(tx, session)
+    heads.create(tx, session)
     prompt_hash = recording.hash_prompt(task.system_prompt)
     tx.run("insert_system_prompt", hash=prompt_hash, content=task.system_prompt)
     tx.run(

@@ -23,7 +23,7 @@ from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.mcp.server import build
 from agents_ledger.model.access import Scope as TokenScope
 from agents_ledger.model.access import Token
-from agents_ledger.model.json_limits import JsonLimits, JsonTooLarge, check_json
+from agents_ledger.model.text.json_limits import JsonLimits, JsonTooLarge, check_json
 
 PATH = "/mcp"
 BODY_MAX = 4 << 20

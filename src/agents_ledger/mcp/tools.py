@@ -14,13 +14,13 @@ from msgspec import Meta, Struct, to_builtins
 from agents_ledger.bus.ability import Ability
 from agents_ledger.bus.inputs import Count, Input, Limit, Name, Target, Time
 from agents_ledger.bus.report_abilities import Form
-from agents_ledger.ledger.contexts import Context
+from agents_ledger.ledger.context.contexts import Context
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import Refused
-from agents_ledger.model.search import Action, Order
+from agents_ledger.model.reports.search import Action, Order
+from agents_ledger.model.reports.usage import UsageBy
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Message, Turn
-from agents_ledger.model.usage import UsageBy
 
 MODULE = "tool"
 Chars = Annotated[int, Meta(ge=20, le=1_000_000, description="Characters of a text at most.")]

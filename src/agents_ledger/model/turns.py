@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from agents_ledger.model.agents.config import Config
 from agents_ledger.model.compaction import Compaction
-from agents_ledger.model.config import Config
 from agents_ledger.model.errors import Damaged
 
 TurnType = Literal["normal", "compaction"]

@@ -13,7 +13,7 @@ from agents_ledger.model.errors import Refused, StoreUnavailable
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agents_ledger.store.known import Known
+    from agents_ledger.store.sealed_cache import Known
 
 T = TypeVar("T")
 Engine = Literal["sqlite", "postgresql"]
@@ -178,7 +178,7 @@ def open_database(address: str, *, create: bool = True, read_only: bool = False)
     address = _check_address(address)
     if address.startswith(("postgresql://", "postgres://")):
         try:
-            from agents_ledger.store.postgres import PostgresDatabase
+            from agents_ledger.store.postgres.engine import PostgresDatabase
         except ModuleNotFoundError as error:
             raise StoreUnavailable(
                 f"PostgreSQL needs {error.name}, which is not installed",
@@ -186,6 +186,6 @@ def open_database(address: str, *, create: bool = True, read_only: bool = False)
             ) from error
 
         return PostgresDatabase(address, create=create, read_only=read_only)
-    from agents_ledger.store.sqlite import SqliteDatabase
+    from agents_ledger.store.sqlite.engine import SqliteDatabase
 
     return SqliteDatabase(address, create=create, read_only=read_only)

@@ -7,8 +7,8 @@ from msgspec.structs import asdict
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.sessions import Alias, Move, Session
 from agents_ledger.model.turns import Message, ToolCall, Turn
+from agents_ledger.store.checks.row_types import of_kind
 from agents_ledger.store.database import Row
-from agents_ledger.store.row_types import of_kind
 
 _check_turn = of_kind(Turn).check_named
 _check_session = of_kind(Session).check

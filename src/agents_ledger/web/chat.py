@@ -12,11 +12,11 @@ from litestar.response import Redirect, ServerSentEvent, ServerSentEventMessage
 from msgspec import Meta, Struct
 
 from agents_ledger.broker.broker import Broker
-from agents_ledger.ledger.routing import parse
+from agents_ledger.ledger.search.routing import parse
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.sessions import DEFAULT_PERSONA
-from agents_ledger.web.answers import ERRORS, as_json
 from agents_ledger.web.formats import session_url
+from agents_ledger.web.responses import ERRORS, as_json
 from agents_ledger.web.site import Asked, Here, Site, check_persona, named
 
 TEXT_MAX = 200_000

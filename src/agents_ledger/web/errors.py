@@ -11,7 +11,7 @@ from litestar.types import Send
 from msgspec import Struct
 
 from agents_ledger.model.errors import Conflict, LedgerError, NotFound, Refused, StoreUnavailable
-from agents_ledger.model.json_limits import JsonTooLarge
+from agents_ledger.model.text.json_limits import JsonTooLarge
 
 STATUS = {JsonTooLarge: 413, NotFound: 404, Conflict: 409, Refused: 422, StoreUnavailable: 503}
 KINDS = {

@@ -11,9 +11,9 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup, escape
 
-from agents_ledger.exporters import lines
-from agents_ledger.model import amounts, harmless
 from agents_ledger.model.ids import now_ms
+from agents_ledger.model.text import humanize, sanitize
+from agents_ledger.render import summaries
 
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch  # what quote() leaves as it is
 _LONG_ID = re.compile(r"([0-9a-fA-F]{8})[0-9a-fA-F-]{20,}")
@@ -21,19 +21,19 @@ _LONG_ID = re.compile(r"([0-9a-fA-F]{8})[0-9a-fA-F-]{20,}")
 
 def age(at_ms: int) -> str:
     """Now, 5 min, 3 d, or the date."""
-    return amounts.age(at_ms, now_ms(), "")
+    return humanize.age(at_ms, now_ms(), "")
 
 
 def iso(at_ms: int) -> str:
     """The time for machines."""
-    return amounts.moment(at_ms).replace(" UTC", "Z").replace(" ", "T")
+    return humanize.moment(at_ms).replace(" UTC", "Z").replace(" ", "T")
 
 
 def one_line(text: str | None, most: int = 160) -> str:
     """Text on one line with nothing hidden in it, cut where it would be too long."""
     text = text or ""
-    if not harmless.is_plain_line(text):
-        text = harmless.visible(harmless.one_line(text))
+    if not sanitize.is_plain_line(text):
+        text = sanitize.visible(sanitize.one_line(text))
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
@@ -72,35 +72,35 @@ def marked(snippet: Any) -> Markup:
     pieces, at = [], 0
     for start, end in snippet.marks:
         pieces += [
-            escape(harmless.visible(snippet.text[at:start])),
-            Markup("<mark>{}</mark>").format(harmless.visible(snippet.text[start:end])),
+            escape(sanitize.visible(snippet.text[at:start])),
+            Markup("<mark>{}</mark>").format(sanitize.visible(snippet.text[start:end])),
         ]
         at = end
-    return Markup("").join([*pieces, escape(harmless.visible(snippet.text[at:]))])
+    return Markup("").join([*pieces, escape(sanitize.visible(snippet.text[at:]))])
 
 
 FILTERS = {
     "marked": marked,
     "age": age,
-    "argument": lambda params_json: one_line(lines.argument(params_json)),
-    "date": amounts.date,
-    "duration": lambda milliseconds: amounts.duration(max(0, milliseconds)),
+    "argument": lambda params_json: one_line(summaries.argument(params_json)),
+    "date": humanize.date,
+    "duration": lambda milliseconds: humanize.duration(max(0, milliseconds)),
     "iso": iso,
-    "moment": amounts.moment,
-    "money": amounts.money,
+    "moment": humanize.moment,
+    "money": humanize.money,
     "one_line": one_line,
     "short_label": short_label,
-    "size": amounts.size,
-    "tokens": amounts.tokens,
+    "size": humanize.size,
+    "tokens": humanize.tokens,
     "basename": lambda path: path.rstrip("/").rpartition("/")[2],
     "tail": lambda path: "/".join(path.rsplit("/", 3)[-3:]),
     "part": part,
-    "visible": harmless.visible_lines,
+    "visible": sanitize.visible_lines,
     "quoted": shlex.quote,
 }
 GLOBALS: dict[str, Any] = {
     "remembered": lru_cache(maxsize=64),
-    "count": amounts.count,
+    "count": humanize.count,
     "session_url": session_url,
     "turn_url": turn_url,
     "with_query": with_query,

@@ -28,39 +28,28 @@ from litestar.types import ASGIApp
 
 from agents_ledger.broker.broker import Broker
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.model.json_limits import JsonLimits, check_json
-from agents_ledger.web import (
-    actions,
-    api,
-    api_more,
-    changes,
-    chat,
-    finding,
-    home,
-    numbers,
-    pages,
-    sharing,
-    static_files,
-    trees,
-)
+from agents_ledger.model.text.json_limits import JsonLimits, check_json
+from agents_ledger.web import chat, static_files
 from agents_ledger.web.admission import Admission, reads_at_once
+from agents_ledger.web.api import changes, reports, sessions
 from agents_ledger.web.errors import SERVER_FAULT, problem_of
-from agents_ledger.web.safety import SAFE, Door, Guard, Policy
+from agents_ledger.web.pages import export, forms, home, pages, search, tree, usage
+from agents_ledger.web.security import SAFE, Door, Guard, Policy
 from agents_ledger.web.site import Site
 
 BODY_MAX = 1 << 20
 JSON_LIMITS = JsonLimits()
 THREADS = 64
 JSON_SLOTS = 2  # bodies checked or decoded at once: they must not take every thread
-API = (*api.ROUTES, *api_more.ROUTES, *changes.ROUTES, *chat.ROUTES)
+API = (*sessions.ROUTES, *reports.ROUTES, *changes.ROUTES, *chat.ROUTES)
 HTML = (
     *pages.ROUTES,
     *home.ROUTES,
-    *trees.ROUTES,
-    *numbers.ROUTES,
-    *finding.ROUTES,
-    *sharing.ROUTES,
-    *actions.ROUTES,
+    *tree.ROUTES,
+    *usage.ROUTES,
+    *search.ROUTES,
+    *export.ROUTES,
+    *forms.ROUTES,
     *chat.PAGES,
     *static_files.ROUTES,
 )

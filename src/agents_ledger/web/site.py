@@ -21,27 +21,28 @@ from markupsafe import Markup, escape
 from agents_ledger.broker.broker import Broker
 from agents_ledger.bus.bus import AgentBus
 from agents_ledger.importers.discovery import Wanted, find, this_home
-from agents_ledger.importers.importing import Importer
+from agents_ledger.importers.pipeline import Importer
 from agents_ledger.importers.survey import Source, survey
 from agents_ledger.ledger.access import new_secret
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.pages import Pages
-from agents_ledger.ledger.sources import Sources
+from agents_ledger.ledger.projection.source_records import Sources
+from agents_ledger.ledger.reports.pages import Pages
 from agents_ledger.model import settings
+from agents_ledger.model.agents.permissions import PermissionReview
 from agents_ledger.model.errors import NotFound, ReadOnly
 from agents_ledger.model.ids import now_ms
-from agents_ledger.model.pages import SessionLine, name_of
-from agents_ledger.model.permissions import PermissionReview
+from agents_ledger.model.imports.sources import SourceFile
+from agents_ledger.model.reports.pages import SessionLine, name_of
+from agents_ledger.model.reports.usage import UsageBy, UsageLine, UsageReport
 from agents_ledger.model.sessions import Finding, Session, Thread
-from agents_ledger.model.sources import SourceFile
 from agents_ledger.model.turns import Turn
-from agents_ledger.model.usage import UsageBy, UsageLine, UsageReport
-from agents_ledger.web import charts, formats
+from agents_ledger.web import formats
 from agents_ledger.web.admission import SharedReads
-from agents_ledger.web.keeping import Keeper
-from agents_ledger.web.lanes import Row
+from agents_ledger.web.background_cache import Keeper
+from agents_ledger.web.pages import charts
+from agents_ledger.web.pages.thread import Card
+from agents_ledger.web.pages.tree_rows import Row
 from agents_ledger.web.render_cache import RenderCache
-from agents_ledger.web.threads import Card
 
 HERE = Path(__file__).parent
 THEMES = ("light", "dark")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from agents_ledger.broker import policy
-from agents_ledger.model.engine import Engine
+from agents_ledger.model.agents.engine import Engine
 from agents_ledger.model.errors import Refused
 
 

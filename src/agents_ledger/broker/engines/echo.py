@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import cast, get_args
 
-from agents_ledger.model.context import CallItem, Item, TextItem
-from agents_ledger.model.engine import (
+from agents_ledger.model.agents.engine import (
     CallBegun,
     CallFinished,
     Event,
@@ -24,9 +23,10 @@ from agents_ledger.model.engine import (
     TextPiece,
     ThinkingPiece,
 )
+from agents_ledger.model.context import CallItem, Item, TextItem
 from agents_ledger.model.errors import EngineError, EngineFault
 from agents_ledger.model.ids import new_id
-from agents_ledger.model.tokens import BYTES_PER_TOKEN, count_tokens, estimate_tokens
+from agents_ledger.model.text.tokens import BYTES_PER_TOKEN, count_tokens, estimate_tokens
 from agents_ledger.model.turns import Usage
 
 FAULTS = get_args(EngineFault)

@@ -35,15 +35,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
-from agents_ledger.model.context import (
-    CallItem,
-    ImageItem,
-    Item,
-    ResultItem,
-    TextItem,
-    ThinkingItem,
-)
-from agents_ledger.model.engine import (
+from agents_ledger.model.agents.engine import (
     CallBegun,
     CallFinished,
     Event,
@@ -54,6 +46,14 @@ from agents_ledger.model.engine import (
     StopReason,
     TextPiece,
     ThinkingPiece,
+)
+from agents_ledger.model.context import (
+    CallItem,
+    ImageItem,
+    Item,
+    ResultItem,
+    TextItem,
+    ThinkingItem,
 )
 from agents_ledger.model.errors import EngineError, EngineFault
 from agents_ledger.model.turns import Usage

@@ -1,0 +1,276 @@
+"""show: what was said and done, turn by turn."""
+
+from __future__ import annotations
+
+import click
+from msgspec import to_builtins
+
+from agents_ledger.cli.command import Invocation, command, complete_target
+from agents_ledger.cli.terminal import Output, Span, fit, lines_of, note
+from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.errors import NotFound
+from agents_ledger.model.ids import now_ms
+from agents_ledger.model.sessions import Session, Thread
+from agents_ledger.model.text import humanize
+from agents_ledger.model.turns import OPEN_CALL, SEALED, Message, ToolCall, Turn
+from agents_ledger.render import summaries
+
+LAST = 5
+LINES_MAX = 30  # of one text, unless all is asked for
+TEXT_MAX = 4000
+OUTCOME_MAX = 40
+MARKS = {
+    "completed": ("●", ""),
+    "failed": ("✕", "bad"),
+    "pending": ("◌", "live"),
+    "streaming": ("◌", "live"),
+}
+DETAILS = (
+    "workspace_path", "role", "toolset_name", "tools_available", "permissions_granted",
+    "permissions_used", "source_event_id", "effective_config_json",
+)  # fmt: skip
+
+
+@command
+@click.argument("target", required=False, shell_complete=complete_target)
+@click.option(
+    "--last",
+    type=click.IntRange(1),
+    metavar="N",
+    help=f"So many turns.  [{LAST} of a session, 1 of a turn]",
+)
+@click.option("--full", is_flag=True, help="Whole texts, parameters and results.")
+@click.option("--events", is_flag=True, help="Only what was said, without tools.")
+@click.option("--day", metavar="DATE", help="With --events: what was discussed on a day, anywhere.")
+def show(
+    run: Invocation,
+    *,
+    target: str | None,
+    last: int | None,
+    full: bool,
+    events: bool,
+    day: str | None,
+) -> None:
+    """Show a turn, or the last turns of a session."""
+    if events or day is not None:
+        from agents_ledger.cli.explore import events as what_was_said
+
+        what_was_said.show(run, target, last=last, day=day)
+        return
+    if target is None:
+        raise click.UsageError("Missing argument 'TARGET'.")
+    with run.reading() as ledger:
+        target = ledger.lookup(target)
+        session = _session(ledger, target)
+        thread = ledger.thread(target, last=last or (LAST if session else 1))
+        live = _live(ledger, session.label) if session else ()
+        turns = (*thread.turns, *live)
+        partial = {
+            turn.id: ledger.partial_text(turn.id) for turn in turns if turn.status == "streaming"
+        }
+    if run.as_json:
+        metrics = to_builtins(thread)
+        del metrics["turns"]
+        run.out.json(session=session, thread=metrics, turns=turns, partial=partial)
+        return
+    page = Page(run.out, full=full)
+    if session is not None:
+        page.session(session, thread)
+    for turn in turns:
+        page.turn(turn, thread.depth, partial.get(turn.id))
+    above = thread.depth - len(thread.turns)
+    if above:
+        note((f"{humanize.count(above, 'turn')} above; --last N shows more.", "dim"))
+
+
+def _session(ledger: Ledger, target: str) -> Session | None:
+    try:
+        return ledger.session(target)
+    except NotFound:
+        return None
+
+
+def _live(ledger: Ledger, label: str) -> tuple[Turn, ...]:
+    """The turns being written on a session; its head is not there yet."""
+    found = (ledger.get_turn(turn_id) for turn_id in ledger.live_turns(label))
+    return tuple(turn for turn in found if turn.status not in SEALED)
+
+
+class Page:
+    """Turns printed one below the other."""
+
+    def __init__(self, out: Output, *, full: bool) -> None:
+        self.out = out
+        self.full = full
+        self.now = now_ms()
+
+    def session(self, session: Session, thread: Thread) -> None:
+        """A session's own lines."""
+        facts = [
+            humanize.count(thread.depth, "turn"),
+            f"{humanize.tokens(thread.total_tokens)} tokens",
+            humanize.count(thread.compaction_count, "compaction")
+            if thread.compaction_count
+            else "",
+            thread.model or "",
+            "" if session.status == "active" else session.status,
+            f"updated {humanize.age(session.updated_at, self.now)}",
+        ]
+        star = "★ " if session.starred else ""
+        title = f"  {star}{session.title}" if session.title else f"  {star}".rstrip()
+        self.out.line((session.label, "label"), (title, "title"))
+        self.out.line((" · ".join(fact for fact in facts if fact), "dim"))
+        if session.note:
+            self.out.text(session.note, "  note: ", "dim")
+        if session.parent_session_label:
+            self.out.line(("subagent of ", "dim"), session.parent_session_label)
+        self.out.line()
+
+    def turn(self, turn: Turn, depth: int, partial: str | None) -> None:
+        """One turn with all that happened in it, in its order."""
+        self.begin(turn, depth)
+        for step in turn.steps:
+            self.step(step)
+        if partial:
+            self.out.line("  ", ("assistant, so far", "live"))
+            self._body(partial)
+        self.end(turn)
+
+    def begin(self, turn: Turn, depth: int) -> None:
+        """What stands above the steps of a turn."""
+        mark, style = MARKS[turn.status]
+        if turn.compaction is not None:
+            mark, style = "▬", "seam"
+        self.out.line(
+            (mark, style), " ", (turn.id, "id"), f"  turn {turn.depth} of {max(depth, turn.depth)}"
+        )
+        self.out.text(" · ".join(_facts(turn, self.now)), "  ", "dim")
+        if self.full:
+            self._details(turn)
+        if turn.compaction is not None:
+            self._compaction(turn, turn.compaction)
+
+    def step(self, step: Message | ToolCall) -> None:
+        """A message or a tool call."""
+        if isinstance(step, Message):
+            self._message(step)
+        else:
+            self._call(step)
+
+    def end(self, turn: Turn) -> None:
+        """What stands below the steps of a turn."""
+        if turn.error is not None:
+            self.out.line("  ", ("failed", "bad"))
+            self._body(turn.error)
+        self.out.line()
+
+    def _details(self, turn: Turn) -> None:
+        for name in DETAILS:
+            value = getattr(turn, name)
+            if value not in (None, "unified"):
+                self.out.line("  ", (f"{name.removesuffix('_json')}: ", "dim"), str(value))
+
+    def _compaction(self, turn: Turn, record: Compaction) -> None:
+        word = "summary" if record.summary else "compaction"
+        self.out.line("  ", (word, "seam"), (f"  {summaries.compacted(turn)}", "dim"))
+        self.out.line("    ", ("through ", "dim"), (record.summarized_through_turn_id, "id"))
+        if record.first_kept_turn_id:
+            self.out.line("    ", ("kept from ", "dim"), (record.first_kept_turn_id, "id"))
+        if record.model != "none":
+            self.out.line("    ", ("summarised by ", "dim"), record.model)
+        if record.summary:
+            self._body(record.summary)
+
+    def _message(self, message: Message) -> None:
+        source = message.source if message.source not in (None, "human") else ""
+        if message.thinking:
+            self.out.line("  ", ("thinking", "dim"))
+            self._body(message.thinking, "dim")
+        if _is_said(message):
+            self.out.line("  ", (message.role, "title"), (f"  {source}", "dim"))
+            self._body(message.content or "")
+        for file in message.files:
+            at = f":{file.line_start}" if file.line_start is not None else ""
+            at += f"-{file.line_end}" if file.line_end is not None else ""
+            self.out.line("    ", (f"{file.kind} {file.file_path}{at}", "dim"))
+        for lint in message.lints:
+            where = f"{lint.file_path or ''}:{lint.start_line or ''}"
+            self.out.line("    ", (f"{lint.severity or 'lint'} {where} {lint.message}", "dim"))
+        if self.full:
+            for block in message.codeblocks:
+                self.out.line(
+                    "    ", (f"code {block.language or ''} {block.file_path or ''}", "dim")
+                )
+                self._body(block.content)
+
+    def _call(self, call: ToolCall) -> None:
+        outcome = fit(summaries.outcome(call), OUTCOME_MAX)
+        room = self.out.width - len(outcome) - 8 if self.out.is_terminal else 10_000
+        name = fit(call.tool_name, max(room, 8))
+        argument = fit(summaries.argument(call.params_json), max(room - len(name) - 1, 8))
+        spans: list[Span] = [
+            "  ",
+            ("▸ " + name, "tool"),
+            " ",
+            argument,
+            "  ",
+            (outcome, _style(call)),
+        ]
+        self.out.line(*spans)
+        if self.full:
+            self._body(summaries.pretty(call.params_json), "dim")
+            for text in (call.result_json, call.error):
+                if text is not None:
+                    self._body(summaries.pretty(text))
+        if call.spawned_session_label:
+            self.out.line("    ", ("spawned ", "dim"), (call.spawned_session_label, "label"))
+
+    def _body(self, text: str, style: str = "") -> None:
+        found = lines_of(text)
+        if self.full or (len(found) <= LINES_MAX and len(text) <= TEXT_MAX):
+            self.out.text(text, "    ", style)
+            return
+        shown = "\n".join(found[:LINES_MAX])[:TEXT_MAX]
+        self.out.text(shown, "    ", style)
+        self.out.line("    ", (f"… of {humanize.size(len(text))}; --full shows all", "dim"))
+
+
+def _is_said(message: Message) -> bool:
+    """Whether there is something to show below its role. What people asked is never passed over:
+    it may be a picture."""
+    if message.content and not message.content.isspace():
+        return True
+    return not message.thinking and (message.role == "user" or bool(message.has_details))
+
+
+def status_word(turn: Turn) -> str:
+    """Its status; nobody writes on what was imported."""
+    return "unanswered" if turn.projected and turn.status not in SEALED else turn.status
+
+
+def _facts(turn: Turn, now: int) -> list[str]:
+    """What is to be said of a turn in a line."""
+    took = ""
+    if turn.completed_at is not None and turn.completed_at > turn.started_at:
+        took = f" in {humanize.duration(turn.completed_at - turn.started_at)}"
+    kinds = (
+        (turn.input_tokens, "tokens in"),
+        (turn.output_tokens, "out"),
+        (turn.cached_input_tokens, "cached"),
+        (turn.reasoning_tokens, "reasoning"),
+    )
+    spent = [f"{humanize.tokens(number)} {word}" for number, word in kinds if number]
+    facts = [
+        f"{status_word(turn)}{took}",
+        turn.model or "",
+        ", ".join(spent),
+        humanize.age(turn.started_at, now),
+    ]
+    return [fact for fact in facts if fact]
+
+
+def _style(call: ToolCall) -> str:
+    if call.status == "completed":
+        return "dim"
+    return "live" if call.status in OPEN_CALL else "bad"

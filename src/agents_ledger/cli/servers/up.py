@@ -1,0 +1,123 @@
+"""up: the first command. Makes the ledger, and shows that it works."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from agents_ledger.cli.command import Invocation, command
+from agents_ledger.cli.explore.tree import Draw
+from agents_ledger.cli.servers.serve import start
+from agents_ledger.cli.terminal import note
+from agents_ledger.cli.transfer.imports import importing_all
+from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model import settings
+from agents_ledger.model.errors import HeadMoved
+
+TREES = 5
+SETTLE_S = 3
+
+
+@command
+@click.option("--no-import", is_flag=True, help="Import nothing.")
+@click.option("--no-demo", is_flag=True, help="Leave an empty ledger empty.")
+@click.option("--no-serve", is_flag=True, help="Do not open the Command Center.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Of the Command Center.  [8717]")
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
+def up(
+    run: Invocation,
+    *,
+    no_import: bool,
+    no_demo: bool,
+    no_serve: bool,
+    port: int | None,
+    no_browser: bool,
+) -> None:
+    """Make the ledger, import the history of every agent found here, and open the Command Center.
+
+    If there is none, an empty ledger gets a small demonstration: a conversation with tool calls,
+    a subagent, a fork and a compaction. What agents write meanwhile is imported as they write it.
+    """
+    importing = nullcontext(None) if no_import else importing_all(run)
+    with importing as import_all, run.writing(create=True) as ledger:
+        report = import_all(ledger) if import_all else None
+        roots = ledger.latest_roots(limit=1, subagents=True)
+        is_empty = not roots and not ledger.sessions(status=None, limit=1)
+        recorded = is_empty and not no_demo
+        if recorded:
+            from agents_ledger.cli.servers.demonstration import Demonstration
+
+            try:
+                Demonstration(ledger).record()
+            except HeadMoved:  # another `up` began at the same moment
+                recorded = False
+        if run.as_json:
+            heads = [session.label for session in ledger.sessions()]
+            counts = report.counts if report else None
+            run.out.json(
+                address=run.address, demonstration=recorded, sessions=heads, imported=counts
+            )
+            return
+        note(("ledger ", "dim"), run.address, (" with a demonstration" if recorded else "", "dim"))
+        note()
+        Draw(ledger, run).newest(limit=TREES)
+        latest = ledger.sessions(limit=1)
+        if latest:
+            _suggest(latest[0].label)
+        if no_serve:
+            return
+        from agents_ledger.app import Serving
+
+        with _following(ledger) if not no_import else nullcontext():
+            start(run, ledger, Serving(port=port), browser=not no_browser)
+
+
+@contextmanager
+def _following(ledger: Ledger) -> Iterator[None]:
+    """Import what agents write, beside the server, where the system can tell of it."""
+    if find_spec("watchfiles") is None:
+        yield
+        return
+    from agents_ledger.importers import discovery, watch
+
+    stop = threading.Event()
+    wanted = discovery.Wanted(0, settings.excluded())
+    follow = partial(watch.watch, ledger, discovery.this_home(), wanted=wanted, stop=stop)
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(SETTLE_S)
+
+
+def _suggest(label: str) -> None:
+    program = _program()
+    commands = (
+        (f"{program} sessions", "what there is"),
+        (f"{program} show {label}", "what was said and done"),
+        (f"{program} fork {label} --before", "ask the last question differently"),
+        (f"{program} audit", "every rule holds"),
+    )
+    note()
+    note(("Try next:", "title"))
+    longest = max(len(text) for text, _ in commands)
+    for text, about in commands:
+        note("  ", text.ljust(longest), "  ", (about, "dim"))
+
+
+def _program() -> str:
+    """How this program was called, if its name alone would not find it."""
+    called = Path(sys.argv[0])
+    if called.name != "agents-ledger" or shutil.which("agents-ledger"):
+        return "agents-ledger"
+    return str(called)

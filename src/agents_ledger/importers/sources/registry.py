@@ -1,0 +1,52 @@
+"""Every source there is a reader for, loaded when it is asked for. A new one is a file and a line
+here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+
+from agents_ledger.importers.port.source import Reader
+
+_CLASSES = {
+    "claude-code": "claude_code.source.ClaudeCode",
+    "codex": "codex.source.Codex",
+    "copilot": "copilot.source.Copilot",
+    "cursor": "cursor.source.Cursor",
+    "openclaw": "pi.source.OpenClaw",
+    "pi": "pi.source.Pi",
+    "gemini-cli": "gemini.source.GeminiCli",
+    "chatgpt": "chatgpt.source.ChatGpt",
+    "claude-ai": "claude_ai.source.ClaudeAi",
+    "cline": "cline.source.Cline",
+    "opencode": "opencode.source.OpenCode",
+    "aix": "aix.source.Aix",
+    "request": "import_requests.source.Requests",
+}
+
+
+class _Readers(Mapping[str, Reader]):
+    """Readers by the names of their sources."""
+
+    def __getitem__(self, name: str) -> Reader:
+        return _loaded(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _CLASSES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_CLASSES)
+
+    def __len__(self) -> int:
+        return len(_CLASSES)
+
+
+@cache
+def _loaded(name: str) -> Reader:
+    module, kind = _CLASSES[name].rsplit(".", 1)
+    reader: Reader = getattr(import_module(f"agents_ledger.importers.sources.{module}"), kind)()
+    return reader
+
+
+READERS = _Readers()

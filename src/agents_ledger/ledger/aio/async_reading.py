@@ -1,0 +1,428 @@
+"""The verbs of AsyncLedger that only read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from agents_ledger.ledger.context import contexts
+from agents_ledger.ledger.context.contexts import Context
+from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.sessions import heads as sessions
+from agents_ledger.ledger.sessions import history, names
+from agents_ledger.ledger.turns import live, threads
+from agents_ledger.model.agents import config as configs
+from agents_ledger.model.agents.embedding import Embedder
+from agents_ledger.model.agents.permissions import PermissionReview
+from agents_ledger.model.compaction import Compaction, CompactionPlan, Trigger
+from agents_ledger.model.errors import Refused
+from agents_ledger.model.ids import now_ms
+from agents_ledger.model.reports.comparison import Comparison, WrittenFile
+from agents_ledger.model.reports.events import Digest, Event
+from agents_ledger.model.reports.routing import Route
+from agents_ledger.model.reports.search import Action, Found, Ranking, Touched
+from agents_ledger.model.reports.trees import Headline, Tree
+from agents_ledger.model.reports.usage import ToolUsage, UsageBy, UsageReport
+from agents_ledger.model.sessions import (
+    Alias,
+    EngineCheck,
+    Finding,
+    Move,
+    Session,
+    SessionStatus,
+    Thread,
+)
+from agents_ledger.model.text.periods import Zone
+from agents_ledger.model.text.tokens import LAST_TURNS, Counter, estimate_tokens
+from agents_ledger.model.turns import Query, Turn
+from agents_ledger.store.database import Work
+
+T = TypeVar("T")
+
+
+class AsyncReading:
+    """What can be asked of a ledger, for asyncio; see Reading for what each verb does."""
+
+    _opened: Core | None = None
+
+    @property
+    def _core(self) -> Core:
+        if self._opened is None:
+            raise Refused("this ledger is not open", "Await it, or enter it with `async with`.")
+        return self._opened
+
+    async def _read(self, work: Work[T]) -> T:
+        import asyncio
+
+        return await asyncio.to_thread(self._core.read, work)
+
+    # -- turns ---------------------------------------------------------------------------------
+
+    async def get_turn(self, target: str) -> Turn:
+        """One turn with all it consists of."""
+        return await self._read(lambda tx: threads.turn(tx, target))
+
+    async def partial_text(self, turn_id: str) -> str:
+        """What a live turn has streamed so far."""
+        return await self._read(lambda tx: live.partial_text(tx, threads.resolve_turn(tx, turn_id)))
+
+    async def live_turns(self, key: str | None = None) -> tuple[str, ...]:
+        """The ids of turns being written now, or whose writer died: of one session, or all."""
+        return await self._read(lambda tx: live.live_turns(tx, key))
+
+    async def effective_config(self, target: str) -> configs.EffectiveConfig:
+        """The configuration a turn ran with, and who decided each value."""
+        return configs.decode((await self.get_turn(target)).effective_config_json)
+
+    async def system_prompt(self, target: str) -> str | None:
+        """The system prompt in force at a turn."""
+        return await self._read(lambda tx: threads.system_prompt(tx, target))
+
+    # -- threads -------------------------------------------------------------------------------
+
+    async def thread(
+        self,
+        target: str,
+        *,
+        last: int | None = None,
+        from_depth: int = 1,
+        to_depth: int | None = None,
+        exact: bool = False,
+    ) -> Thread:
+        """A turn with its ancestors: metrics of the whole, the turns asked for, root first."""
+        return await self._read(
+            lambda tx: threads.thread(
+                tx, target, last=last, from_depth=from_depth, to_depth=to_depth, exact=exact
+            )
+        )
+
+    async def ancestry(self, target: str) -> tuple[str, ...]:
+        """The ids of a thread's turns, root first."""
+        return await self._read(lambda tx: threads.ancestry(tx, target))
+
+    async def ancestor_at(self, target: str, depth: int) -> str | None:
+        """The turn of a thread at a depth; the root's depth is 1."""
+        return await self._read(lambda tx: threads.ancestor_at(tx, target, depth))
+
+    async def is_ancestor(self, ancestor: str, descendant: str) -> bool:
+        """Whether a turn stands on another's thread."""
+        return await self._read(lambda tx: threads.is_ancestor(tx, ancestor, descendant))
+
+    async def common_ancestor(self, first: str, second: str) -> str | None:
+        """The deepest turn that two threads share."""
+        return await self._read(lambda tx: threads.common_ancestor(tx, first, second))
+
+    async def children(self, target: str) -> tuple[Turn, ...]:
+        """The turns that hang on a turn, without their messages."""
+        return await self._read(lambda tx: threads.children(tx, target))
+
+    async def siblings(self, target: str) -> tuple[Turn, ...]:
+        """The other turns that hang where this one does, without their messages."""
+        return await self._read(lambda tx: threads.siblings(tx, target))
+
+    async def roots(self) -> tuple[Turn, ...]:
+        """The turns that hang on nothing, without their messages."""
+        return await self._read(threads.roots)
+
+    async def subtree(self, target: str, *, limit: int = 10_000) -> tuple[Turn, ...]:
+        """A turn and what stands below it, shallow first, without their messages."""
+        return await self._read(lambda tx: threads.subtree(tx, target, limit))
+
+    async def latest_roots(
+        self, *, limit: int = 100, before: str | None = None, subagents: bool = False
+    ) -> tuple[str, ...]:
+        """The ids of turns that hang on nothing, newest first; the next page `before` the last."""
+        from agents_ledger.ledger.reports import trees
+
+        return await self._read(
+            lambda tx: trees.latest_roots(tx, limit=limit, before=before, subagents=subagents)
+        )
+
+    async def tree(
+        self, target: str, *, fold: bool = True, limit: int = 2000, to_depth: int | None = None
+    ) -> Tree:
+        """A turn and what stands below it, down to a depth: runs folded, at most `limit` nodes."""
+        from agents_ledger.ledger.reports import trees
+
+        return await self._read(
+            lambda tx: trees.tree(tx, target, fold=fold, limit=limit, to_depth=to_depth)
+        )
+
+    async def headlines(self, turn_ids: Iterable[str]) -> tuple[Headline, ...]:
+        """Turns in one line each: a short id, and how the first message begins."""
+        from agents_ledger.ledger.reports import trees
+
+        wanted = tuple(turn_ids)
+        return await self._read(lambda tx: trees.headlines(tx, wanted))
+
+    async def context(
+        self,
+        target: str,
+        query: Query | None = None,
+        budget: int | None = None,
+        *,
+        last: int = LAST_TURNS,
+        before: bool = False,
+        count: Counter = estimate_tokens,
+    ) -> Context:
+        """What a model is shown at a turn, with a query to come or as it was asked (`before`).
+
+        Within `budget` tokens, cut in a stated order; the `last` turns and the query stay.
+        """
+        return await self._read(
+            lambda tx: contexts.context(
+                tx, target, query=query, budget=budget, last=last, before=before, count=count
+            )
+        )
+
+    async def plan_compaction(
+        self,
+        session: str,
+        *,
+        strategy: str = "summary",
+        budget: int | None = None,
+        trigger: Trigger = "manual",
+        count: Counter = estimate_tokens,
+    ) -> CompactionPlan:
+        """What compact() would do: which turns stay, and how many tokens. Nothing changes."""
+        from agents_ledger.ledger.context import compaction
+
+        asked = compaction.Asked(session, strategy, budget, trigger, count=count)
+        return (await self._read(lambda tx: compaction.draft(tx, asked))).plan
+
+    async def compaction_due(
+        self,
+        target: str,
+        *,
+        window: int | None = None,
+        every: int | None = None,
+        count: Counter = estimate_tokens,
+    ) -> Trigger | None:
+        """Why a thread should be compacted now: `context_limit`, when its context takes more than
+        85 % of a model's window; `periodic`, when so many turns came since the last time."""
+        from agents_ledger.ledger.context import compaction
+
+        return await self._read(
+            lambda tx: compaction.due(tx, target, window=window, every=every, count=count)
+        )
+
+    async def compactions(self, target: str) -> tuple[Compaction, ...]:
+        """The compactions on a thread, latest first."""
+        return await self._read(lambda tx: threads.compactions(tx, target))
+
+    async def compare(self, a: str, b: str, *, limit: int = 50) -> Comparison:
+        """Where two threads part, and what each did since; at most `limit` turns of each listed."""
+        from agents_ledger.ledger.reports import compare as comparing
+
+        return await self._read(lambda tx: comparing.compare(tx, a, b, limit=limit))
+
+    async def compare_files(self, a: str, b: str, *, limit: int = 50) -> tuple[WrittenFile, ...]:
+        """The files that either thread wrote since they parted, each as a diff from A to B."""
+        from agents_ledger.ledger.reports import file_diffs
+
+        return await self._read(lambda tx: file_diffs.compare_files(tx, a, b, limit=limit))
+
+    # -- sessions ------------------------------------------------------------------------------
+
+    async def session(self, key: str, *, exact: bool = False) -> Session:
+        """A session by label or alias; `exact` reaches one that was merged away."""
+        return await self._read(lambda tx: sessions.get(tx, key, exact=exact))
+
+    async def lookup(self, typed: str, *, beginnings: bool = True) -> str:
+        """What a person means: a label, an alias, a turn, or a target as route() takes it; else the
+        label of the session whose source calls it so or, unless not wanted, whose id there or label
+        begins so."""
+        from agents_ledger.ledger.search import routing
+
+        return await self._read(lambda tx: routing.lookup(tx, typed, beginnings=beginnings))
+
+    async def sessions(
+        self,
+        *,
+        status: SessionStatus | None = "active",
+        persona_id: str | None = None,
+        origin: str | None = None,
+        parent: str | None = None,
+        limit: int = 100,
+        after: Session | None = None,
+    ) -> tuple[Session, ...]:
+        """Sessions, latest first. The next page comes `after` the last one of this."""
+        return await self._read(
+            lambda tx: sessions.list_(
+                tx,
+                status=status,
+                persona_id=persona_id,
+                origin=origin,
+                parent=parent,
+                limit=limit,
+                after=after,
+            )
+        )
+
+    async def head(self, key: str, *, at: int | None = None, exact: bool = False) -> str | None:
+        """The turn a session points to, now or at a time in Unix milliseconds."""
+        return await self._read(lambda tx: sessions.head(tx, key, at=at, exact=exact))
+
+    # -- names and history ---------------------------------------------------------------------
+
+    async def aliases(self, key: str | None = None) -> tuple[Alias, ...]:
+        """The aliases of a session, or all."""
+        return await self._read(lambda tx: names.of(tx, key))
+
+    async def history(
+        self, key: str, *, limit: int = 100, before: int | None = None, exact: bool = False
+    ) -> tuple[Move, ...]:
+        """The moves of a session's head, latest first. The next page comes `before` the last id."""
+        return await self._read(
+            lambda tx: history.moves(tx, key, limit=limit, before=before, exact=exact)
+        )
+
+    async def sessions_including(self, target: str) -> tuple[str, ...]:
+        """The labels of all sessions whose head ever stood on a turn or below it."""
+        return await self._read(lambda tx: history.sessions_including(tx, target))
+
+    # -- search --------------------------------------------------------------------------------
+
+    async def search(
+        self,
+        text: str,
+        *,
+        limit: int = 20,
+        order: Ranking = "newest",
+        after: str | None = None,
+        embedder: Embedder | None = None,
+    ) -> Found:
+        """The turns that say or do something; docs/search.md has the operators.
+
+        Newest first, by relevance, or by meaning, which needs an embedder. The next page comes
+        `after` the `next` of this.
+        """
+        from agents_ledger.ledger.search import turn_search as search
+
+        return await self._read(
+            lambda tx: search.search(
+                tx,
+                text,
+                limit=limit,
+                order=order,
+                after=after,
+                now_ms=now_ms(),
+                embedder=embedder,
+            )
+        )
+
+    async def files(
+        self,
+        path: str,
+        *,
+        action: Action | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Touched:
+        """The turns that read or wrote a file, newest first; a path may be given by its end."""
+        from agents_ledger.ledger.search import file_search
+
+        return await self._read(
+            lambda tx: file_search.files(tx, path, action=action, limit=limit, after=after)
+        )
+
+    async def route(
+        self,
+        target: str | None = None,
+        *,
+        persona_id: str = "main",
+        personas: Mapping[str, str] | None = None,
+        budget: int | None = None,
+        embedder: Embedder | None = None,
+    ) -> Route:
+        """The turn a target leads to: a session, a turn, a key, `persona:ID`, or `smart:TEXT`.
+
+        Without a target, the main session of the persona, which is where triggers go. `personas`
+        names the main session of each that is not labelled by its id.
+        """
+        from agents_ledger.ledger.search import routing
+
+        meant = routing.parse(f"persona:{persona_id}" if target is None else target)
+        return await self._read(
+            lambda tx: routing.route(
+                tx, meant, personas=personas or {}, budget=budget, embedder=embedder
+            )
+        )
+
+    async def events(self, target: str, *, last: int = 20) -> tuple[Event, ...]:
+        """What was said in the last turns of a thread, without tools, oldest first."""
+        from agents_ledger.ledger.reports import events
+
+        return await self._read(lambda tx: events.of_thread(tx, target, last=last))
+
+    async def digest(self, *, since: int, until: int) -> Digest:
+        """What was discussed between two times in Unix milliseconds, session by session."""
+        from agents_ledger.ledger.reports import events
+
+        return await self._read(lambda tx: events.digest(tx, since=since, until=until))
+
+    # -- the whole -----------------------------------------------------------------------------
+
+    async def usage(
+        self,
+        by: UsageBy = "day",
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        project: str | None = None,
+        model: str | None = None,
+        zone: Zone | None = None,
+        limit: int | None = None,
+    ) -> UsageReport:
+        """Turns, tokens and costs by day, week, month, model, project or session.
+
+        `zone` is the place whose days are meant; UTC unless said.
+        """
+        from agents_ledger.ledger.reports import usage
+
+        asked = usage.Asked(since, until, project, model)
+        return await self._read(lambda tx: usage.usage(tx, by, asked, zone=zone, limit=limit))
+
+    async def tools(
+        self, *, since: int | None = None, until: int | None = None, limit: int | None = None
+    ) -> tuple[ToolUsage, ...]:
+        """Uses, failures and durations of every tool, most used first."""
+        from agents_ledger.ledger.reports import tool_usage
+
+        return await self._read(
+            lambda tx: tool_usage.tools(tx, since=since, until=until, limit=limit)
+        )
+
+    async def audit(self, *, quick: bool = False) -> tuple[Finding, ...]:
+        """Every broken rule; empty when all hold. The database engine checks itself too: fully,
+        unless `quick`."""
+        from agents_ledger.ledger.maintenance import audit
+
+        return await self._read(partial(audit.audit, engine=self._core.db.engine, quick=quick))
+
+    async def engine_check(self, *, quick: bool = False) -> EngineCheck:
+        """Which check of the database engine audit() runs, and whether it reads everything."""
+        from agents_ledger.store.checks import integrity
+
+        return await self._read(partial(integrity.describe, mode="quick" if quick else "full"))
+
+    async def review_permissions(
+        self,
+        *,
+        persona_id: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+    ) -> PermissionReview:
+        """Which tools were called, by persona, and which calls lacked permission."""
+        from agents_ledger.ledger.reports import permissions
+
+        return await self._read(
+            lambda tx: permissions.review(tx, persona_id=persona_id, since=since, until=until)
+        )
+
+    async def query(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Column names and rows of an SQL statement, which may only read."""
+        import asyncio
+
+        return await asyncio.to_thread(self._core.db.query, sql)

@@ -1,0 +1,421 @@
+"""Compacting a session: plan what stays, have the rest summarised, record it as a turn.
+
+Planning reads, summarising touches no database, and recording is one transaction: whatever fails
+before that has changed nothing. Turns that were recorded meanwhile are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, get_args
+
+import msgspec
+from msgspec import Struct, structs
+
+from agents_ledger.ledger.context import contexts
+from agents_ledger.ledger.context import window as visible
+from agents_ledger.ledger.sessions import heads
+from agents_ledger.ledger.turns import live, recording, threads
+from agents_ledger.model.agents.config import Config
+from agents_ledger.model.agents.engine import Engine, ModelConfig, Request, ask
+from agents_ledger.model.compaction import (
+    Chosen,
+    Compaction,
+    CompactionPlan,
+    Strategy,
+    Trigger,
+    VisibleTurn,
+)
+from agents_ledger.model.context import TextItem
+from agents_ledger.model.errors import (
+    EngineError,
+    HeadMoved,
+    LedgerError,
+    OutcomeUnknown,
+    Refused,
+)
+from agents_ledger.model.ids import now_ms
+from agents_ledger.model.text.tokens import Counter, estimate_tokens
+from agents_ledger.model.turns import Turn, Usage
+from agents_ledger.store.database import Transaction, Work
+
+if TYPE_CHECKING:
+    from agents_ledger.context.budget import Block
+
+T = TypeVar("T")
+
+BUDGET_PART = 0.4  # of the context now, if the caller names no budget
+LIMIT_PART = 0.85  # of a model's window, from where on a compaction is due
+SUMMARY_PART = 0.25  # of the budget, what a summary may take
+SUMMARY_MAX = 8000
+PIECE_TOKENS = 60_000  # of a transcript, what a summariser is given at once
+
+_added: dict[str, Strategy] = {}
+
+
+class Asked(Struct, frozen=True):
+    """What a caller asks of a compaction."""
+
+    session: str
+    strategy: str = "summary"
+    budget: int | None = None
+    trigger: Trigger = "manual"
+    engine: Engine | None = None
+    model: str | None = None
+    instructions: str | None = None
+    fallback: str | None = None
+    count: Counter = estimate_tokens
+    instead_of: str | None = None  # why another strategy stepped in
+
+
+class Draft(NamedTuple):
+    """A plan, with the turns it summarises and what was said of those before."""
+
+    plan: CompactionPlan
+    strategy: Strategy
+    blocks: tuple[Block, ...]
+    earlier: str
+    started_at: int
+
+
+class Summary(Struct, frozen=True):
+    """What a summariser said, and what that cost."""
+
+    text: str
+    model: str
+    provider: str | None
+    usage: Usage
+    pieces: int
+    cut: bool
+
+
+# -- strategies -------------------------------------------------------------------------------
+
+
+def add_strategy(strategy: Strategy) -> None:
+    """Let compactions choose their turns in a way of your own, by its name."""
+    if strategy.name in _strategies():
+        raise Refused(f"there is a strategy {strategy.name!r} already", "Choose another name.")
+    _added[strategy.name] = strategy
+
+
+def _strategies() -> dict[str, Strategy]:
+    from agents_ledger.context.strategies import BUILT_IN
+
+    return BUILT_IN | _added
+
+
+def _named(name: str) -> Strategy:
+    known = _strategies()
+    if name not in known:
+        raise Refused(f"there is no strategy {name!r}", f"Choose one of {', '.join(known)}.")
+    return known[name]
+
+
+# -- planning ---------------------------------------------------------------------------------
+
+
+def draft(tx: Transaction, asked: Asked) -> Draft:
+    """Choose what stays. Refused if there is nothing to be gained."""
+    from agents_ledger.context.assembly import assemble, prompt_tokens, summary_overhead
+
+    started_at = now_ms()
+    strategy = _named(asked.strategy)
+    if asked.trigger not in get_args(Trigger):
+        raise Refused(f"a trigger is one of {', '.join(get_args(Trigger))}, not {asked.trigger!r}")
+    session = heads.get(tx, asked.session)
+    head = session.thread_id
+    if head is None:
+        raise Refused(f"session {session.label!r} is empty: there is nothing to compact")
+    history, _ = visible.visible(tx, head, head)
+    made = assemble(history, count=asked.count)
+    turns = tuple(each for each in made.blocks if each.part in ("kept", "since"))
+    prompt = prompt_tokens(history.system_prompt, asked.count)
+    before = prompt + sum(each.tokens for each in made.blocks)
+    budget = int(before * BUDGET_PART) if asked.budget is None else asked.budget
+    beside = prompt + sum(each.tokens for each in made.blocks if each.part == "summary")
+    summary_max = 0
+    if strategy.summarises:
+        summary_max = max(min(int(budget * SUMMARY_PART), SUMMARY_MAX), 1)
+        beside = prompt + summary_max + summary_overhead(asked.count)
+    loose = {turn.id for turn in history.picked}
+    chosen = _chosen(strategy, turns, budget - beside, loose)
+    kept = [turns[n] for n in (*chosen.picked, *range(chosen.first, len(turns)))]
+    dropped = tuple(turns[n] for n in range(chosen.first) if n not in chosen.picked)
+    if not dropped:
+        raise _nothing_to_gain(session.label, before, budget)
+    plan = CompactionPlan(
+        session=session.label,
+        turn_id=head,
+        strategy=strategy.name,
+        trigger=asked.trigger,
+        budget=budget,
+        tokens_before=before,
+        tokens_after=beside + sum(each.tokens for each in kept),
+        turns_summarized=len(dropped),
+        turns_kept=len(kept),
+        summarized_through_turn_id=str(turns[chosen.first - 1].turn_id),
+        first_kept_turn_id=turns[chosen.first].turn_id if chosen.first < len(turns) else None,
+        kept_turn_ids=tuple(str(turns[n].turn_id) for n in chosen.picked),
+        summary_tokens_max=summary_max,
+        summary_turn_id=history.summary_turn_id,
+    )
+    return Draft(plan, strategy, dropped, history.summary, started_at)
+
+
+def _nothing_to_gain(label: str, before: int, budget: int) -> Refused:
+    said = f"there is nothing to compact: the {before} tokens of {label!r}"
+    if before <= budget:
+        return Refused(f"{said} fit into {budget}", "Give a smaller budget.")
+    return Refused(
+        f"{said} are all in turns that stay", "Only a summary can make the last turn smaller."
+    )
+
+
+def _chosen(strategy: Strategy, turns: tuple[Block, ...], room: int, loose: set[str]) -> Chosen:
+    """What a strategy chose, if that is possible. Turns that are loose already, with others hidden
+    between them, can only be picked one by one."""
+    from agents_ledger.context.summary import transcript
+
+    texts = transcript(turns)
+    seen = [
+        VisibleTurn(str(t.turn_id), t.tokens, text) for t, text in zip(turns, texts, strict=True)
+    ]
+    chosen = strategy.choose(seen, max(room, 0)) if seen else Chosen(0)
+    if not 0 <= chosen.first <= len(turns) or any(not 0 <= n < chosen.first for n in chosen.picked):
+        raise Refused(f"strategy {strategy.name!r} chose turns that are not there: {chosen}")
+    first = chosen.first
+    while first < len(turns) and turns[first].turn_id in loose:
+        first += 1
+    return Chosen(first, tuple(sorted({*chosen.picked, *range(chosen.first, first)})))
+
+
+def due(
+    tx: Transaction, target: str, *, window: int | None, every: int | None, count: Counter
+) -> Trigger | None:
+    """Why a thread should be compacted now; None: it need not."""
+    turn_id = threads.resolve(tx, target)
+    if turn_id is None:
+        return None
+    if window is not None:
+        shown = contexts.at(tx, turn_id, count=count)
+        if shown.total_tokens > window * LIMIT_PART:
+            return "context_limit"
+    place = threads.place_of(tx, turn_id)
+    compacted = threads.place_of(tx, place.compaction_turn_id).depth
+    return "periodic" if every is not None and place.depth - compacted >= every else None
+
+
+# -- summarising ------------------------------------------------------------------------------
+
+
+async def summarise(made: Draft, asked: Asked) -> Summary:
+    """Have an engine say in words what does not stay: piece by piece, each with the summary of
+    those before it."""
+    from agents_ledger.context.summary import PROMPT, pieces, question, transcript
+
+    if asked.engine is None:
+        raise Refused(
+            f"strategy {asked.strategy!r} needs an engine to summarise with",
+            "Pass one, or choose a strategy that needs none: sliding_window, selective.",
+        )
+    limit = made.plan.summary_tokens_max
+    config = ModelConfig(asked.model, max_tokens=limit)
+    text, spent = made.earlier, []
+    for piece in pieces(transcript(made.blocks), PIECE_TOKENS, asked.count):
+        said = question(piece, text, asked.instructions, limit)
+        reply = await ask(asked.engine, Request((TextItem("user", said),), PROMPT, config))
+        text = reply.text.strip()
+        if not text or reply.finished.stop_reason == "refusal":
+            raise EngineError("bad_request", f"engine {asked.engine.name!r} gave no summary")
+        spent.append(reply.finished)
+    last = spent[-1]
+    return Summary(
+        text,
+        last.model or asked.model or asked.engine.name,
+        last.provider,
+        Usage(
+            sum(each.usage.input_tokens or 0 for each in spent),
+            sum(each.usage.output_tokens or 0 for each in spent),
+        ),
+        len(spent),
+        last.stop_reason == "max_tokens",
+    )
+
+
+# -- recording --------------------------------------------------------------------------------
+
+
+def record(
+    tx: Transaction, made: Draft, summary: Summary | None, asked: Asked, turn_id: str
+) -> Turn:
+    """Record the compaction on the session's head. If turns came to stand on the head that was
+    planned for, they are kept too; if it moved elsewhere, HeadMoved."""
+    plan = _on_head(tx, made.plan)
+    text = summary.text if summary else ""
+    held = visible.Held(plan.kept_turn_ids, None if summary else plan.summary_turn_id)
+    before, after = _tokens(tx, plan, text, held, asked.count)
+    if after >= before:
+        raise Refused(
+            f"the compaction would leave {after} tokens of {before}: nothing is gained",
+            "Give a smaller budget, or choose another strategy.",
+        )
+    now = now_ms()
+    compaction = Compaction(
+        summary=text,
+        summarized_through_turn_id=plan.summarized_through_turn_id,
+        first_kept_turn_id=plan.first_kept_turn_id,
+        turns_summarized=plan.turns_summarized,
+        compaction_type=plan.strategy,
+        model=summary.model if summary else "none",
+        provider=summary.provider if summary else None,
+        tokens_before=before,
+        tokens_after=after,
+        summary_tokens=asked.count(text),
+        summarization_input_tokens=summary.usage.input_tokens if summary else None,
+        summarization_output_tokens=summary.usage.output_tokens if summary else None,
+        duration_ms=max(now - made.started_at, 0),
+        trigger=plan.trigger,
+        metadata_json=_metadata(plan, summary, held, asked),
+    )
+    fields: dict[str, Any] = {
+        "id": turn_id,
+        "compaction": compaction,
+        "parent": plan.turn_id,
+        "started_at": made.started_at,
+        "completed_at": now,
+        "usage": summary.usage if summary else None,
+        "config": Config(),
+    }
+    return recording.record(tx, recording.recording(plan.session, (), None, fields))
+
+
+def _on_head(tx: Transaction, plan: CompactionPlan) -> CompactionPlan:
+    """The plan for the head as it is now."""
+    head = heads.existing(tx, plan.session).thread_id
+    if head == plan.turn_id:
+        return plan
+    moved = HeadMoved(plan.session, plan.turn_id, head)
+    if head is None or not threads.on_thread(tx, plan.turn_id, head):
+        raise moved
+    planned = threads.place_of(tx, plan.turn_id)
+    if threads.place_of(tx, head).compaction_turn_id != planned.compaction_turn_id:
+        raise moved
+    first = plan.first_kept_turn_id or threads.above(tx, head, planned.depth + 1)
+    return structs.replace(plan, turn_id=head, first_kept_turn_id=first)
+
+
+def _tokens(
+    tx: Transaction, plan: CompactionPlan, text: str, held: visible.Held, count: Counter
+) -> tuple[int, int]:
+    """The tokens of the context before and after."""
+    from agents_ledger.context.assembly import assemble, prompt_tokens
+
+    depth = threads.place_of(tx, plan.turn_id).depth + 1
+    boundary = visible.boundary_of(
+        tx, depth, first=plan.first_kept_turn_id, summary=text, held=held
+    )
+    totals = []
+    for assumed in (None, boundary):
+        history, _ = visible.visible(tx, plan.turn_id, plan.turn_id, boundary=assumed)
+        made = assemble(history, count=count)
+        shown = sum(each.tokens for each in made.blocks)
+        totals.append(shown + prompt_tokens(history.system_prompt, count))
+    return totals[0], totals[1]
+
+
+def _metadata(
+    plan: CompactionPlan, summary: Summary | None, held: visible.Held, asked: Asked
+) -> str:
+    """The strategy's parameters, and what the next context needs to know."""
+    said: dict[str, Any] = {
+        "budget": plan.budget,
+        "turns_kept": plan.turns_kept,
+        "kept_turn_ids": held.kept_turn_ids or None,
+        "summary_turn_id": held.summary_turn_id,
+        "instead_of": asked.instead_of,
+    }
+    if summary is not None:
+        said |= {
+            "engine": asked.engine.name if asked.engine else None,
+            "summary_tokens_max": plan.summary_tokens_max,
+            "pieces": summary.pieces,
+            "cut": summary.cut or None,
+            "instructions": asked.instructions,
+        }
+    return msgspec.json.encode({k: v for k, v in said.items() if v is not None}).decode()
+
+
+# -- all of it --------------------------------------------------------------------------------
+
+
+class Do(Protocol):
+    """Does a work in a transaction, and waits for it."""
+
+    def __call__(self, work: Work[T], /) -> Awaitable[T]:
+        """What the work gives."""
+
+
+async def compact(asked: Asked, read: Do, write: Do) -> Turn:
+    """Plan, summarise and record. If summarising fails, nothing has changed: the fallback steps in
+    if there is one, else it is offered."""
+    from agents_ledger.model.ids import new_id
+
+    made = await read(partial(draft, asked=asked))
+    summary = None
+    if made.strategy.summarises:
+        try:
+            summary = await summarise(made, asked)
+        except Exception as error:
+            return await compact(_without_model(asked, error), read, write)
+    turn_id = new_id()
+    try:
+        return await write(
+            partial(record, made=made, summary=summary, asked=asked, turn_id=turn_id)
+        )
+    except OutcomeUnknown as unknown:
+        raise OutcomeUnknown(str(unknown), turn_id) from unknown
+
+
+def _without_model(asked: Asked, error: Exception) -> Asked:
+    """What to do instead of a summary that failed; without a fallback, why it did."""
+    ours = isinstance(error, LedgerError) and not isinstance(error, EngineError)
+    if asked.fallback is not None and not ours:
+        why = f"{asked.strategy}: {live.reason_of(error)}"
+        return structs.replace(asked, strategy=asked.fallback, fallback=None, instead_of=why)
+    if isinstance(error, EngineError):
+        raise EngineError(
+            error.kind,
+            f"the summary failed, nothing was changed: {error}",
+            f"{error.hint} Without a model: strategy sliding_window or selective, also as"
+            " fallback.",
+        ) from error
+    raise error
+
+
+def waited_for(compacting: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine gives, for callers that have no event loop, or stand in one and block."""
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        runs = False
+    else:
+        runs = True
+    if not runs:
+        return asyncio.run(compacting)
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, compacting).result()
+
+
+def at_once(do: Callable[[Work[T]], T]) -> Do:
+    """A verb that blocks, as one to be awaited."""
+
+    async def doing(work: Work[Any]) -> Any:
+        return do(work)
+
+    return doing

@@ -1,0 +1,183 @@
+"""What a model is shown of a thread. Only the visible range is read: what a compaction hides costs
+nothing, and with a budget no more is read than can fit.
+
+The modules that assemble and render are imported when a context is made: opening a ledger is quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from agents_ledger.ledger.turns import recording, threads
+from agents_ledger.model.context import Cut, Item, Part, Problem, Repair
+from agents_ledger.model.errors import Refused
+from agents_ledger.model.text.tokens import LAST_TURNS, Counter, estimate_tokens
+from agents_ledger.model.turns import Message, Query
+from agents_ledger.store.database import Transaction
+
+if TYPE_CHECKING:
+    from agents_ledger.context.assembly import Assembled
+    from agents_ledger.context.providers import Provider
+
+
+class Context(Struct, frozen=True):
+    """What a model is shown: ready to be sent to any provider. Every item names its turn.
+
+    `tokens` are estimates by part; `turns` how many turns are shown of each.
+    """
+
+    turn_id: str | None
+    system_prompt: str | None
+    items: tuple[Item, ...]
+    tokens: Mapping[Part | str, int]
+    turns: Mapping[Part | str, int]
+    compaction_turn_id: str | None = None
+    budget: int | None = None
+    cuts: tuple[Cut, ...] = ()
+    turns_left_out: int = 0  # for the budget
+    repairs: tuple[Repair, ...] = ()
+
+    @property
+    def total_tokens(self) -> int:
+        """The tokens of all parts."""
+        return sum(self.tokens.values())
+
+    def as_anthropic(self) -> dict[str, Any]:
+        """`system` and `messages`, for `client.messages.create(**...)`."""
+        return self.rendered("anthropic")
+
+    def as_openai(self) -> dict[str, Any]:
+        """`messages`, for `client.chat.completions.create(**...)`."""
+        return self.rendered("openai")
+
+    def as_openai_responses(self) -> dict[str, Any]:
+        """`instructions` and `input`, for `client.responses.create(**...)`."""
+        return self.rendered("openai-responses")
+
+    def rendered(self, provider: str) -> dict[str, Any]:
+        """The context in the form of a provider, chosen by name."""
+        return _provider(provider).render(self.system_prompt, self.items)
+
+
+def _provider(name: str) -> Provider:
+    from agents_ledger.context.providers import PROVIDERS
+
+    if name not in PROVIDERS:
+        raise Refused(
+            f"there is no provider {name!r} whose form is known",
+            f"Choose one of {', '.join(PROVIDERS)}.",
+        )
+    return PROVIDERS[name]
+
+
+def validate(messages: Sequence[Any] | Mapping[str, Any], provider: str) -> tuple[Problem, ...]:
+    """What a provider would refuse in any list of its messages; empty when all is well.
+
+    Providers are anthropic, openai and openai-responses. What `Context.as_...` gives may be passed
+    as it is.
+    """
+    chosen = _provider(provider)
+    if isinstance(messages, Mapping):
+        messages = messages.get(chosen.messages) or ()
+    if not isinstance(messages, (list, tuple)):
+        raise Refused(f"messages are a list, not {type(messages).__name__}")
+    return tuple(chosen.problems(messages))
+
+
+# -- assembling -------------------------------------------------------------------------------
+
+
+def context(
+    tx: Transaction,
+    target: str,
+    *,
+    query: Query | None = None,
+    budget: int | None = None,
+    last: int = LAST_TURNS,
+    before: bool = False,
+    count: Counter = estimate_tokens,
+) -> Context:
+    """The context of a target. `before`: as it was when that turn was asked."""
+    if (budget is not None and budget < 1) or last < 0:
+        raise Refused(f"a budget of {budget} tokens with the last {last} turns cannot be kept")
+    asked = () if query is None else recording.messages_of(query)
+    if before:
+        turn = threads.turn(tx, target)
+        return _at(
+            tx,
+            turn.parent_turn_id,
+            prompt_of=turn.id,
+            query=asked or turn.query,
+            budget=budget,
+            last=last,
+            count=count,
+        )
+    turn_id = threads.resolve(tx, target)
+    return _at(tx, turn_id, prompt_of=turn_id, query=asked, budget=budget, last=last, count=count)
+
+
+def at(tx: Transaction, turn_id: str, *, count: Counter = estimate_tokens) -> Context:
+    """The whole context of an exact turn."""
+    return _at(tx, turn_id, prompt_of=turn_id, query=(), budget=None, last=LAST_TURNS, count=count)
+
+
+def _at(
+    tx: Transaction,
+    turn_id: str | None,
+    *,
+    prompt_of: str | None,
+    query: tuple[Message, ...],
+    budget: int | None,
+    last: int,
+    count: Counter,
+) -> Context:
+    from agents_ledger.context.assembly import assemble
+    from agents_ledger.ledger.context import window
+
+    boundary = window.boundary_at(tx, turn_id)
+    history, unread = window.visible(
+        tx, turn_id, prompt_of, boundary=boundary, query=query, budget=budget, count=count
+    )
+    made = assemble(history, budget=budget, last=last, count=count)
+    return of(
+        made,
+        turn_id,
+        compaction_turn_id=boundary.compaction_turn_id,
+        budget=budget,
+        unread=unread,
+        count=count,
+    )
+
+
+def of(
+    made: Assembled,
+    turn_id: str | None,
+    *,
+    compaction_turn_id: str | None = None,
+    budget: int | None = None,
+    unread: int = 0,
+    count: Counter = estimate_tokens,
+) -> Context:
+    """A context that was assembled, as users see it."""
+    from agents_ledger.context.assembly import prompt_tokens
+
+    tokens: dict[Part | str, int] = {"system": prompt_tokens(made.system_prompt, count)}
+    turns: dict[Part | str, int] = {}
+    for block in made.blocks:
+        tokens[block.part] = tokens.get(block.part, 0) + block.tokens
+        turns[block.part] = turns.get(block.part, 0) + 1
+    return Context(
+        turn_id=turn_id,
+        system_prompt=made.system_prompt,
+        items=made.items,
+        tokens=tokens,
+        turns=turns,
+        compaction_turn_id=compaction_turn_id,
+        budget=budget,
+        cuts=made.cuts,
+        turns_left_out=unread + sum(cut.kind == "turn" for cut in made.cuts),
+        repairs=made.repairs,
+    )

@@ -1,0 +1,148 @@
+"""The visible part of a thread: from its latest compaction on, and no more than can fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct, structs
+
+from agents_ledger.context.assembly import History, least_tokens
+from agents_ledger.ledger.turns import threads
+from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.errors import NotFound
+from agents_ledger.model.text.tokens import Counter, estimate_tokens
+from agents_ledger.model.turns import Message, Turn
+from agents_ledger.store.database import Transaction
+
+PAGE = 32
+
+
+class Held(Struct, frozen=True):
+    """What a compaction's `metadata_json` says of the context: single turns that it kept before
+    its first kept one, and the compaction whose summary still holds."""
+
+    kept_turn_ids: tuple[str, ...] = ()
+    summary_turn_id: str | None = None
+
+
+_held = msgspec.json.Decoder(Held).decode
+
+
+class Boundary(Struct, frozen=True):
+    """Where the visible part of a thread begins."""
+
+    from_depth: int = 1
+    depth: int = 0  # of the compaction
+    compaction_turn_id: str | None = None
+    summary: str = ""
+    summary_turn_id: str | None = None
+    kept_turn_ids: tuple[str, ...] = ()
+
+
+def visible(
+    tx: Transaction,
+    turn_id: str | None,
+    prompt_of: str | None,
+    *,
+    boundary: Boundary | None = None,
+    query: Sequence[Message] = (),
+    budget: int | None = None,
+    count: Counter = estimate_tokens,
+) -> tuple[History, int]:
+    """What a model may see of a thread, and how many turns were not read because they cannot fit
+    into the budget."""
+    prompts = tx.run("system_prompt", hash=threads.place_of(tx, prompt_of).system_prompt_hash)
+    prompt = str(prompts[0][0]) if prompts else None
+    if turn_id is None:
+        return History(prompt, query=query), 0
+    start = boundary or boundary_at(tx, turn_id)
+    if budget is None:
+        turns = threads.load(tx, turn_id, start.from_depth, threads.DEEPEST)
+        unread = 0
+    else:
+        turns, unread = _fitting(tx, turn_id, start.from_depth, budget=budget, count=count)
+    history = History(
+        prompt,
+        start.summary,
+        start.summary_turn_id,
+        picked=[] if unread else _picked(tx, turn_id, start),
+        kept=[turn for turn in turns if turn.depth < start.depth],
+        since=[turn for turn in turns if turn.depth >= start.depth],
+        query=query,
+    )
+    return history, unread + (len(start.kept_turn_ids) if unread else 0)
+
+
+def boundary_at(tx: Transaction, turn_id: str | None) -> Boundary:
+    """The latest compaction on a thread that says or keeps something. One that does neither hides
+    nothing: its source kept the summary to itself."""
+    above = threads.place_of(tx, turn_id).compaction_turn_id
+    while above is not None:
+        compaction = threads.compaction(tx, above)
+        if compaction is not None and (compaction.summary or compaction.first_kept_turn_id):
+            made = boundary_of(
+                tx,
+                threads.place_of(tx, above).depth,
+                first=compaction.first_kept_turn_id,
+                summary=compaction.summary,
+                held=held_by(compaction),
+            )
+            own = above if compaction.summary else made.summary_turn_id
+            return structs.replace(made, compaction_turn_id=above, summary_turn_id=own)
+        parent_id = tx.run("turn_parent", id=above)[0][0]
+        above = threads.place_of(tx, parent_id).compaction_turn_id
+    return Boundary()
+
+
+def boundary_of(
+    tx: Transaction, depth: int, *, first: str | None, summary: str, held: Held
+) -> Boundary:
+    """Where the visible part begins after a compaction at a depth."""
+    if not summary and held.summary_turn_id is not None:
+        earlier = threads.compaction(tx, held.summary_turn_id)
+        summary = earlier.summary if earlier is not None else ""
+    return Boundary(
+        from_depth=depth if first is None else threads.place_of(tx, first).depth,
+        depth=depth,
+        summary=summary,
+        summary_turn_id=held.summary_turn_id,
+        kept_turn_ids=held.kept_turn_ids,
+    )
+
+
+def held_by(compaction: Compaction) -> Held:
+    """What its metadata says of the context; nothing, if that is someone else's."""
+    try:
+        return _held(compaction.metadata_json or "{}")
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return Held()
+
+
+def _fitting(
+    tx: Transaction, turn_id: str, from_depth: int, *, budget: int, count: Counter
+) -> tuple[tuple[Turn, ...], int]:
+    """The turns of a thread backwards, page by page, until older ones cannot fit; and how many of
+    those there are."""
+    turns: tuple[Turn, ...] = ()
+    to_depth, page = threads.place_of(tx, turn_id).depth, PAGE
+    while budget >= 0 and to_depth >= from_depth:
+        start = max(from_depth, to_depth - page + 1)
+        older = threads.load(tx, turn_id, start, to_depth)
+        budget -= sum(least_tokens(turn, count) for turn in older)
+        turns = older + turns
+        to_depth, page = start - 1, page * 2
+    return turns, max(to_depth - from_depth + 1, 0)
+
+
+def _picked(tx: Transaction, turn_id: str, boundary: Boundary) -> list[Turn]:
+    """Single turns that a compaction kept; ids that are not on the thread are passed over."""
+    found = []
+    for kept in boundary.kept_turn_ids:
+        try:
+            depth = threads.place_of(tx, kept).depth
+        except NotFound:
+            continue
+        turns = threads.load(tx, turn_id, depth, depth)
+        found += [turn for turn in turns if turn.id == kept and depth < boundary.from_depth]
+    return found

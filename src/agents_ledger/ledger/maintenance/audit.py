@@ -1,0 +1,143 @@
+"""Every rule of the ledger, asked of all it holds.
+
+Most rules are a statement of sql/queries/audit.sql that selects what breaks them. Those that SQL
+cannot tell stand below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from agents_ledger.ledger.turns.recording import hash_prompt
+from agents_ledger.model.errors import LedgerError, Locked, Unreachable
+from agents_ledger.model.sessions import CheckMode, Finding
+from agents_ledger.store import migrations, queries
+from agents_ledger.store.checks import definitions, integrity, row_types
+from agents_ledger.store.database import Engine, Transaction
+
+Check = Callable[[Transaction, Engine], Iterable[tuple[object, object]]]
+
+PREFIX = "audit_"
+UNCHECKED = "rule_unchecked"
+# What Python says of a row that is missing or makes no sense.
+NONSENSE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+
+
+def rules() -> tuple[str, ...]:
+    """The names of all rules."""
+    stated = (name.removeprefix(PREFIX) for name in queries.names() if name.startswith(PREFIX))
+    return (*stated, *_OTHERS)
+
+
+def meanings() -> dict[str, str]:
+    """What each rule says, by its name."""
+    said = {
+        name.removeprefix(PREFIX): remark
+        for name, remark in queries.remarks("queries/audit.sql").items()
+        if name.startswith(PREFIX)
+    }
+    return said | {name: check.__doc__ or "" for name, check in _OTHERS.items()}
+
+
+def audit(tx: Transaction, engine: Engine, *, quick: bool = False) -> tuple[Finding, ...]:
+    """Everything that breaks a rule; nothing, if the ledger is sound. Quick: the engine's own check
+    is its cheap one. A rule that cannot be evaluated, as on a bad page, is a finding itself."""
+    checks: dict[str, Check] = {
+        "engine_check": partial(_engine_check, mode="quick" if quick else "full"),
+        **{
+            name.removeprefix(PREFIX): partial(_stated, name=name)
+            for name in queries.names()
+            if name.startswith(PREFIX)
+        },
+        **{rule: check for rule, check in _OTHERS.items() if rule != "engine_check"},
+    }
+    findings: list[Finding] = []
+    for rule, check in checks.items():
+        findings += _evaluate(tx, engine, rule, check)
+    return tuple(findings)
+
+
+def _evaluate(tx: Transaction, engine: Engine, rule: str, check: Check) -> list[Finding]:
+    """The findings of one rule, and why there are no more of them if it could not be evaluated."""
+    findings: list[Finding] = []
+
+    def evaluate() -> None:
+        for found, detail in check(tx, engine):
+            findings.append(Finding(rule, str(found), "" if detail is None else str(detail)))
+
+    try:
+        tx.attempt(evaluate)
+    except (Locked, Unreachable):
+        raise
+    except (LedgerError, *NONSENSE) as error:
+        reason = str(error) if isinstance(error, LedgerError) else repr(error)
+        findings.append(Finding(UNCHECKED, rule, reason))
+    return findings
+
+
+def _stated(tx: Transaction, engine: Engine, name: str) -> Iterable[tuple[object, object]]:
+    return ((row[0], row[1]) for row in tx.run(name))
+
+
+def _engine_check(
+    tx: Transaction, engine: Engine, mode: CheckMode = "full"
+) -> Iterator[tuple[str, str]]:
+    """The database engine finds its pages, rows and indexes in order."""
+    yield from integrity.problems(tx, mode)
+
+
+def _rule_unchecked(tx: Transaction, engine: Engine) -> Iterator[tuple[str, str]]:
+    """Every rule can be evaluated."""
+    yield from ()
+
+
+def _prompt_changed(tx: Transaction, engine: Engine) -> Iterator[tuple[str, str]]:
+    """A system prompt is stored under its own hash."""
+    for stored, content in tx.run("system_prompts"):
+        if hash_prompt(content) != stored:
+            yield stored, "content differs"
+
+
+def _guard_missing(tx: Transaction, engine: Engine) -> Iterator[tuple[str, str]]:
+    """The views and guards are all there."""
+    for kind, name in sorted(migrations.expected(engine) - migrations.made(tx, engine)):
+        yield name, kind
+
+
+def _guard_changed(tx: Transaction, engine: Engine) -> Iterator[tuple[str, str]]:
+    """The views and guards are as this program makes them, and none is disabled."""
+    yield from definitions.changed(tx, engine)
+
+
+def _reference_dangling(tx: Transaction, engine: Engine) -> Iterator[tuple[str, str]]:
+    """No row refers to one that is not there. A server sees to that itself."""
+    if engine == "sqlite":
+        for table, row_id, target, _ in tx.execute("PRAGMA foreign_key_check"):
+            yield f"{table}:{row_id}", f"refers to {target}"
+
+
+def _value_wrong(tx: Transaction, engine: Engine) -> Iterator[tuple[str, str]]:
+    """Every value has its column's type, and every text is UTF-8. A server sees to that itself."""
+    if engine == "sqlite":
+        yield from row_types.wrong_values(tx)
+
+
+def _words_wrong(tx: Transaction, engine: Engine) -> Iterator[tuple[str, str]]:
+    """A turn in the word index is found by its words."""
+    from agents_ledger.ledger.search import index_check
+
+    for turn_id in index_check.wrong(tx):
+        yield turn_id, "other words"
+
+
+_OTHERS: dict[str, Check] = {
+    "engine_check": _engine_check,
+    UNCHECKED: _rule_unchecked,
+    "prompt_changed": _prompt_changed,
+    "guard_missing": _guard_missing,
+    "guard_changed": _guard_changed,
+    "value_wrong": _value_wrong,
+    "reference_dangling": _reference_dangling,
+    "words_wrong": _words_wrong,
+}

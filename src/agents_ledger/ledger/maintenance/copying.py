@@ -1,0 +1,111 @@
+"""Whole ledgers moved: copies between engines, backups and restores, each verified."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from agents_ledger.ledger.maintenance import audit
+from agents_ledger.ledger.search import index_queue
+from agents_ledger.ledger.turns import live
+from agents_ledger.model.errors import Damaged, Refused
+from agents_ledger.model.ids import now_ms
+from agents_ledger.model.text import humanize
+from agents_ledger.store import tables
+from agents_ledger.store.database import Database, Transaction, open_database
+from agents_ledger.store.files import new_private_file, replace_durably
+
+
+class Copied(NamedTuple):
+    """What was copied."""
+
+    rows: dict[str, int]  # by table
+    tokens_revoked: int
+
+
+def copy(source: str, target: str) -> Copied:
+    """Copy a ledger into a new one at another address.
+
+    The copy is compared with its source, row by row, before it counts. Turns that were being
+    written when it was made are failed in the copy: their writer does not write there. Its access
+    tokens are revoked: a backup may be older than the revocation of a token in it.
+    """
+    origin = open_database(source, create=False, read_only=True)
+    try:
+        copied = open_database(target)
+        try:
+            return _fill(origin, copied)
+        finally:
+            copied.close()
+    finally:
+        origin.close()
+
+
+def _fill(origin: Database, copied: Database) -> Copied:
+    if any(copied.read(lambda tx: tx.run("counts"))[0]):
+        raise Refused(f"{copied.address} is not empty", "Copy into a new ledger.")
+
+    def fill(reading: Transaction) -> tuple[dict[str, tuple[int, str]], int]:
+        revoked = copied.restore(partial(_copy, reading=reading))
+        return tables.digests(reading), revoked
+
+    wanted, revoked = origin.read(fill)
+    found = copied.read(tables.digests)
+    wrong = [table for table in wanted if wanted[table] != found[table]]
+    if wanted["access_tokens"][0] == found["access_tokens"][0]:
+        wrong = [table for table in wrong if table != "access_tokens"]  # these were revoked
+    if wrong:
+        raise Damaged(f"the copy differs from its source in {', '.join(wrong)}", "Copy again.")
+    for writer_id, seen_at, _ in copied.read(lambda tx: tx.run("other_writers", id="")):
+        copied.write(partial(live.fail_all, writer_id=writer_id, seen_at=seen_at))
+    index_queue.catch_up(copied)
+    return Copied({table: count for table, (count, _) in wanted.items()}, revoked)
+
+
+def _copy(writing: Transaction, reading: Transaction) -> int:
+    """Copy every table; how many tokens were revoked."""
+    tables.copy(reading, writing)
+    revoked = writing.run("revoke_all_tokens", now=now_ms())
+    writing.run("await_index_all")  # the index is made anew
+    return len(revoked)
+
+
+def verify(address: str) -> None:
+    """Refuse a ledger file that is damaged or breaks a rule."""
+    db = open_database(address, create=False, read_only=True)
+    try:
+        findings = db.read(lambda tx: audit.audit(tx, db.engine))
+    finally:
+        db.close()
+    if findings:
+        first = findings[0]
+        named = f"{first.rule} {first.id} {first.detail}".rstrip()
+        raise Damaged(f"{address} is damaged, {humanize.count(len(findings), 'finding')}: {named}")
+
+
+def backup(source: str, file: str) -> Path:
+    """A verified copy of a ledger in a new file, while others go on writing."""
+    target = Path(file)
+    if target.exists():
+        raise Refused(f"{target} exists already", "Name a file that does not exist.")
+    unfinished = new_private_file(target)
+    try:
+        db = open_database(source, create=False, read_only=True)
+        try:
+            saved = db.save_to(unfinished)
+        finally:
+            db.close()
+        if not saved:
+            copy(source, str(unfinished))
+        verify(str(unfinished))
+        replace_durably(unfinished, target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return target
+
+
+def restore(file: str, target: str) -> Copied:
+    """A new ledger from a backup, which is verified first."""
+    verify(file)
+    return copy(file, target)

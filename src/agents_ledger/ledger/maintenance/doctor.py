@@ -1,0 +1,170 @@
+"""What is to be known of a ledger's health without evaluating the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from agents_ledger.model.errors import LedgerError, ReadOnly
+from agents_ledger.model.sessions import CheckMode
+from agents_ledger.store import migrations
+from agents_ledger.store.checks import integrity
+from agents_ledger.store.database import Database, Transaction, open_database
+
+Level = Literal["ok", "note", "problem"]
+Verdict = tuple[Level, str]
+
+# SQLite before these can lose the order of its log when a checkpoint races a write.
+WAL_RESET_FIXED = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
+WAL_BYTES_MAX = 64 * 1024 * 1024
+UNINDEXED_MAX = 2_000
+
+
+class Fact(Struct, frozen=True):
+    """One thing to know, and whether it is as it should be."""
+
+    name: str
+    value: Any
+    level: Level = "ok"
+    remark: str = ""
+
+
+def examine(address: str, *, full: bool = False) -> tuple[list[Fact], LedgerError | None]:
+    """The facts about a ledger, and why there are no more of them, if it cannot be read. The
+    database checks itself: the cheap way, unless `full`."""
+    try:
+        db = open_database(address, create=False, read_only=True)
+    except LedgerError as error:
+        return [Fact("address", address)], error
+    facts = [Fact("address", db.address), Fact("engine", db.engine)]
+    try:
+        facts += _engine_facts(db)
+        facts.append(db.read(partial(_engine_check, mode="full" if full else "quick")))
+        facts += db.read(_content_facts)
+        facts += _writer_facts(db)
+    except LedgerError as error:
+        return facts, error
+    finally:
+        db.close()
+    return facts, None
+
+
+def _engine_check(tx: Transaction, mode: CheckMode) -> Fact:
+    check = integrity.describe(tx, mode)
+    told = f"{check.mode}: {check.ran}"
+    try:
+        problems = tx.attempt(lambda: list(integrity.problems(tx, mode)))
+    except LedgerError as error:
+        problems = [("file", str(error))]
+    if not problems:
+        return Fact("engine_check", told)
+    place, text = problems[0]
+    first = text if place in text else f"{place}: {text}"
+    remark = f"{first}; run `agents-ledger audit`, then restore a backup or `agents-ledger salvage`"
+    return Fact("engine_check", told, "problem", remark)
+
+
+def _engine_facts(db: Database) -> list[Fact]:
+    return [_judge(name, value) for name, value in db.facts().items()]
+
+
+def _judge(name: str, value: Any) -> Fact:
+    judge = _JUDGES.get(name)
+    level, remark = judge(value) if judge else ("ok", "")
+    return Fact(name, value, level, remark)
+
+
+def _sqlite_version(value: str) -> Verdict:
+    version = tuple(int(part) for part in value.split("."))
+    for fixed in WAL_RESET_FIXED:
+        if version >= fixed and (version[:2] == fixed[:2] or fixed == WAL_RESET_FIXED[0]):
+            return "ok", ""
+    return "note", (
+        "can damage its log when a checkpoint races a write. Agents Ledger never lets that happen;"
+        " do not write to the file with other programs."
+    )
+
+
+def _journal_mode(value: str) -> Verdict:
+    return ("ok", "") if value == "wal" else ("problem", "should be wal")
+
+
+def _file_mode(value: int) -> Verdict:
+    return ("problem", "others can read it: chmod 600") if value & 0o077 else ("ok", "")
+
+
+def _wal_bytes(value: int) -> Verdict:
+    if value <= WAL_BYTES_MAX:
+        return "ok", ""
+    return "note", "a program that reads for long keeps the log from being shortened"
+
+
+def _durable(value: str) -> Verdict:
+    return ("ok", "") if value != "off" else ("problem", "a crash can lose acknowledged turns")
+
+
+def _asynchronous_standbys(value: int | None) -> Verdict:
+    if value is None:
+        return "note", "this role may not see them: GRANT pg_read_all_stats to it"
+    if not value:
+        return "ok", ""
+    return "note", (
+        "a failover to one of them loses the turns acknowledged last: set"
+        " synchronous_standby_names, and let only a synchronous standby take over"
+    )
+
+
+_JUDGES: dict[str, Callable[[Any], Verdict]] = {
+    "sqlite_version": _sqlite_version,
+    "journal_mode": _journal_mode,
+    "file_mode": _file_mode,
+    "wal_bytes": _wal_bytes,
+    "fsync": _durable,
+    "synchronous_commit": _durable,
+    "full_page_writes": _durable,
+    "asynchronous_standbys": _asynchronous_standbys,
+}
+
+
+def _content_facts(tx: Transaction) -> list[Fact]:
+    applied, newest = tx.run("migrations_applied")[-1][0], migrations.newest()
+    older: Verdict = ("ok", "")
+    if applied < newest:
+        older = ("note", f"the next write brings it to {newest}")
+    names = ("sessions", "turns", "messages", "tool_calls")
+    counts = zip(names, tx.run("counts")[0], strict=True)
+    facts = [Fact("schema_version", applied, *older), *(Fact(*count) for count in counts)]
+    if applied == newest:
+        facts.append(_unindexed(tx.run("unindexed_count", limit=UNINDEXED_MAX + 1)[0][0]))
+    return facts
+
+
+def _unindexed(value: int) -> Fact:
+    if value <= UNINDEXED_MAX:
+        return Fact("unindexed", value)
+    return Fact(
+        "unindexed",
+        value,
+        "note",
+        "so many or more turns wait for the word index, and searches read them one by one:"
+        " writing puts them in by and by, `agents-ledger rederive --index` at once",
+    )
+
+
+def _writer_facts(db: Database) -> list[Fact]:
+    """Who writes now. A turn whose writer died waits for the next write, or for `recover`."""
+    live = len(db.read(lambda tx: tx.run("live_turns", label=None)))
+    dead = 0
+    writers = db.read(lambda tx: tx.run("other_writers", id=""))
+    for writer_id, _, unseen_ms in writers:
+        try:
+            dead += db.is_dead(writer_id, unseen_ms)
+        except ReadOnly:
+            break  # whether it lives is told by a lock, and we may not ask for locks here
+    facts = [Fact("live_turns", live), Fact("writers", len(writers))]
+    if dead:
+        facts.append(Fact("dead_writers", dead, "note", "run `agents-ledger recover`"))
+    return facts

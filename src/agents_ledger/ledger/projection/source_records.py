@@ -1,0 +1,448 @@
+"""Source records kept for ever: the bytes of every imported file, compressed in blocks.
+
+A file that grows gets more blocks; one that was rewritten gets another generation, compressed
+against the one before, as a copy is against its original. Nothing is ever taken away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple, Required, TypedDict, TypeVar, Unpack
+
+from msgspec import structs
+
+from agents_ledger.ledger.core import Core
+from agents_ledger.model.errors import Conflict, NotFound
+from agents_ledger.model.ids import new_id, now_ms
+from agents_ledger.model.imports.sources import ImportCounts, SourceFile, SourceKind, SourceTitle
+from agents_ledger.model.turns import to_json
+from agents_ledger.store.concurrency.locks import is_open_here
+from agents_ledger.store.database import Row, Transaction, Work
+from agents_ledger.store.text import in_batches
+
+T = TypeVar("T")
+
+BLOCK_BYTES = 4 << 20  # of logs, blocks of 1 MB take a tenth more
+BASE_MAX = 8 << 20  # of a longer file only the beginning serves as a base
+CHAIN_MAX = 16  # so many files lean on each other; then one stands alone
+LEVEL = 4  # the next one takes twice the time for a twentieth less
+WINDOW_LOG = 24  # a block, its base, and room to look back through both
+TAIL_BYTES = 4096
+CACHED_BLOCKS = 3
+CACHED_BASES = 2  # of states of documents that lean on each other each is unpacked once
+BLOCKS_AT_ONCE = 8
+ONE_LEANS = Lock()  # to pack against the longest base takes 70 MB
+NOT_KEPT = 0  # the number of a file of which nothing is kept yet
+
+
+class Block(NamedTuple):
+    """A packed piece of a file."""
+
+    file_id: int
+    start: int
+    length: int
+    base_file_id: int | None
+    base_length: int | None  # of its beginning; None: all of it
+    data: bytes
+
+
+class Base(NamedTuple):
+    """The beginning of a kept file, to pack against."""
+
+    file_id: int | None = None
+    length: int | None = None
+    data: bytes | None = None
+
+
+NO_BASE = Base()
+
+
+class Growth(NamedTuple):
+    """What a file has grown by, ready to be kept."""
+
+    file: SourceFile  # as it will be
+    kept_before: int
+    blocks: list[Block]
+
+
+class Looks(TypedDict, total=False):
+    """How a file looked when it was read."""
+
+    size: Required[int]
+    mtime_ns: Required[int]
+    tail: bytes | None
+    cursor: str | None
+
+
+def prepare() -> None:
+    """Load what it takes to read a ledger's sources, so that a process forked now need not."""
+    import zstandard  # noqa: F401
+
+    import agents_ledger.store.sqlite.engine  # noqa: F401
+
+
+def is_own_file(path: Path) -> bool:
+    """Whether a file belongs to a ledger that is open in this process: nobody else may open it."""
+    return is_open_here(path)
+
+
+def tail_hash(head: bytes, tail: bytes) -> bytes:
+    """Tells whether a file still begins as it was kept: of its first bytes and its last kept."""
+    return hashlib.sha256(head[:TAIL_BYTES] + b"\0" + tail[-TAIL_BYTES:]).digest()
+
+
+def pack(data: bytes, base: bytes | None = None) -> bytes:
+    """Compressed; against `base`, where most of the content is known already."""
+    with ONE_LEANS if base else nullcontext():
+        return _packed(data, base)
+
+
+def _packed(data: bytes, base: bytes | None) -> bytes:
+    import zstandard
+
+    known = zstandard.ZstdCompressionDict(base, zstandard.DICT_TYPE_RAWCONTENT) if base else None
+    size = len(data) + len(base or b"")
+    wide = {"window_log": min(WINDOW_LOG, max(10, size.bit_length()))}
+    if base:  # room to remember all of it
+        wide |= dict.fromkeys(("hash_log", "chain_log"), min(22, max(10, size.bit_length() - 1)))
+    parameters = zstandard.ZstdCompressionParameters.from_level(LEVEL, source_size=size, **wide)
+    packing = zstandard.ZstdCompressor(compression_params=parameters, dict_data=known)
+    return packing.compress(data)
+
+
+def unpack(data: bytes, length: int, base: bytes | None = None) -> bytes:
+    """What pack() was given."""
+    import zstandard
+
+    known = zstandard.ZstdCompressionDict(base, zstandard.DICT_TYPE_RAWCONTENT) if base else None
+    return zstandard.ZstdDecompressor(dict_data=known).decompress(data, max_output_size=length)
+
+
+def growth(file: SourceFile, data: bytes, base: Base, **looks: Unpack[Looks]) -> Growth:
+    """The next bytes of a file, packed, and how it looked when they were read."""
+    blocks = [
+        Block(
+            file.id,
+            file.kept_bytes + at,
+            len(data[at : at + BLOCK_BYTES]),
+            base.file_id,
+            base.length,
+            pack(data[at : at + BLOCK_BYTES], base.data),
+        )
+        for at in range(0, len(data), BLOCK_BYTES)
+    ]
+    grown = structs.replace(
+        file,
+        size=looks["size"],
+        mtime_ns=looks["mtime_ns"],
+        kept_bytes=file.kept_bytes + len(data),
+        tail_hash=looks.get("tail"),
+        cursor_json=looks.get("cursor"),
+    )
+    return Growth(grown, file.kept_bytes, blocks)
+
+
+class Sources:
+    """The kept files of a ledger, for importers and exporters."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._cache: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._starts: dict[int, list[int]] = {}
+        self._bases: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+
+    # -- what is kept -------------------------------------------------------------------------
+
+    def file(self, path: str) -> SourceFile | None:
+        """The latest generation of a file."""
+        rows = self._core.db.read(lambda tx: tx.run("source_file", path=path))
+        return SourceFile(*rows[0]) if rows else None
+
+    def file_by_id(self, file_id: int) -> SourceFile:
+        """A file by its number."""
+        return SourceFile(
+            *self._core.db.read(lambda tx: tx.run("source_file_by_id", id=file_id))[0]
+        )
+
+    def find(self, file_id: int) -> SourceFile:
+        """A file by its number, or NotFound."""
+        if not self._core.db.read(lambda tx: tx.run("source_file_by_id", id=file_id)):
+            raise NotFound(f"there is no source file {file_id}")
+        return self.file_by_id(file_id)
+
+    def all_files(self) -> tuple[SourceFile, ...]:
+        """Every file, oldest first."""
+        return self._files("all_source_files")
+
+    def files_behind(self) -> tuple[SourceFile, ...]:
+        """The files of which something is kept that was not derived yet."""
+        return self._files("source_files_behind")
+
+    def files_of_family(self, family: str) -> tuple[SourceFile, ...]:
+        """All files that are derived together, every generation."""
+        return self._files("source_files_of_family", family=family)
+
+    def files_under(self, prefix: str) -> tuple[SourceFile, ...]:
+        """The files whose path begins so, every generation, oldest first."""
+        return self._files("source_files_under", prefix=prefix, upper=prefix + "\U0010ffff")
+
+    def files_of_session(self, label: str) -> tuple[SourceFile, ...]:
+        """The files a session was derived from."""
+        return self._files("source_files_of_session", label=label)
+
+    def titles_of(self, record_ids: Iterable[str]) -> list[SourceTitle]:
+        """What files call the sessions of these records."""
+        if not self._core.db.read(lambda tx: tx.run("has_source_titles")):
+            return []
+        found: list[SourceTitle] = []
+        for ids in in_batches(record_ids):
+            rows = self._core.db.read(partial(_run, "source_titles", ids))
+            found += [SourceTitle(*row) for row in rows]
+        return found
+
+    def unshown_titles(self) -> list[SourceTitle]:
+        """Titles whose sessions were not derived since they came."""
+        rows = self._core.db.read(lambda tx: tx.run("unshown_titles"))
+        return [SourceTitle(*row) for row in rows]
+
+    def note_shown(self, titles: Sequence[SourceTitle]) -> None:
+        """Their sessions were derived with these."""
+        self._write(lambda tx: tx.run_many("note_title_shown", titles))
+
+    def files_of_records(self, record_ids: Sequence[str]) -> dict[str, SourceFile]:
+        """A file that told of each of these records, as far as they are known."""
+        found: dict[str, int] = {}
+        for ids in in_batches(record_ids):
+            found |= dict(self._core.db.read(partial(_run, "source_file_of_records", ids)))
+        files = {file_id: self.file_by_id(file_id) for file_id in set(found.values())}
+        return {record_id: files[file_id] for record_id, file_id in found.items()}
+
+    def families_of_sessions(self, labels: Iterable[str]) -> dict[str, str]:
+        """The families these sessions were derived from, and their source."""
+        found: dict[str, str] = {}
+        for ids in in_batches(labels):
+            found |= dict(self._core.db.read(partial(_run, "families_of_sessions", ids)))
+        return found
+
+    def labels_of_paths(self, paths: Sequence[str]) -> tuple[str, ...]:
+        """The sessions that were derived from any of these files."""
+        found: dict[str, None] = {}
+        for ids in in_batches(paths):
+            rows = self._core.db.read(partial(_run, "labels_of_paths", ids))
+            found |= dict.fromkeys(row[0] for row in rows)
+        return tuple(found)
+
+    def _files(self, statement: str, **values: object) -> tuple[SourceFile, ...]:
+        rows = self._core.db.read(lambda tx: tx.run(statement, **values))
+        return tuple(SourceFile(*row) for row in rows)
+
+    # -- keeping ------------------------------------------------------------------------------
+
+    def begin(
+        self,
+        *,
+        source: str,
+        path: str,
+        family: str,
+        kind: SourceKind,
+        previous: SourceFile | None,
+    ) -> SourceFile:
+        """A new file, or a new generation of one that was rewritten. It is kept with its bytes."""
+        generation = previous.generation + 1 if previous else 0
+        return SourceFile(NOT_KEPT, source, path, generation, family, kind, 0, 0, 0)
+
+    def given_to(self, file: SourceFile, source: str, family: str) -> SourceFile:
+        """A file that is this source's, to be derived with these others; its generations too."""
+        if (file.source, file.family) == (source, family):
+            return file
+        given = {"path": file.path, "before": file.source, "source": source, "family": family}
+        self._write(lambda tx: tx.run("give_source_file", **given))
+        return structs.replace(file, source=source, family=family)
+
+    def base_for(self, file: SourceFile, original: SourceFile | None) -> Base:
+        """What the next bytes of a file are packed against: the beginning of the generation before,
+        or of the original it is a copy of."""
+        if original is None or file.kept_bytes >= BASE_MAX:
+            return NO_BASE
+        return self._base(original)
+
+    def _base(self, file: SourceFile) -> Base:
+        """The beginning of a file to pack against. Copies lean on the first original alone: of logs
+        any line may be read at any time. A state of a document leans on the one before, unless that
+        leans on many others itself."""
+        leans_on = self._leans_on(file.id)
+        if file.kind == "lines" and leans_on is not None:
+            return self._base(self.file_by_id(leans_on))
+        for _ in range(CHAIN_MAX):
+            if leans_on is None:
+                length = min(file.kept_bytes, BASE_MAX)
+                return (
+                    Base(file.id, length, self._beginning(file.id, length)) if length else NO_BASE
+                )
+            leans_on = self._leans_on(leans_on)
+        return NO_BASE
+
+    def _leans_on(self, file_id: int) -> int | None:
+        rows = self._core.db.read(lambda tx: tx.run("base_of_file", file_id=file_id))
+        return int(rows[0][0]) if rows else None
+
+    def keep(self, growths: Sequence[Growth]) -> list[SourceFile | None]:
+        """Keep what files have grown by, in one commit. None: another import keeps that one."""
+        kept = self._write(partial(_keep, growths=growths))
+        for growth in growths:
+            self._starts.pop(growth.file.id, None)
+        return kept
+
+    def append(
+        self,
+        file: SourceFile,
+        data: bytes,
+        *,
+        base: SourceFile | None = None,
+        **looks: Unpack[Looks],
+    ) -> SourceFile:
+        """Keep the next bytes of one file. `base`: the generation before, or the original."""
+        known = self.base_for(file, base) if data else NO_BASE
+        kept = self.keep([growth(file, data, known, **looks)])[0]
+        if kept is None:
+            raise Conflict(f"another import keeps {file.path}", "Read what is kept of it again.")
+        return kept
+
+    def _write(self, work: Work[T]) -> T:
+        self._core.recover_once()
+        return self._core.db.write(work)
+
+    def note_run(self, counts: ImportCounts, started_at: int, report: object) -> None:
+        """Remember what an import did."""
+        values = {name: getattr(counts, name) for name in ImportCounts.__struct_fields__}
+        self._write(
+            lambda tx: tx.run(
+                "insert_import_run",
+                id=new_id(),
+                started_at=started_at,
+                finished_at=now_ms(),
+                report_json=to_json(report),
+                **values,
+            )
+        )
+
+    # -- reading back -------------------------------------------------------------------------
+
+    def stream(self, file_id: int) -> Iterator[bytes]:
+        """A file's bytes, a block at a time."""
+        start, more = 0, True
+        while more:
+            rows = self._core.db.read(partial(_blocks_from, file_id, start))
+            for row in rows:
+                block = Block(file_id, *row)
+                start = block.start + block.length
+                yield self._unpacked(block)
+            more = len(rows) == BLOCKS_AT_ONCE
+
+    def read(self, file_id: int, start: int, length: int) -> bytes:
+        """Some bytes of a file."""
+        found = self._read(file_id, start, length)
+        if len(found) < length:  # perhaps others kept more since we looked
+            self._starts.pop(file_id, None)
+            found = self._read(file_id, start, length)
+        return found
+
+    def _read(self, file_id: int, start: int, length: int) -> bytes:
+        starts = self._block_starts(file_id)
+        first, end = max(0, bisect_right(starts, start) - 1), bisect_left(starts, start + length)
+        pieces = (
+            self._block(file_id, at)[max(0, start - at) : start + length - at]
+            for at in starts[first:end]
+        )
+        if end - first == 1:
+            return next(pieces)
+        data = BytesIO()  # unlike a list of pieces to be joined it holds them once
+        data.writelines(pieces)
+        return data.getvalue()
+
+    def _block_starts(self, file_id: int) -> list[int]:
+        if file_id not in self._starts:
+            rows = self._core.db.read(lambda tx: tx.run("block_starts", file_id=file_id))
+            self._starts[file_id] = [row[0] for row in rows]
+        return self._starts[file_id]
+
+    def _block(self, file_id: int, start: int) -> bytes:
+        key = (file_id, start)
+        if key in self._cache:
+            self._cache.move_to_end(key)
+            return self._cache[key]
+        rows = self._core.db.read(lambda tx: tx.run("block_at", file_id=file_id, start=start))
+        self._cache[key] = data = self._unpacked(Block(file_id, *rows[0]))
+        while len(self._cache) > CACHED_BLOCKS:
+            self._cache.popitem(last=False)
+        return data
+
+    def _unpacked(self, block: Block) -> bytes:
+        base = None
+        if block.base_file_id is not None:
+            length = block.base_length or self.file_by_id(block.base_file_id).kept_bytes
+            base = self._beginning(block.base_file_id, length)
+        return unpack(bytes(block.data), block.length, base)
+
+    def _beginning(self, file_id: int, length: int) -> bytes:
+        key = (file_id, length)
+        found = self._bases.pop(key, None)
+        self._bases[key] = data = found if found is not None else self.read(file_id, 0, length)
+        while len(self._bases) > CACHED_BASES:
+            self._bases.popitem(last=False)
+        return data
+
+
+def _blocks_from(file_id: int, start: int, tx: Transaction) -> list[Row]:
+    return tx.run("blocks_from", file_id=file_id, start=start, limit=BLOCKS_AT_ONCE)
+
+
+def _run(statement: str, ids: str, tx: Transaction) -> list[Row]:
+    return tx.run(statement, ids=ids)
+
+
+def _keep(tx: Transaction, growths: Sequence[Growth]) -> list[SourceFile | None]:
+    return [_keep_one(tx, growth) for growth in growths]
+
+
+def _keep_one(tx: Transaction, growth: Growth) -> SourceFile | None:
+    file, now = growth.file, now_ms()
+    if file.id == NOT_KEPT:
+        begun = tx.run(
+            "insert_source_file",
+            source=file.source,
+            path=file.path,
+            generation=file.generation,
+            family=file.family,
+            kind=file.kind,
+            size=0,
+            mtime_ns=0,
+            now=now,
+        )
+        if not begun:
+            return None
+        file = structs.replace(file, id=begun[0][0])
+    grown = tx.run(
+        "grow_source_file",
+        id=file.id,
+        size=file.size,
+        mtime_ns=file.mtime_ns,
+        kept_bytes=file.kept_bytes,
+        tail_hash=file.tail_hash,
+        cursor_json=file.cursor_json,
+        kept_before=growth.kept_before,
+        now=now,
+    )
+    if not grown:
+        return None
+    if growth.blocks:
+        tx.run_many("insert_block", [block._replace(file_id=file.id) for block in growth.blocks])
+    return file

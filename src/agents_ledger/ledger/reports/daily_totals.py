@@ -1,0 +1,109 @@
+"""Sums of days that are over: what a year used is then told without reading a year of turns.
+
+Whatever changes a turn takes its day's sums out of use, by a trigger. Days without sums are read
+turn by turn, so nothing depends on anyone having summed up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from agents_ledger.model.ids import now_ms
+from agents_ledger.model.text.periods import DAY_MS
+from agents_ledger.store.database import Database, Row, Transaction
+
+TURNS_AT_ONCE = 2000  # in one transaction: others wait for it
+DAYS_AT_ONCE = 1000
+DAYS_MAX = 5000  # further back, days are read turn by turn
+
+
+class Day(NamedTuple):
+    """A day since 1970, and how many turns began on it."""
+
+    day: int
+    turns: int
+
+
+def summarise(db: Database) -> int:
+    """Sum up the days that are over and have no sums; how many."""
+    today = now_ms() // DAY_MS
+    missing = db.read(lambda tx: _missing(tx, today - 1))
+    for days in _batches(missing):
+        db.write(partial(_sum_up, days=days))
+    return len(missing)
+
+
+def _batches(missing: Sequence[Day]) -> Iterator[list[Day]]:
+    """Days that are quickly summed up together: many with few turns, or a single one with many."""
+    batch: list[Day] = []
+    turns = 0
+    for day in missing:
+        turns += day.turns
+        if batch and (turns > TURNS_AT_ONCE or len(batch) == DAYS_AT_ONCE):
+            yield batch
+            batch, turns = [], day.turns
+        batch.append(day)
+    if batch:
+        yield batch
+
+
+def _missing(tx: Transaction, before: int) -> list[Day]:
+    """The days without sums, from the first turn on. Yesterday's may still be on their way."""
+    [(first_at,)] = tx.run("first_turn_at")
+    if first_at is None:
+        return []
+    first = max(first_at // DAY_MS, before - DAYS_MAX)
+    known = {row[0] for row in tx.run("summed_days", first=first, after=before)}
+    days = [day for day in range(first, before) if day not in known]
+    if not days:
+        return []
+    within = {"since": days[0] * DAY_MS, "until": (days[-1] + 1) * DAY_MS}
+    turns: dict[int, int] = dict(tx.run("turns_by_day", **within))
+    return [Day(day, turns.get(day, 0)) for day in days]
+
+
+def _sum_up(tx: Transaction, days: Sequence[Day]) -> None:
+    """Whatever has no sums between the first and the last: others may have summed some up since."""
+    tx.run("lock_summaries")
+    first, last = days[0].day, days[-1].day
+    within = {"since": first * DAY_MS, "until": (last + 1) * DAY_MS}
+    tx.run("forget_usage_sums", first=first, last=last)
+    tx.run("forget_tool_sums", first=first, last=last)
+    tx.run("sum_usage", **within)
+    tx.run("sum_tools", **within)
+    tx.run_many("insert_summary_day", days)
+
+
+def usage(tx: Transaction, since: int, until: int) -> Iterator[Row]:
+    """Hour, model, provider and project with their sums, of turns that began between two times."""
+    first, after = _whole_days(since, until)
+    for row in tx.run("summed_usage", first=first, after=after):
+        yield (row[0], row[1] or None, row[2] or None, row[3] or None, *row[4:])
+    for start, end in _gaps(tx, since, until):
+        yield from tx.run("usage_hours", since=start, until=end)
+
+
+def tools(tx: Transaction, since: int, until: int) -> Iterator[Row]:
+    """Tool, status and step with their sums, of turns that began between two times."""
+    first, after = _whole_days(since, until)
+    yield from tx.run("summed_tools", first=first, after=after)
+    for start, end in _gaps(tx, since, until):
+        yield from tx.run("tool_days", since=start, until=end)
+
+
+def _whole_days(since: int, until: int) -> tuple[int, int]:
+    return -(-since // DAY_MS), until // DAY_MS
+
+
+def _gaps(tx: Transaction, since: int, until: int) -> Iterator[tuple[int, int]]:
+    """The times between two that have no sums."""
+    first, after = _whole_days(since, until)
+    start = since
+    for (day,) in tx.run("summed_days", first=first, after=after):
+        if start < day * DAY_MS:
+            yield start, day * DAY_MS
+        start = (day + 1) * DAY_MS
+    if start < until:
+        yield start, until

@@ -1,0 +1,332 @@
+"""Sessions and threads a page at a time: what a screen shows costs what a screen holds."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from msgspec import structs
+
+from agents_ledger.ledger.context.window import boundary_at
+from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.reports import trees, usage
+from agents_ledger.ledger.search import tokenizer
+from agents_ledger.ledger.sessions import heads
+from agents_ledger.ledger.turns import threads
+from agents_ledger.model.errors import NotFound, Refused
+from agents_ledger.model.imports.sources import SourceFile
+from agents_ledger.model.reports.pages import (
+    CallLine,
+    FileLine,
+    ImportedSession,
+    ImportRun,
+    SessionLine,
+    SourceFault,
+    Window,
+)
+from agents_ledger.model.reports.trees import Headline
+from agents_ledger.model.sessions import Move, Session, SessionStatus
+from agents_ledger.model.turns import Message, ToolCall, Turn, to_json
+from agents_ledger.store.database import Row, Transaction
+from agents_ledger.store.rows import to_move, to_session, to_turn
+
+LATEST = 1 << 62
+TEXT_MAX = 4000
+PROMPT_MAX = 240
+LATEST_SESSIONS = 2000
+LATEST_TOUCHES = 10_000
+LONG_TURNS = 100
+LONG_CALLS = 400
+BESIDE_MAX = 12  # branches at one turn
+NEAR = 1000
+LAST_ID = "\U0010ffff"
+CHOICES = ("origin", "persona", "model", "project")
+RAW = {
+    "turn": ("turns", "raw_turn"),
+    "place": ("places", "raw_place"),
+    "calls": ("tool_calls", "raw_calls"),
+    "compaction": ("compactions", "raw_compaction"),
+    "message": ("messages", "raw_message"),
+    "session": ("sessions", "raw_session"),
+}
+
+Sizes = dict[tuple[str, str, str], int]
+
+
+class Pages:
+    """What pages ask of a ledger, made from its core."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    # -- sessions and threads -----------------------------------------------------------------
+
+    def session_lines(
+        self,
+        *,
+        status: SessionStatus | None = "active",
+        origin: str | None = None,
+        persona_id: str | None = None,
+        model: str | None = None,
+        project: str | None = None,
+        text: str | None = None,
+        since: int = 0,
+        starred: bool = False,
+        subagents: bool = False,
+        limit: int = 50,
+        after: Session | None = None,
+    ) -> tuple[SessionLine, ...]:
+        """Sessions, latest first. `text` stands in the label, title or task; `model` is a name, or
+        words of names as a search takes them."""
+        if limit < 1:
+            raise Refused(f"limit is {limit}; it must be positive")
+        values: dict[str, object] = {
+            "status": status,
+            "origin": origin,
+            "persona_id": persona_id,
+            "any_model": int(model is None),
+            "project": project,
+            "text": _like(text),
+            "since": since,
+            "starred": int(starred),
+            "subagents": int(subagents),
+            "limit": limit,
+            "text_max": trees.LOOKED_AT,
+            "before_at": after.updated_at if after else LATEST,
+            "after_label": after.label if after else "",
+        }
+
+        def work(tx: Transaction) -> tuple[SessionLine, ...]:
+            models = [] if model is None else _models(tx, model)
+            rows = tx.run("session_lines", ids=to_json(models), **values)
+            return tuple(_line(row) for row in rows)
+
+        return self._core.read(work)
+
+    def window(
+        self, target: str, *, from_depth: int, to_depth: int, text_max: int = TEXT_MAX
+    ) -> Window:
+        """The turns of a thread between two depths, with long texts cut."""
+        return self._core.read(lambda tx: _window(tx, target, from_depth, to_depth, text_max))
+
+    def is_long(self, target: str, *, visible: bool = False) -> bool:
+        """Whether to read a thread whole takes a while; `visible`: what a model is shown of it."""
+
+        def work(tx: Transaction) -> bool:
+            turn_id = threads.resolve(tx, target)
+            if turn_id is None:
+                return False
+            start = boundary_at(tx, turn_id).from_depth if visible else 1
+            if threads.place_of(tx, turn_id).depth - start >= LONG_TURNS:
+                return True
+            return usage.of_range(tx, turn_id, start).spent.tool_calls > LONG_CALLS
+
+        return self._core.read(work)
+
+    def branches(
+        self, target: str, *, limit: int = 50, after: str | None = None
+    ) -> tuple[Headline, ...]:
+        """What hangs on a turn, in a line each. The next page comes `after` the last id."""
+        return self._core.read(lambda tx: trees.branches(tx, target, limit=limit, after=after))
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """What this thread reads within the block fits together, and is read more quickly."""
+        return self._core.db.snapshot()
+
+    def choices(self) -> dict[str, list[str]]:
+        """Origins, personas, models and projects that sessions can be filtered by."""
+        found: dict[str, list[str]] = {word: [] for word in CHOICES}
+        for word, value in self._core.read(lambda tx: tx.run("choices", limit=LATEST_SESSIONS)):
+            found[word].append(value)
+        return found
+
+    def session_holding(self, turn_id: str) -> str | None:
+        """The label of the latest session whose thread holds a turn."""
+
+        def work(tx: Transaction) -> list[Row]:
+            near = tx.run("heads_below", turn_id=turn_id, near=NEAR)
+            return near or tx.run("heads_below", turn_id=turn_id, near=threads.DEEPEST)
+
+        rows = self._core.read(work)
+        return rows[0][0] if rows else None
+
+    def raw(self, kind: str, key: str) -> tuple[dict[str, Any], ...]:
+        """The rows of a record with every column as it is stored."""
+        if kind not in RAW:
+            raise NotFound(f"there is no kind of record {kind!r}", f"Kinds: {', '.join(RAW)}.")
+        table, statement = RAW[kind]
+        columns, rows = self._core.read(lambda tx: (tx.columns(table), tx.run(statement, key=key)))
+        if not rows:
+            raise NotFound(f"there is no {kind} {key!r}")
+        return tuple(dict(zip(columns, row, strict=True)) for row in rows)
+
+    def has_few_turns(self, most: int) -> bool:
+        """Whether there are at most so many turns."""
+        return len(self._core.read(lambda tx: tx.run("some_turns", limit=most + 1))) <= most
+
+    def counts(self) -> dict[str, int]:
+        """How many sessions, turns, messages and tool calls there are."""
+        names = ("sessions", "turns", "messages", "tool_calls")
+        return dict(zip(names, self._core.read(lambda tx: tx.run("counts"))[0], strict=True))
+
+    # -- what needs a look --------------------------------------------------------------------
+
+    def failed_turns(self, *, limit: int = 5) -> tuple[Headline, ...]:
+        """The latest turns that failed, in a line each."""
+
+        def work(tx: Transaction) -> tuple[Headline, ...]:
+            return trees.headlines(tx, [row[0] for row in tx.run("failed_turns", limit=limit)])
+
+        return self._core.read(work)
+
+    def latest_turn_at(self) -> int | None:
+        """When the last turn began."""
+        rows = self._core.read(lambda tx: tx.run("latest_turn_at"))
+        return int(rows[0][0]) if rows else None
+
+    def recent_files(self, *, text: str | None = None, limit: int = 50) -> tuple[FileLine, ...]:
+        """The files touched last, of the latest touches."""
+        values = {"text": _like(text), "latest": LATEST_TOUCHES, "limit": limit}
+        rows = self._core.read(lambda tx: tx.run("recent_files", **values))
+        return tuple(FileLine(path, int(touches), int(writes)) for path, touches, writes, _ in rows)
+
+    def tool_examples(
+        self, tool_name: str, *, limit: int = 20, before: tuple[str, int] | None = None
+    ) -> tuple[CallLine, ...]:
+        """The latest calls of a tool. The next page comes `before` the last turn and sequence."""
+        turn_id, sequence = before or (LAST_ID, 0)
+        values = {"tool_name": tool_name, "limit": limit, "turn_id": turn_id, "sequence": sequence}
+        rows = self._core.read(lambda tx: tx.run("tool_examples", **values))
+        return tuple(CallLine(*row) for row in rows)
+
+    # -- imports ------------------------------------------------------------------------------
+
+    def import_runs(self, *, limit: int = 50, before: str | None = None) -> tuple[ImportRun, ...]:
+        """What imports did, latest first. The next page comes `before` the last id."""
+        rows = self._core.read(lambda tx: tx.run("import_runs", limit=limit, before=before))
+        return tuple(ImportRun(*row) for row in rows)
+
+    def import_run(self, run_id: str) -> ImportRun:
+        """What one import did."""
+        rows = self._core.read(lambda tx: tx.run("import_run", id=run_id))
+        if not rows:
+            raise NotFound(f"there is no import {run_id!r}", "The page Imports lists them.")
+        return ImportRun(*rows[0])
+
+    def imported_as(self, key: str) -> tuple[ImportedSession, ...]:
+        """Where a session came from; nothing for one of our own."""
+        rows = self._core.read(
+            lambda tx: tx.run("imported_as", label=heads.get(tx, key, exact=False).label)
+        )
+        return tuple(ImportedSession(*row) for row in rows)
+
+    def source_faults(
+        self, *, limit: int = 50, before: SourceFault | None = None
+    ) -> tuple[SourceFault, ...]:
+        """What could not be understood of what was imported, latest files first."""
+        at = before or SourceFault(LATEST, "", "", LATEST, None, "")
+        values = {"file_id": at.file_id, "position": at.position, "what": at.what}
+        rows = self._core.read(lambda tx: tx.run("source_faults", limit=limit, **values))
+        return tuple(SourceFault(*row) for row in rows)
+
+    def files_of_turn(self, target: str) -> tuple[SourceFile, ...]:
+        """The files a turn was derived from."""
+        rows = self._core.read(
+            lambda tx: tx.run("turn_source_files", turn_id=threads.resolve(tx, target))
+        )
+        return tuple(SourceFile(*row) for row in rows)
+
+    # -- changes ------------------------------------------------------------------------------
+
+    def last_move(self) -> int:
+        """The number of the last move of any session."""
+        return int(self._core.read(lambda tx: tx.run("last_move"))[0][0])
+
+    def moves_since(self, move_id: int, *, limit: int = 500) -> tuple[Move, ...]:
+        """The moves of all sessions behind one, oldest first."""
+        rows = self._core.read(lambda tx: tx.run("moves_since", after=move_id, limit=limit))
+        return tuple(to_move(row) for row in rows)
+
+    def live_progress(self, label: str | None = None) -> tuple[tuple[str, str, int], ...]:
+        """The turns being written now: id, session, and a number that grows with each step."""
+        rows = self._core.read(lambda tx: tx.run("live_progress", label=label))
+        return tuple((turn_id, session, int(steps)) for turn_id, session, steps in rows)
+
+
+def _models(tx: Transaction, asked: str) -> list[str]:
+    """The models that a name means: the one called so, or else all that have its words."""
+    names = [str(row[0]) for row in tx.run("session_models")]
+    if asked in names:
+        return [asked]
+    phrase = tokenizer.phrase(asked.rstrip("*"), prefix=asked.endswith("*"))
+    return [name for name in names if phrase is not None and phrase.is_in(tokenizer.fold(name))]
+
+
+def _like(text: str | None) -> str | None:
+    """A pattern that finds the text anywhere."""
+    if not text:
+        return None
+    for letter in ("\\", "%", "_"):
+        text = text.replace(letter, f"\\{letter}")
+    return f"%{text.lower()}%"
+
+
+def _line(row: Row) -> SessionLine:
+    line = SessionLine(to_session(row[10:]), *row[:10])
+    return structs.replace(
+        line,
+        last_prompt=trees.beginning(line.last_prompt, PROMPT_MAX),
+        first_prompt=trees.beginning(line.first_prompt, PROMPT_MAX),
+    )
+
+
+def _window(tx: Transaction, target: str, from_depth: int, to_depth: int, text_max: int) -> Window:
+    turn_id = threads.resolve(tx, target)
+    if turn_id is None:
+        return Window((), {})
+    within = {"turn_id": turn_id, "from_depth": from_depth, "to_depth": to_depth}
+    rows = sorted(tx.run("thread_turns", **within), key=lambda row: int(row[-1]))
+    sizes: Sizes = {}
+    messages: dict[str, list[Message]] = defaultdict(list)
+    for *values, content, thinking in tx.run("window_messages", **within, text_max=text_max):
+        message = Message(*values)
+        messages[message.turn_id].append(message)
+        _note(sizes, (message.turn_id, message.id), text_max, content=content, thinking=thinking)
+    calls: dict[str, list[ToolCall]] = defaultdict(list)
+    for *values, params, result, error in tx.run("window_tool_calls", **within, text_max=text_max):
+        call = ToolCall(*values)
+        calls[call.turn_id].append(call)
+        _note(sizes, (call.turn_id, call.id), text_max, params_json=params, error=error)
+        if result is not None:
+            sizes[call.turn_id, call.id, "result_json"] = result
+    turns = tuple(_turn(tx, row, messages[row[0]], calls[row[0]]) for row in rows)
+    return Window(turns, sizes, *_beside(tx, within, turns))
+
+
+def _turn(tx: Transaction, row: Row, messages: list[Message], calls: list[ToolCall]) -> Turn:
+    record = threads.compaction(tx, row[0]) if row[2] == "compaction" else None
+    return to_turn(row, tuple(messages), tuple(calls), record)
+
+
+def _note(sizes: Sizes, key: tuple[str, str], most: int, **lengths: int | None) -> None:
+    for field, length in lengths.items():
+        if length is not None and length > most:
+            sizes[*key, field] = length
+
+
+def _beside(
+    tx: Transaction, within: dict[str, Any], turns: Iterable[Turn]
+) -> tuple[tuple[Headline, ...], dict[str, tuple[int, int]]]:
+    """What hangs on these turns and the one above them, beside their thread; and all numbers."""
+    next_depth = within["to_depth"] + 1
+    after = tx.run("ancestor_at", turn_id=within["turn_id"], depth=next_depth)
+    on_thread = {turn.id for turn in turns} | {row[0] for row in after}
+    values = {**within, "from_depth": max(1, within["from_depth"] - 1), "most": BESIDE_MAX}
+    found, numbers = [], {}
+    for number, total, *row in tx.run("window_branches", **values, text_max=trees.TEXT_MAX):
+        numbers[str(row[0])] = (int(number), int(total))
+        if row[0] not in on_thread:
+            found.append(trees.headline_of(tx, tuple(row)))
+    return tuple(found), numbers

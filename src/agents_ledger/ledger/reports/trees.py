@@ -1,0 +1,143 @@
+"""Turns as lists and trees show them: in a line each, with long runs folded."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable
+from operator import attrgetter
+
+from msgspec import structs
+
+from agents_ledger.ledger.reports.events import readable
+from agents_ledger.ledger.turns import threads
+from agents_ledger.model.errors import NotFound, Refused
+from agents_ledger.model.reports.trees import Headline, Node, Subagent, Tree
+from agents_ledger.model.sessions import Session
+from agents_ledger.model.turns import Turn
+from agents_ledger.store.database import Row, Transaction
+from agents_ledger.store.rows import to_session, to_turn
+
+SHORT = 10  # the time of a ULID: only turns of the same millisecond need more letters
+TEXT_MAX = 400
+LOOKED_AT = 4000  # letters of a message, for what somebody said in it
+
+_WIDTH = len(Turn.__struct_fields__) - 3  # without messages, tool calls and compaction
+
+
+def headlines(tx: Transaction, turn_ids: Iterable[str]) -> tuple[Headline, ...]:
+    """Turns in one line each, in the order asked for."""
+    found = []
+    for turn_id in turn_ids:
+        rows = tx.run("headline", turn_id=turn_id, text_max=LOOKED_AT)
+        if not rows:
+            raise NotFound(f"there is no turn {turn_id}")
+        found.append(headline_of(tx, rows[0]))
+    return tuple(found)
+
+
+def headline_of(tx: Transaction, row: Row) -> Headline:
+    """A row of <turn_columns>, the depth and <headline_columns>."""
+    turn = to_turn(row[:_WIDTH])
+    text, before, after = row[_WIDTH:]
+    if turn.turn_type == "compaction":
+        turn = structs.replace(turn, compaction=threads.compaction(tx, turn.id))
+    return Headline(turn, _short(turn.id, before, after), beginning(text))
+
+
+def beginning(text: str | None, most: int = TEXT_MAX) -> str | None:
+    """How a message begins, without what a harness put before it, unless that is all of it."""
+    return text and (readable(text) or text)[:most]
+
+
+def _short(turn_id: str, *neighbours: str | None) -> str:
+    """The first letters of an id that neither of its neighbours begins with."""
+    shared = max(_shared(turn_id, other or "") for other in neighbours)
+    return turn_id[: max(SHORT, shared + 1)]
+
+
+def _shared(one: str, other: str) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def latest_roots(
+    tx: Transaction, *, limit: int, before: str | None, subagents: bool
+) -> tuple[str, ...]:
+    """The ids of turns that hang on nothing, newest first."""
+    rows = tx.run("latest_roots", limit=limit, before=before, subagents=int(subagents))
+    return tuple(row[0] for row in rows)
+
+
+def branches(
+    tx: Transaction, target: str, *, limit: int, after: str | None
+) -> tuple[Headline, ...]:
+    """The turns that hang on one, in a line each, a page at a time."""
+    turn_id = threads.resolve(tx, target)
+    values = {"turn_id": turn_id, "after": after or "", "limit": limit, "text_max": LOOKED_AT}
+    return tuple(headline_of(tx, row) for row in tx.run("branches", **values))
+
+
+def tree(
+    tx: Transaction, target: str, *, fold: bool, limit: int, to_depth: int | None = None
+) -> Tree:
+    """A turn with what stands below it, down to a depth."""
+    top = threads.resolve(tx, target)
+    if top is None:
+        raise Refused(f"session {target!r} is empty", "Name a turn, or record one on it.")
+    if limit < 1:
+        raise Refused(f"limit is {limit}; it must be positive")
+    within = {"turn_id": top, "to_depth": threads.DEEPEST if to_depth is None else to_depth}
+    segments = {row[0]: row[1:] for row in tx.run("tree_segments", **within)}
+    if not any(count > 0 for *_, count in segments.values()):
+        raise Refused(f"depth {to_depth} is above turn {top}")
+    rows = tx.run("tree_nodes", **within, text_max=LOOKED_AT, fold=int(fold), limit=limit)
+    heads, subagents = _hanging(tx, within)
+    nodes: list[Node] = []
+    runs: dict[int, list[Turn]] = defaultdict(list)
+    for _, segment_id, *row in rows:
+        headline = headline_of(tx, tuple(row))
+        turn = headline.turn
+        above = _above(runs, segments, segment_id)
+        above_id = above.id if above else None
+        folded = turn.depth - above.depth - 1 if above else 0
+        if folded == 1 and turn.parent_turn_id:  # a line that says so would be no shorter
+            single = headlines(tx, [turn.parent_turn_id])[0]
+            nodes.append(Node(single, above_id, 0))
+            above_id, folded = single.turn.id, 0
+        nodes.append(
+            Node(headline, above_id, folded, tuple(heads[turn.id]), tuple(subagents[turn.id]))
+        )
+        runs[segment_id].append(turn)
+    turn_count = sum(count for *_, count in segments.values())
+    return Tree(tuple(nodes), turn_count, rows[0][0] - len(rows))
+
+
+def _above(
+    runs: dict[int, list[Turn]], segments: dict[int, tuple[int | None, int, int]], segment_id: int
+) -> Turn | None:
+    """The nearest node above the next of a segment: nodes come shallow first."""
+    at: int | None = segment_id
+    depth = threads.DEEPEST
+    while at in segments:
+        run = runs[at]
+        found = bisect_right(run, depth, key=attrgetter("depth"))
+        if found:
+            return run[found - 1]
+        at, depth, _ = segments[at]
+    return None
+
+
+def _hanging(
+    tx: Transaction, within: dict[str, object]
+) -> tuple[dict[str, list[Session]], dict[str, list[Subagent]]]:
+    """Sessions by the turn they point to, and subagents by the turn that spawned them."""
+    heads: dict[str, list[Session]] = defaultdict(list)
+    for row in tx.run("tree_heads", **within):
+        session = to_session(row)
+        heads[str(session.thread_id)].append(session)
+    subagents: dict[str, list[Subagent]] = defaultdict(list)
+    for depth, total_tokens, *columns in tx.run("tree_subagents", **within):
+        session = to_session(tuple(columns))
+        subagents[str(session.parent_turn_id)].append(Subagent(session, depth, total_tokens))
+    return heads, subagents

@@ -1,0 +1,255 @@
+"""A turn as text to be found: what was said and done, by part, and what it is found by besides."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import msgspec
+
+from agents_ledger.model.files.file_tools import touched
+from agents_ledger.model.reports.search import PARTS, Part
+from agents_ledger.model.turns import Message, Turn, TurnStatus, TurnType
+from agents_ledger.store.database import Transaction
+
+# Of a value longer than this, the beginning and the end are indexed; of a turn with very many calls
+# less of each, and of no turn more than memory should hold.
+VALUE_MAX = 20_000
+VALUE_MIN = 500
+VALUES_MAX = 8_000_000
+MESSAGE_MAX = 2_000_000
+TURN_MAX = 12_000_000
+# A value this long without a space is no text: a picture, a key, a hash.
+OPAQUE_MIN = 400
+
+_decode = msgspec.json.Decoder().decode
+
+
+class Piece(NamedTuple):
+    """Text of one message or call."""
+
+    part: Part
+    text: str
+    tool_name: str | None = None
+
+
+class TouchedFile(NamedTuple):
+    """A file that a turn read or wrote, and by which tool."""
+
+    path: str
+    written: bool
+    tool_name: str | None
+
+
+class Document(msgspec.Struct):
+    """A turn as it is found."""
+
+    turn_id: str
+    started_at: int
+    turn_type: TurnType
+    status: TurnStatus
+    model: str | None
+    workspace_path: str | None
+    call_count: int
+    pieces: list[Piece] = msgspec.field(default_factory=list)
+    files: list[TouchedFile] = msgspec.field(default_factory=list)
+    tools: list[str] = msgspec.field(default_factory=list)
+    letters: int = 0  # of its texts
+    touched: set[tuple[str, bool]] = msgspec.field(default_factory=set)  # its files, and how
+
+    def say(self, part: Part, text: str, tool_name: str | None = None) -> None:
+        """Add what was said, as far as there is room."""
+        text = text[: TURN_MAX - self.letters]
+        self.letters += len(text)
+        self.pieces.append(Piece(part, text, tool_name))
+
+    def add_message(self, role: str, content: str | None, thinking: str | None) -> None:
+        """Add what a message says."""
+        if thinking:
+            self.say("thinking", _ends(thinking, MESSAGE_MAX))
+        if content:
+            part: Any = "tool_result" if role == "tool" else role
+            self.say(part, _ends(content, MESSAGE_MAX))
+
+    def touch(self, path: str, kind: str, tool_name: str | None = None) -> None:
+        """Add a file that was read or written: by a tool, or else if nobody said so yet."""
+        written = kind == "written"
+        if tool_name is not None or (path, written) not in self.touched:
+            self.touched.add((path, written))
+            self.files.append(TouchedFile(path, written, tool_name))
+
+    @property
+    def value_max(self) -> int:
+        """How much of a value is indexed."""
+        share = VALUES_MAX // max(1, self.call_count)
+        return max(VALUE_MIN, min(VALUE_MAX, share))
+
+    def part(self, part: str) -> str:
+        """The text of one part."""
+        return "\n".join([piece.text for piece in self.pieces if piece.part == part])
+
+    def texts(self) -> dict[str, str]:
+        """The text of every column of the index."""
+        said: dict[str, list[str]] = {part: [] for part in PARTS}
+        for part, text, _ in self.pieces:
+            said[part].append(text)
+        columns = {part: "\n".join(texts) for part, texts in said.items()}
+        columns["project"] = project_of(self.workspace_path)
+        columns["model"] = self.model or ""
+        columns["tool"] = "\n".join(dict.fromkeys(self.tools))
+        columns["file"] = "\n".join(dict.fromkeys(file.path for file in self.files))
+        columns["state"] = f"turn {self.status} {self.turn_type}"
+        return columns
+
+
+def project_of(workspace_path: str | None) -> str:
+    """The name of the folder a turn worked in."""
+    return re.split(r"[/\\]", (workspace_path or "").rstrip("/\\"))[-1]
+
+
+def of_turn(turn: Turn) -> Document:
+    """A turn that is at hand."""
+    document = Document(
+        turn.id,
+        turn.started_at,
+        turn.turn_type,
+        turn.status,
+        turn.model,
+        turn.workspace_path,
+        turn.tool_call_count or len(turn.tool_calls),
+    )
+    if turn.error:
+        document.say("system", turn.error)
+    for message in turn.messages:
+        document.add_message(message.role, message.content, message.thinking)
+    for call in turn.tool_calls:
+        _add_call(document, call.tool_name, call.params_json, call.result_json, call.error)
+    for message in turn.messages:
+        _add_details(document, message)
+    if turn.compaction is not None:
+        document.say("assistant", turn.compaction.summary)
+    return document
+
+
+def _add_details(document: Document, message: Message) -> None:
+    for file in message.files:
+        if file.kind in ("read", "written"):
+            document.touch(file.file_path, file.kind)
+    for block in message.codeblocks:
+        document.say("assistant", block.content)
+
+
+def documents(tx: Transaction, ids: str) -> dict[str, Document]:
+    """Turns as they are now, by id; `ids` is a JSON array. Those that do not exist are left out."""
+    found: dict[str, Document] = {}
+    calls = 0
+    rows = tx.run("document_turns", ids=ids)
+    for turn_id, started_at, turn_type, status, model, path, error, count in rows:
+        found[turn_id] = document = Document(
+            turn_id, started_at, turn_type, status, model, path, count
+        )
+        if error:
+            document.say("system", error)
+        calls += count
+    if found:
+        _add_steps(tx, ids, found, has_calls=calls > 0)
+        _add_rare(tx, ids, found)
+    return found
+
+
+def _add_steps(tx: Transaction, ids: str, found: dict[str, Document], *, has_calls: bool) -> None:
+    def add_message(turn_id: str, role: str, content: str, thinking: str, has_details: int) -> int:
+        found[turn_id].add_message(role, content, thinking)
+        return has_details
+
+    def add_call(turn_id: str, *call: Any) -> None:
+        _add_call(found[turn_id], *call)
+
+    # Row by row: a turn may be larger than what is indexed of it by far.
+    detailed = any(tx.read_as("document_messages", add_message, ids=ids))
+    if has_calls:
+        tx.read_as("document_calls", add_call, ids=ids)
+    if detailed:
+        for turn_id, kind, path in tx.run("document_files", ids=ids):
+            found[turn_id].touch(path, kind)
+        for turn_id, content in tx.run("document_codeblocks", ids=ids):
+            found[turn_id].say("assistant", content)
+
+
+def _add_rare(tx: Transaction, ids: str, found: dict[str, Document]) -> None:
+    """What only compactions and turns being written have."""
+    kinds = {word for document in found.values() for word in (document.turn_type, document.status)}
+    statements = []
+    if "compaction" in kinds:
+        statements.append("document_summaries")
+    if kinds & {"pending", "streaming"}:
+        statements.append("document_partials")
+    for statement in statements:
+        for turn_id, content in tx.run(statement, ids=ids):
+            found[turn_id].say("assistant", content)
+
+
+def _add_call(
+    document: Document,
+    tool_name: str,
+    params_json: str,
+    result_json: str | None,
+    error: str | None,
+) -> None:
+    most = document.value_max
+    document.tools.append(tool_name)
+    said = readable(_value(params_json), most)
+    document.say("tool_call", f"{tool_name}\n{said}", tool_name)
+    if result_json is not None:
+        document.say("tool_result", readable(_value(result_json), most), tool_name)
+    if error:
+        document.say("tool_result", _ends(error, most), tool_name)
+    for kind, path in touched(tool_name, params_json):
+        document.touch(path, kind, tool_name)
+
+
+# -- values -----------------------------------------------------------------------------------
+
+
+def _value(text: str) -> object:
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return text
+
+
+def readable(value: object, most: int = VALUE_MAX) -> str:
+    """The texts and numbers in a value, a line each, without the names of its fields."""
+    if type(value) is str:
+        return _trimmed(value, most)
+    lines: list[str] = []
+    left = [value]
+    while left:
+        each = left.pop()
+        kind = type(each)
+        if kind is str:
+            if each:
+                lines.append(_trimmed(each, most))  # type: ignore[arg-type]
+        elif kind is dict:
+            left += reversed(each.values())  # type: ignore[attr-defined]
+        elif kind is list:
+            left += reversed(each)  # type: ignore[call-overload]
+        elif kind is int or kind is float:
+            lines.append(str(each))
+    return "\n".join(lines)
+
+
+def _trimmed(text: str, most: int) -> str:
+    if len(text) < OPAQUE_MIN:
+        return text
+    if " " not in text and "\n" not in text:
+        return ""
+    return _ends(text, most)
+
+
+def _ends(text: str, most: int) -> str:
+    """A text, or of a longer one its beginning and a fifth of as much of its end."""
+    if len(text) <= most:
+        return text
+    end = most // 5
+    return f"{text[: most - end]}\n{text[-end:]}"

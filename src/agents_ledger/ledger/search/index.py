@@ -1,0 +1,171 @@
+"""Puts turns into the word index, each under a number that begins with its time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+
+import msgspec
+
+from agents_ledger.ledger.search import tokenizer
+from agents_ledger.ledger.search.documents import Document, documents, of_turn
+from agents_ledger.model.turns import Turn, to_json
+from agents_ledger.store.database import Transaction
+from agents_ledger.store.matching import vector
+from agents_ledger.store.text import ids_of, in_batches
+
+NUMBERS = 4  # for turns that start within the same millisecond; more take those that follow
+SECOND = 4096  # numbers a second takes: a round one packs better than 4,000
+PIECE_WORDS = 16_000  # a tsvector knows no place beyond 16,383,
+PIECE_SAME = 255  # and no more than so many of one word
+PIECE_SHARED = 8  # words with the piece before
+READ_AT_ONCE = 25
+LETTERS_AT_ONCE = 2_000_000  # of one commit: others wait to write meanwhile
+PIECE_LETTERS = 100_000  # and holds no more than a megabyte
+
+
+class _Indexed(msgspec.Struct):
+    """A row of the index; `pieces` is what a server stores instead of the texts."""
+
+    id: int
+    user: str = ""
+    assistant: str = ""
+    thinking: str = ""
+    system: str = ""
+    tool_call: str = ""
+    tool_result: str = ""
+    project: str = ""
+    model: str = ""
+    tool: str = ""
+    file: str = ""
+    state: str = ""
+    pieces: str = ""
+
+
+class _Doc(msgspec.Struct):
+    id: int
+    turn_id: str
+
+
+def first_number(at_ms: int) -> int:
+    """The smallest number of a turn that started at this time."""
+    seconds, ms = divmod(max(0, at_ms), 1000)
+    return seconds * SECOND + ms * NUMBERS
+
+
+def put(tx: Transaction, turns: Iterable[Turn]) -> None:
+    """Put new turns in."""
+    _insert(tx, map(of_turn, turns))
+
+
+def put_again(tx: Transaction, turn_ids: Sequence[str]) -> None:
+    """Put turns in as they are now, in place of what the index knows of them."""
+    done = 0
+    while done < len(turn_ids):
+        done += put_some(tx, turn_ids[done:])
+
+
+def put_some(tx: Transaction, turn_ids: Sequence[str]) -> int:
+    """The same, with as many of them as are quickly put in; how many."""
+    found: list[Document] = []
+    taken = letters = 0
+    while taken < len(turn_ids) and letters < LETTERS_AT_ONCE:
+        some = documents(tx, ids_of(turn_ids[taken : taken + READ_AT_ONCE])).values()
+        found += some
+        letters += sum(document.letters for document in some)
+        taken += READ_AT_ONCE
+    forget(tx, turn_ids[:taken])
+    _insert(tx, found)
+    return min(taken, len(turn_ids))
+
+
+def forget(tx: Transaction, turn_ids: Sequence[str]) -> None:
+    """Take turns out, for good."""
+    for ids in in_batches(turn_ids):
+        if tx.engine == "sqlite":  # on a server they go with their documents
+            tx.run("forget_vectors", ids=ids)
+        tx.run("forget_docs", ids=ids)
+        tx.run("delete_waiting", ids=ids)
+
+
+def forget_all(tx: Transaction) -> None:
+    """Empty the index, and let every turn wait for it."""
+    tx.run("forget_words")
+    tx.run("forget_all_docs")
+    tx.run("await_index_all")
+
+
+def _insert(tx: Transaction, found: Iterable[Document]) -> None:
+    oldest_first = sorted(found, key=lambda document: (document.started_at, document.turn_id))
+    numbers = _numbers(tx, oldest_first)
+    rows = [_row(tx, *each) for each in zip(numbers, oldest_first, strict=True)]
+    rows.sort(key=lambda row: row.id)  # out of order the index would take each as a batch
+    if rows:
+        tx.run_many("insert_words", rows)
+
+
+def _row(tx: Transaction, number: int, document: Document) -> _Indexed:
+    columns = document.texts()
+    if tx.engine == "sqlite":
+        return _Indexed(number, *[tokenizer.spaced(text) for text in columns.values()])
+    return _Indexed(number, pieces=_pieces(columns))
+
+
+def _numbers(tx: Transaction, oldest_first: Sequence[Document]) -> list[int]:
+    """A new number for each: all at once if they are free, and nobody else can take them."""
+    if tx.engine == "sqlite":
+        wanted: list[int] = []
+        for document in oldest_first:
+            after = wanted[-1] + 1 if wanted else 0
+            wanted.append(max(first_number(document.started_at), after))
+        if not tx.run("numbers_taken", numbers=to_json(wanted))[0][0]:
+            numbered = zip(wanted, oldest_first, strict=True)
+            tx.run_many("insert_doc", [_Doc(number, each.turn_id) for number, each in numbered])
+            return wanted
+    return list(_one_by_one(tx, oldest_first))
+
+
+def _one_by_one(tx: Transaction, oldest_first: Sequence[Document]) -> Iterator[int]:
+    """A number for each, in twice the room wherever there is none; so much need not be tried again
+    for the next that started at the same time."""
+    tries = 1 if tx.engine == "sqlite" else NUMBERS  # there a try looks at one number
+    before = tried = 0
+    for document in oldest_first:
+        low = first_number(document.started_at)
+        begin = tried - tried % tries if low == before else 0
+        for tried in count(begin):
+            high = low + (NUMBERS << tried // tries)
+            made = tx.run("new_doc", low=low, high=high, turn_id=document.turn_id, tried=tried)
+            if made:
+                break
+        before = low
+        yield int(made[0][0])
+
+
+def _pieces(columns: dict[str, str]) -> str:
+    rows = [
+        {"part": part, "piece": piece, "words": vector(said)}
+        for part, text in columns.items()
+        for piece, said in enumerate(_split(tokenizer.words(text)))
+    ]
+    return msgspec.json.encode(rows).decode()
+
+
+def _split(said: list[str]) -> Iterator[list[str]]:
+    """Words in runs that fit a tsvector. Each begins with the last words of the one before: what is
+    looked for may stand there."""
+    run: list[str] = []
+    times: Counter[str] = Counter()
+    letters = new = 0
+    for word in said:
+        run.append(word)
+        times[word] += 1
+        letters += len(word)
+        new += 1
+        if len(run) == PIECE_WORDS or letters >= PIECE_LETTERS or times[word] == PIECE_SAME:
+            yield run
+            run, letters, new = run[-PIECE_SHARED:], 0, 0
+            times = Counter(run)
+    if new:
+        yield run

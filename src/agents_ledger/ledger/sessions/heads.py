@@ -1,0 +1,394 @@
+"""Sessions are pointers. This is the only module that moves one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace as Row
+from typing import Any, NamedTuple
+
+from agents_ledger.ledger.turns import threads
+from agents_ledger.model.errors import Conflict, HeadMoved, NameTaken, NotFound, Refused
+from agents_ledger.model.ids import new_id, now_ms
+from agents_ledger.model.sessions import DEFAULT_PERSONA, MoveReason, Session, SessionStatus
+from agents_ledger.store.database import Transaction
+from agents_ledger.store.rows import to_session
+
+LABEL_MAX = 512
+LATEST = 1 << 62
+CHANGEABLE = (
+    "persona_id",
+    "agent_id",
+    "routing_key",
+    "task_description",
+    "task_status",
+    "origin",
+    "origin_session_id",
+)
+ANNOTATIONS = ("title", "starred", "note")
+
+
+class Pointer(NamedTuple):
+    """What a write needs to know of a session."""
+
+    label: str
+    thread_id: str | None
+    persona_id: str
+    status: SessionStatus
+
+
+def find(tx: Transaction, key: str, *, exact: bool = False) -> Pointer | None:
+    """The session a key leads to, ours until we commit."""
+    found, before = _look(tx, key, exact=exact), None
+    # On a server it may have been merged away while we waited for it: then look where its key
+    # leads now. A session that was merged away is never active.
+    while found and found != before and found[0][-1] != "active":
+        found, before = _look(tx, key, exact=exact), found
+    return Pointer(*found[0]) if found else None
+
+
+def _look(tx: Transaction, key: str, *, exact: bool) -> list[tuple[Any, ...]]:
+    return tx.run("find_session_exactly" if exact else "find_session", key=key)
+
+
+def existing(tx: Transaction, key: str, *, exact: bool = False) -> Pointer:
+    """find(), or NotFound."""
+    found = find(tx, key, exact=exact)
+    if found is None:
+        raise NotFound(f"there is no session {key!r}")
+    return found
+
+
+def writable(tx: Transaction, key: str, **details: Any) -> Pointer:
+    """The session to write to: found by label, then by alias, else created with `details`."""
+    found = find(tx, key)
+    if found is None:
+        try:
+            return _create(tx, Session(key, **details))
+        except NameTaken:  # by another writer of a server, just now
+            found = find(tx, key)
+            if found is None or found.label != key:  # a turn, or an alias: what we made must go
+                raise
+    if found.status != "active":
+        raise Refused(
+            f"session {found.label!r} is {found.status}", "Make it active again, or fork from it."
+        )
+    return found
+
+
+def _create(tx: Transaction, session: Session, reason: MoveReason = "record") -> Pointer:
+    now = session.created_at or now_ms()
+    if not session.label or len(session.label) > LABEL_MAX:
+        raise Refused(f"a label has 1 to {LABEL_MAX} characters, this one {len(session.label)}")
+    check_is_no_turn(tx, session.label)
+    values: dict[str, object] = {
+        name: getattr(session, name) for name in Session.__struct_fields__[:14]
+    }
+    values["is_subagent"] = int(session.is_subagent)
+    if not tx.change("insert_session", **values, created_at=now):
+        raise NameTaken(f"there is a session {session.label!r} already")
+    named = tx.change(
+        "insert_name", name=session.label, session_label=session.label, created_at=now, reason=None
+    )
+    if not named:
+        raise NameTaken(f"{session.label!r} is an alias already")
+    if session.thread_id is not None:
+        tx.run("log_move", label=session.label, reason=reason)
+    return Pointer(session.label, session.thread_id, session.persona_id, "active")
+
+
+def check_is_no_turn(tx: Transaction, name: str) -> None:
+    """Refuse a name that is a turn's id: a session is looked for first, and would hide the turn."""
+    if tx.run("turn_status", id=name):
+        raise NameTaken(
+            f"{name!r} is the id of a turn, and cannot name a session",
+            "Choose another name; to go on from that turn, fork from it.",
+        )
+
+
+def check_is_no_name(tx: Transaction, turn_id: str) -> None:
+    """Refuse an id for a turn that names a session, which would hide it."""
+    if tx.run("session", key=turn_id):
+        raise NameTaken(
+            f"{turn_id!r} is the name of a session, and cannot be the id of a turn",
+            "Choose another id.",
+        )
+
+
+def create(tx: Transaction, session: Session) -> Session:
+    """A new session; its head may point to a turn already."""
+    if session.parent_turn_id is not None or session.spawn_tool_call_id is not None:
+        raise Refused(
+            "a session cannot name the call that spawned it",
+            "Spawn it from the call: ToolCall(spawned_session_label=...), or call.spawn() live.",
+        )
+    if session.thread_id is not None:
+        session = _at(session, _standable(tx, session.thread_id))
+    _create(tx, session, "fork" if session.created_as == "fork" else "move")
+    said = {name: getattr(session, name) for name in ANNOTATIONS}
+    if any(said.values()):
+        annotate(tx, session.label, said)
+    if session.status != "active":
+        tx.run("set_session_status", label=session.label, status=session.status)
+    return get(tx, session.label, exact=True)
+
+
+def _at(session: Session, turn_id: str | None) -> Session:
+    fields = {name: getattr(session, name) for name in Session.__struct_fields__}
+    return Session(**{**fields, "thread_id": turn_id})
+
+
+def _standable(tx: Transaction, target: str) -> str:
+    """A turn a head may point to: a sealed one."""
+    turn_id = threads.resolve_turn(tx, target)
+    _check_sealed(tx, turn_id)
+    return turn_id
+
+
+def _check_sealed(tx: Transaction, turn_id: str) -> None:
+    status = tx.run("turn_status", id=turn_id)[0][0]
+    if status in ("pending", "streaming"):
+        raise Refused(f"turn {turn_id} is still being written", "Wait until it is sealed.")
+
+
+def fork(
+    tx: Transaction,
+    target: str,
+    *,
+    label: str | None = None,
+    before: bool = False,
+    persona_id: str | None = None,
+) -> Session:
+    """A new session at a turn, or before it, to ask its query differently. Nothing is copied.
+
+    It has the persona of the session that is named, which may be narrower than that of its turns,
+    or else of the turn.
+    """
+    turn_id = threads.resolve(tx, target)
+    if turn_id is None:
+        raise Refused(f"session {target!r} is empty", "Fork from a turn.")
+    _check_sealed(tx, turn_id)
+    session_named = find(tx, target)
+    own = session_named.persona_id if session_named else threads.place_of(tx, turn_id).persona_id
+    persona = persona_id or own or DEFAULT_PERSONA
+    head: str | None = turn_id
+    if before:
+        head = tx.run("turn_parent", id=turn_id)[0][0]
+    session = Session(label or f"fork-{new_id()}", head, persona, created_as="fork")
+    _create(tx, session, "fork")
+    return get(tx, session.label, exact=True)
+
+
+def spawn(tx: Transaction, child: Session, parent: Pointer, turn_id: str, call_id: str) -> None:
+    """Link a subagent's session to the call that spawned it, creating it if need be."""
+    if child.label == parent.label:
+        raise Refused(f"session {child.label!r} cannot spawn itself")
+    found = find(tx, child.label, exact=True)
+    if found is None:
+        fields = {name: getattr(child, name) for name in Session.__struct_fields__}
+        linked = {
+            "persona_id": parent.persona_id if child.persona_id == "main" else child.persona_id,
+            "created_as": "subagent",
+            "is_subagent": True,
+            "parent_session_label": parent.label,
+            "parent_turn_id": turn_id,
+            "spawn_tool_call_id": call_id,
+        }
+        _create(tx, Session(**{**fields, **linked}))
+        return
+    linked_now = tx.change(
+        "link_subagent",
+        label=child.label,
+        parent_session_label=parent.label,
+        parent_turn_id=turn_id,
+        spawn_tool_call_id=call_id,
+    )
+    if not linked_now:
+        raise Refused(f"session {child.label!r} was spawned by another call")
+
+
+# -- the head ---------------------------------------------------------------------------------
+
+
+def move_head(
+    tx: Transaction,
+    label: str,
+    *,
+    from_: str | None,
+    to: str | None,
+    reason: MoveReason,
+    at: int | None = None,
+) -> None:
+    """Move a session from one turn to another, and log the move with it.
+
+    Two writers may both have read the same head. The first to get here wins; the second is told.
+    """
+    if not tx.change(
+        "move_head",
+        label=label,
+        from_turn=from_,
+        to_turn=to,
+        now=at or now_ms(),
+        is_import=int(reason == "import"),
+    ):
+        raise HeadMoved(label, expected=from_, found=existing(tx, label, exact=True).thread_id)
+    tx.run("log_move", label=label, reason=reason)
+
+
+def move_heads(tx: Transaction, moves: Sequence[tuple[str, str | None, str]]) -> None:
+    """Move sessions, each from one turn to another that was just recorded, and log the moves."""
+    now = now_ms()
+    moved = tx.run_many(
+        "move_head",
+        [
+            Row(label=label, from_turn=from_, to_turn=to, now=now, is_import=0)
+            for label, from_, to in moves
+        ],
+    )
+    if moved != len(moves):
+        raise Conflict("a session moved while it was written to")
+    tx.run_many("log_move", [Row(label=label, reason="record") for label, *_ in moves])
+
+
+def head(tx: Transaction, key: str, *, at: int | None = None, exact: bool = False) -> str | None:
+    """The turn a session points to, now or at a time."""
+    session = get(tx, key, exact=exact)
+    if at is None:
+        return session.thread_id
+    if type(at) is not int or not 0 <= at < LATEST:
+        raise Refused(f"at is {at!r:.80}", "It is a time in Unix milliseconds.")
+    rows = tx.run("head_at", label=session.label, at=at)
+    return rows[0][0] if rows else None
+
+
+def lead_heads(tx: Transaction, turn_id: str, to: str) -> None:
+    """What names a turn whose records are another's now names that one: heads, those that imports
+    gave, and lines of the history."""
+    for statement in ("lead_history", "lead_heads", "lead_imports"):
+        tx.run(statement, turn_id=turn_id, to=to)
+
+
+def move(tx: Transaction, key: str, target: str, *, expected: Any, reason: MoveReason) -> Session:
+    """Point a session to any sealed turn. `expected`: the head the caller saw, ... for any."""
+    session = existing(tx, key)
+    to = _standable(tx, target)
+    if reason == "rollback":
+        _check_ancestor(tx, to, session)
+    from_ = session.thread_id if expected is ... else expected
+    move_head(tx, session.label, from_=from_, to=to, reason=reason)
+    return get(tx, session.label, exact=True)
+
+
+def _check_ancestor(tx: Transaction, turn_id: str, session: Pointer) -> None:
+    if session.thread_id is None or not threads.on_thread(tx, turn_id, session.thread_id):
+        raise Refused(
+            f"turn {turn_id} is not on the thread of session {session.label!r}",
+            "Roll back to an ancestor of its head, or move it.",
+        )
+
+
+def clear(tx: Transaction, key: str) -> Session:
+    """Make a session empty; its turns stay."""
+    session = existing(tx, key)
+    move_head(tx, session.label, from_=session.thread_id, to=None, reason="clear")
+    return get(tx, session.label, exact=True)
+
+
+def undo(tx: Transaction, key: str, move_id: int | None = None) -> Session:
+    """Point a session to where it was before a move, its last by default. Twice is once back."""
+    session = existing(tx, key)
+    if move_id is None:
+        last = tx.run("session_moves", label=session.label, before_id=LATEST, limit=1)
+        if not last:
+            raise Refused(f"session {session.label!r} never moved: there is nothing to undo")
+        move_id = last[0][0]
+    elif not tx.run("move_exists", label=session.label, move_id=move_id):
+        raise NotFound(
+            f"session {session.label!r} has no move {move_id}",
+            "List its moves with `agents-ledger history`.",
+        )
+    rows = tx.run("move_before", label=session.label, move_id=move_id)
+    to = rows[0][0] if rows else None
+    move_head(tx, session.label, from_=session.thread_id, to=to, reason="undo")
+    return get(tx, session.label, exact=True)
+
+
+# -- what is known of a session ---------------------------------------------------------------
+
+
+def get(tx: Transaction, key: str, *, exact: bool = False) -> Session:
+    """A session by its label or an alias; `exact` reaches one that was merged away."""
+    rows = tx.run("session_exactly" if exact else "session", key=key)
+    if not rows:
+        raise NotFound(f"there is no session {key!r}")
+    return to_session(rows[0])
+
+
+def list_(
+    tx: Transaction,
+    *,
+    status: SessionStatus | None,
+    persona_id: str | None,
+    origin: str | None,
+    parent: str | None,
+    limit: int,
+    after: Session | None,
+) -> tuple[Session, ...]:
+    """Sessions, latest first; a page continues after the last session of the one before."""
+    rows = tx.run(
+        "list_sessions",
+        status=status,
+        persona_id=persona_id,
+        origin=origin,
+        parent=parent,
+        before_at=after.updated_at if after else LATEST,
+        after_label=after.label if after else "",
+        limit=limit,
+    )
+    return tuple(to_session(row) for row in rows)
+
+
+def set_status(tx: Transaction, key: str, status: SessionStatus) -> Session:
+    """Archive a session, mark it deleted, or make it active again."""
+    session = existing(tx, key)
+    tx.run("set_session_status", label=session.label, status=status)
+    return get(tx, session.label, exact=True)
+
+
+def update(tx: Transaction, key: str, changes: dict[str, Any]) -> Session:
+    """Change what may change of a session beside its head."""
+    _check_names(changes, CHANGEABLE)
+    _check_texts(changes)
+    session = get(tx, key)
+    values = {name: changes.get(name, getattr(session, name)) for name in CHANGEABLE}
+    tx.run("update_session", label=session.label, **values)
+    return get(tx, session.label, exact=True)
+
+
+def _check_names(changes: dict[str, Any], known: tuple[str, ...]) -> None:
+    unknown = sorted(set(changes) - set(known))
+    if unknown:
+        raise Refused(f"{unknown[0]!r} cannot be changed here", f"What can be: {', '.join(known)}.")
+
+
+def _check_texts(changes: dict[str, Any]) -> None:
+    for name, value in changes.items():
+        if value is not None and not isinstance(value, str):
+            raise Refused(f"{name} is {value!r:.80}", "It is text, or None.")
+
+
+def annotate(tx: Transaction, key: str, changes: dict[str, Any]) -> Session:
+    """Give a session a title, a star or a note; what is not named stays."""
+    _check_names(changes, ANNOTATIONS)
+    starred = changes.get("starred", False)
+    if starred not in (False, True):
+        raise Refused(f"starred is {starred!r:.80}", "It is True or False.")
+    _check_texts({name: value for name, value in changes.items() if name != "starred"})
+    session = get(tx, key)
+    tx.run(
+        "annotate",
+        label=session.label,
+        title=changes.get("title", session.title),
+        starred=int(changes.get("starred", session.starred)),
+        note=changes.get("note", session.note),
+    )
+    return get(tx, session.label, exact=True)

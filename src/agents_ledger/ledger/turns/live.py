@@ -1,0 +1,491 @@
+"""Live turns: durable from the first word, sealed with the last.
+
+The first commit makes the turn, pending, in a segment of its own. Then each tool call and message
+is committed as it happens. The last commit seals it: response, usage, place, head and history as
+one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import asdict, replace
+
+from agents_ledger.ledger.search import index_queue
+from agents_ledger.ledger.sessions import heads
+from agents_ledger.ledger.turns import recording, threads
+from agents_ledger.ledger.turns.recording import Prepared
+from agents_ledger.model.errors import Conflict, HeadMoved, OutcomeUnknown, Refused
+from agents_ledger.model.ids import now_ms
+from agents_ledger.model.sessions import Session
+from agents_ledger.model.turns import (
+    Answer,
+    CallStatus,
+    Message,
+    ToolCall,
+    Turn,
+    TurnStatus,
+    Usage,
+    to_json,
+)
+from agents_ledger.store.database import Database, Transaction, Work
+
+NO_RESPONSE = "no response recorded"
+WRITER_DIED = "the process that wrote this turn died"
+PARTIAL = '{"partial":true}'
+# What the ledger adds to a message and to a call.
+FILLED = {
+    Message: ("id", "turn_id", "sequence", "created_at"),
+    ToolCall: ("id", "turn_id", "message_id", "started_at", "completed_at", "sequence"),
+}
+StepT = TypeVar("StepT", Message, ToolCall)
+
+
+class Live(NamedTuple):
+    """A live turn and who writes it."""
+
+    turn_id: str
+    writer_id: str
+    session: str = ""  # the key it was begun with
+
+
+class Sealing(NamedTuple):
+    """How a live turn ends."""
+
+    status: TurnStatus
+    error: str | None = None
+    response: Message | None = None
+    usage: Usage = Usage()
+    model: str | None = None
+    provider: str | None = None
+    permissions_used: str | None = None
+
+
+class LiveState:
+    """What the writer of a live turn keeps in mind, and its verbs as works to be committed.
+
+    A step whose commit had no known outcome is the same step when it is said again.
+    """
+
+    def __init__(self, prepared: Prepared, writer_id: str) -> None:
+        self.id = prepared.id
+        self.prepared = prepared
+        self.live = Live(prepared.id, writer_id, prepared.new.session)
+        self.sealed = False
+        self._guard = threading.Lock()  # tools may run in parallel
+        self._sequence = len(prepared.turn.messages) + len(prepared.turn.tool_calls)
+        self._speaker: str | None = None
+        self._pieces = 0  # of the answer, known to be stored
+        self._unsure: list[Message | ToolCall | str] = []
+
+    @contextmanager
+    def committing(self, step: Message | ToolCall | str) -> Iterator[None]:
+        """Around the commit of a message, a call or a piece: is it stored, or perhaps?"""
+        try:
+            yield
+        except OutcomeUnknown:
+            if step not in self._unsure:
+                self._unsure.append(step)
+            raise
+        if step in self._unsure:
+            self._unsure.remove(step)
+
+    def _again(self, said: StepT) -> StepT | None:
+        """The step that was said so before, if it is perhaps stored."""
+        for step in self._unsure:
+            if isinstance(step, type(said)) and said.id in ("", step.id):
+                filled = {name: getattr(step, name) for name in FILLED[type(said)]}
+                if replace(said, **filled) == step:
+                    return step
+        return None
+
+    def _next(self) -> int:
+        with self._guard:
+            self._sequence += 1
+            return self._sequence - 1
+
+    def begin(self) -> Work[None]:
+        """The first commit."""
+        return partial(begin, prepared=self.prepared, writer_id=self.live.writer_id)
+
+    def message(
+        self, message: str | Message, *, streamed: bool = False
+    ) -> tuple[Message, Work[None]]:
+        """A message between query and response; text is the assistant's."""
+        if isinstance(message, str):
+            message = Message("assistant", message)
+        recording.check_step(message)
+        known = self._again(message)
+        filled = known or recording.fill_message(message, self.id, self._next(), now_ms())
+        return filled, partial(
+            add_message, live=self.live, message=filled, streamed=streamed, again=known is not None
+        )
+
+    def said(self, message: Message, *, streamed: bool) -> Message:
+        """After a message's commit: calls that follow an assistant's belong to it."""
+        if message.role == "assistant":
+            self._speaker = message.id
+        if streamed:
+            self._pieces = 0
+        return message
+
+    def call(
+        self, tool_name: str, params: object, call_id: str, tool_number: int | None
+    ) -> ToolCall:
+        """A tool call that starts now."""
+        given = "{}" if params is None else to_json(params)
+        call = ToolCall(tool_name, given, status="running", id=call_id, tool_number=tool_number)
+        recording.check_step(call)
+        known = self._again(call)
+        return known or recording.fill_call(call, self.id, self._next(), now_ms(), self._speaker)
+
+    def start(self, call: ToolCall) -> Work[None]:
+        """That a tool is being called."""
+        return partial(start_call, live=self.live, call=call, again=call in self._unsure)
+
+    def finish(self, call: ToolCall, status: CallStatus, **outcome: str | None) -> Work[None]:
+        """What came of a call."""
+        return partial(finish_call, live=self.live, call_id=call.id, status=status, **outcome)  # type: ignore[arg-type]
+
+    def spawn(self, call: ToolCall, child: Session) -> Work[Session]:
+        """The session of a subagent that a call starts."""
+        return partial(spawn, live=self.live, call_id=call.id, child=child)
+
+    def stream(self, text: str) -> Work[None]:
+        """A piece of the answer."""
+        after = self._pieces if text in self._unsure else None
+        return partial(stream, live=self.live, text=text, after=after)
+
+    def streamed(self) -> None:
+        """After the commit of a piece."""
+        self._pieces += 1
+
+    def respond(self, response: Answer, **said: Any) -> Work[HeadMoved | None]:
+        """The last commit of a turn that went well."""
+        if isinstance(response, str):
+            response = Message("assistant", response)
+        if response is not None:
+            recording.check_step(response)
+            recording.check_response(response)
+        if said.get("permissions_used") is not None:
+            said["permissions_used"] = to_json(said["permissions_used"])
+        return self._sealing(Sealing("completed", None, response, **said))
+
+    def fail(
+        self, error: str, usage: Usage, *, permissions_used: str | None = None
+    ) -> Work[HeadMoved | None]:
+        """The last commit of a turn that did not."""
+        sealing = Sealing("failed", error, usage=usage, permissions_used=permissions_used)
+        return self._sealing(sealing)
+
+    def _sealing(self, sealing: Sealing) -> Work[HeadMoved | None]:
+        recording.check_usage(sealing.usage)
+        return partial(seal, live=self.live, sealing=sealing)
+
+    def close(self, moved: HeadMoved | None) -> None:
+        """After the last commit: the turn is stored, the head may not have followed."""
+        self.sealed = True
+        if moved is not None:
+            raise moved
+
+
+def begin(tx: Transaction, prepared: Prepared, writer_id: str) -> None:
+    """Make the turn, pending. Nobody may hang a child on it before it is sealed."""
+    new = prepared.new
+    if prepared.chosen and _begun(tx, prepared, writer_id):
+        return
+    session = heads.writable(tx, new.session, persona_id=new.persona_id or "main")
+    parent_id = recording.expected_parent(session, new)
+    turn, place = recording.write_turn(tx, prepared, session, parent_id)
+    threads.put(tx, prepared.id, place, join=False)
+    index_queue.recorded(tx, turn)
+    tx.run("insert_writer", id=writer_id)
+    tx.run(
+        "insert_live_turn",
+        turn_id=prepared.id,
+        writer_id=writer_id,
+        session_label=session.label,
+    )
+
+
+def _begun(tx: Transaction, prepared: Prepared, writer_id: str) -> bool:
+    """Whether the same call began the turn already, its outcome unknown to its caller."""
+    known = tx.run("turn_request", id=prepared.id)
+    if not known:
+        return False
+    same = bytes(known[0][0] or b"") == prepared.request_hash
+    if same and tx.run("live_turn", turn_id=prepared.id, writer_id=writer_id):
+        return True
+    raise Conflict(f"turn {prepared.id} exists already", "Use a new id for a live turn.")
+
+
+def _mine(tx: Transaction, live: Live) -> str:
+    """The session of a turn we may still write."""
+    found = tx.run("live_turn", turn_id=live.turn_id, writer_id=live.writer_id)
+    if not found:
+        raise Conflict(f"turn {live.turn_id} is sealed", "Begin a new turn.")
+    return str(found[0][0])
+
+
+def add_message(
+    tx: Transaction, live: Live, message: Message, *, streamed: bool, again: bool = False
+) -> None:
+    """Commit a message as it happens; one that was streamed is no partial text any more."""
+    _mine(tx, live)
+    if again and tx.run("message_known", id=message.id):
+        return
+    if streamed:
+        tx.run("delete_partials", turn_id=live.turn_id)
+    recording.write_messages(tx, (message,))
+
+
+def start_call(tx: Transaction, live: Live, call: ToolCall, *, again: bool = False) -> None:
+    """Commit that a tool is being called."""
+    _mine(tx, live)
+    if again and tx.run("call_outcome", turn_id=live.turn_id, id=call.id):
+        return
+    tx.run("insert_tool_call", **asdict(call))
+
+
+def finish_call(
+    tx: Transaction,
+    live: Live,
+    call_id: str,
+    status: CallStatus,
+    *,
+    result_json: str | None = None,
+    error: str | None = None,
+) -> None:
+    """Commit what came of a call. The same again changes nothing."""
+    _mine(tx, live)
+    finished = tx.change(
+        "finish_tool_call",
+        turn_id=live.turn_id,
+        id=call_id,
+        status=status,
+        result_json=result_json,
+        error=error,
+        completed_at=now_ms(),
+    )
+    if not finished and (status, result_json, error) not in [
+        row[:3] for row in tx.run("call_outcome", turn_id=live.turn_id, id=call_id)
+    ]:
+        raise Conflict(f"tool call {call_id} of turn {live.turn_id} is finished already")
+
+
+def spawn(tx: Transaction, live: Live, call_id: str, child: Session) -> Session:
+    """Make or link the session of a subagent that a call starts. The same again changes nothing."""
+    parent = heads.existing(tx, _mine(tx, live), exact=True)
+    call = tx.run("call_outcome", turn_id=live.turn_id, id=call_id)
+    if call and call[0][3] == child.label:
+        return heads.get(tx, child.label, exact=True)
+    heads.spawn(tx, child, parent, live.turn_id, call_id)
+    linked = tx.change("spawn_from_call", turn_id=live.turn_id, id=call_id, label=child.label)
+    if not linked:
+        raise Refused(f"tool call {call_id} spawned another session already")
+    return heads.get(tx, child.label, exact=True)
+
+
+def stream(tx: Transaction, live: Live, text: str, *, after: int | None = None) -> None:
+    """Commit a piece of the answer, visible to others while the rest is still to come. `after`: it
+    is perhaps stored already, behind so many."""
+    _mine(tx, live)
+    if after is not None and len(tx.run("partials", turn_id=live.turn_id)) > after:
+        return
+    tx.run("mark_streaming", turn_id=live.turn_id)
+    tx.run("insert_partial", turn_id=live.turn_id, content=text)
+
+
+def partial_text(tx: Transaction, turn_id: str) -> str:
+    """What was streamed so far."""
+    return "".join(row[0] for row in tx.run("partials", turn_id=turn_id))
+
+
+def seal(tx: Transaction, live: Live, sealing: Sealing) -> HeadMoved | None:
+    """End a turn. If its session moved meanwhile, the turn is kept beside the head, and the
+    HeadMoved to be raised once that is committed is returned. The same again changes nothing."""
+    try:
+        label = _mine(tx, live)
+    except Conflict:
+        if not _ended_so(threads.exact_turn(tx, live.turn_id), sealing):
+            raise
+        return beside_head(tx, live)
+    # The session before anything else, as recording does: on a server two writers of one session
+    # would otherwise wait for each other. One merged away goes on as the session that stayed.
+    session = heads.existing(tx, label)
+    turn_id, now = live.turn_id, now_ms()
+    parent_id, persona_id, prompt_hash, thread_key, model, provider = tx.run(
+        "live_parent", turn_id=turn_id
+    )[0]
+    model, provider = sealing.model or model, sealing.provider or provider
+    response = _closing_message(tx, turn_id, sealing, now)
+    tx.run("close_tool_calls", turn_id=turn_id, completed_at=now)
+    usage = sealing.usage
+    answered = sealing.status == "completed" and response is not None
+    tx.run(
+        "seal_turn",
+        id=turn_id,
+        status=sealing.status,
+        completed_at=now,
+        error=sealing.error,
+        model=model,
+        provider=provider,
+        response_message_id=response.id if answered and response else None,
+        permissions_used=sealing.permissions_used,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_input_tokens=usage.cached_input_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        total_tokens=usage.total,
+    )
+    tx.run("delete_partials", turn_id=turn_id)
+    tx.run("delete_live_turn", turn_id=turn_id)
+    threads.take_away(tx, turn_id)
+    place = threads.below(
+        threads.place_of(tx, parent_id),
+        usage=usage,
+        model=model,
+        provider=provider,
+        persona_id=persona_id,
+        system_prompt_hash=prompt_hash,
+        thread_key=thread_key,
+        compaction_turn_id=None,
+    )
+    completed = sealing.status == "completed"
+    threads.put(tx, turn_id, place, join=completed)
+    index_queue.changed(tx, [turn_id])
+    if not completed:
+        return None
+    if session.thread_id != parent_id:
+        return HeadMoved(session.label, parent_id, session.thread_id, turn_id)
+    heads.move_head(tx, session.label, from_=parent_id, to=turn_id, reason="record")
+    return None
+
+
+def _ended_so(turn: Turn, sealing: Sealing) -> bool:
+    """Whether a sealed turn ended with just these words. What was not said is not compared."""
+    said = sealing.response
+    answer = None if turn.response is None else _words(turn.response)
+    usage = Usage(*(getattr(turn, name) for name in Usage.__struct_fields__))
+    return (
+        (turn.status, turn.error) == (sealing.status, sealing.error)
+        and usage == replace(sealing.usage, total_tokens=sealing.usage.total)
+        and sealing.model in (None, turn.model)
+        and sealing.provider in (None, turn.provider)
+        and sealing.permissions_used in (None, turn.permissions_used)
+        and (said is None or _words(said, turn.response) == answer)
+    )
+
+
+def _words(message: Message, stored: Message | None = None) -> Message:
+    """A message without what the ledger adds; text that was streamed is taken as it is stored."""
+    content = message.content
+    if content is None and stored is not None:
+        content = stored.content
+    return replace(message, id="", turn_id="", sequence=0, created_at=0, content=content)
+
+
+def beside_head(tx: Transaction, live: Live) -> HeadMoved | None:
+    """Whether a sealed turn, completed, never became its session's head."""
+    turn = threads.exact_turn(tx, live.turn_id)
+    if turn.status != "completed" or tx.run("was_head", turn_id=turn.id):
+        return None
+    session = heads.existing(tx, live.session)
+    return HeadMoved(session.label, turn.parent_turn_id, session.thread_id, turn.id)
+
+
+def _closing_message(tx: Transaction, turn_id: str, sealing: Sealing, now: int) -> Message | None:
+    """The response; without one, what was streamed: whole if the turn completed, else partial."""
+    response = sealing.response
+    if response is None or response.content is None:
+        streamed = partial_text(tx, turn_id)
+        if streamed:
+            metadata = None if sealing.status == "completed" else PARTIAL
+            plain = response or Message("assistant", metadata_json=metadata)
+            response = Message(
+                plain.role,
+                streamed,
+                plain.source,
+                plain.thinking,
+                plain.context_json,
+                plain.metadata_json,
+                plain.tool_call_id,
+                plain.id,
+            )
+    if response is None:
+        return None
+    last = tx.run("last_sequence", turn_id=turn_id)[0][0]
+    message = recording.fill_message(response, turn_id, (-1 if last is None else last) + 1, now)
+    recording.write_messages(tx, (message,))
+    return message
+
+
+def live_turns(tx: Transaction, key: str | None = None) -> tuple[str, ...]:
+    """The ids of turns that are not sealed and have a writer, of one session or all."""
+    label = None if key is None else heads.get(tx, key).label
+    return tuple(row[0] for row in tx.run("live_turns", label=label))
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a turn or call failed, in a line."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+# -- after a crash ----------------------------------------------------------------------------
+
+
+def recover(db: Database) -> tuple[str, ...]:
+    """Fail the turns whose writer is dead; those of a writer that lives are left alone."""
+    db.remove_dead_writers()
+    writers = db.read(lambda tx: tx.run("other_writers", id=""))
+    if not writers:
+        return ()
+    me = db.writer()
+    dead = [
+        (writer_id, seen_at)
+        for writer_id, seen_at, unseen_ms in writers
+        if writer_id != me.id and db.is_dead(writer_id, unseen_ms)
+    ]
+    failed: list[str] = []
+    for writer_id, seen_at in dead:
+        failed += db.write(partial(fail_all, writer_id=writer_id, seen_at=seen_at))
+        me.forget(writer_id)
+    return tuple(failed)
+
+
+def fail_all(tx: Transaction, writer_id: str, seen_at: int) -> list[str]:
+    """Fail the turns of a writer that will write no more, if nobody has seen it meanwhile."""
+    if not tx.run("writer_unseen_since", id=writer_id, seen_at=seen_at):
+        return []
+    failed = [row[0] for row in tx.run("writer_turns", writer_id=writer_id)]
+    for turn_id in failed:
+        seal(tx, Live(turn_id, writer_id), Sealing("failed", WRITER_DIED))
+    tx.run("settle_claims", writer_id=writer_id)
+    if tx.run("writer_left", writer_id=writer_id)[0][0]:
+        from agents_ledger.ledger import tasks  # only who has tasks needs it
+
+        tasks.fail_all(tx, writer_id)
+    tx.run("delete_writer", id=writer_id)
+    return failed
+
+
+def retire(db: Database) -> None:
+    """Take this process off the list of writers, unless it leaves turns unfinished."""
+    me = db.known_writer()
+    if me is not None:
+        left = db.write(partial(_retire, writer_id=me.id))
+        if not left:
+            me.forget(me.id)
+
+
+def _retire(tx: Transaction, writer_id: str) -> bool:
+    left = bool(tx.run("writer_left", writer_id=writer_id)[0][0])
+    if not left:
+        tx.run("settle_claims", writer_id=writer_id)
+        tx.run("delete_writer", id=writer_id)
+    return left

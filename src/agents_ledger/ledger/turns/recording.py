@@ -1,0 +1,448 @@
+"""Recording a finished turn: all of it, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from types import SimpleNamespace as Row
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
+
+from agents_ledger.ledger.context import compaction_rules
+from agents_ledger.ledger.search import index_queue
+from agents_ledger.ledger.sessions import heads
+from agents_ledger.ledger.sessions.heads import Pointer
+from agents_ledger.ledger.turns import threads
+from agents_ledger.model.agents import config as configs
+from agents_ledger.model.errors import Conflict, HeadMoved, Refused
+from agents_ledger.model.ids import ID_MAX, LATEST_MS, is_id, new_id, now_ms
+from agents_ledger.model.sessions import Session
+from agents_ledger.model.turns import (
+    OPEN_CALL,
+    Answer,
+    CallStatus,
+    Message,
+    MessageRole,
+    NewTurn,
+    Query,
+    ToolCall,
+    Turn,
+    TurnRole,
+    Usage,
+    to_json,
+)
+from agents_ledger.store import rows
+from agents_ledger.store.database import Transaction
+
+if TYPE_CHECKING:
+    import hashlib
+
+_ROLES = frozenset(get_args(MessageRole))
+_CALL_STATUSES = frozenset(get_args(CallStatus))
+_TURN_ROLES = frozenset(get_args(TurnRole))
+_TOKENS = Usage.__struct_fields__
+_HASH_VERSION = b"turn/1\0"
+_HASH_PIECE = 2047
+_JSON_FIELDS = ("tools_available", "permissions_granted", "permissions_used")
+
+
+class Prepared(NamedTuple):
+    """A turn ready to be written: everything that needs no database is done."""
+
+    new: NewTurn
+    turn: Turn  # without what only the ledger knows: its parent, depth and configuration
+    chosen: bool  # the caller chose the id: it may be a retry
+    request_hash: bytes
+    prompt_hash: str | None
+
+    @property
+    def id(self) -> str:
+        """The turn's."""
+        return self.turn.id
+
+
+# -- before the transaction -------------------------------------------------------------------
+
+
+def recording(
+    session: str, query: Query, answer: Answer, fields: dict[str, Any], *, live: bool = False
+) -> Prepared:
+    """What a caller passed, ready to be written. Fields that are None were not passed."""
+    turn_id = fields.pop("id", None)
+    said = {name: value for name, value in fields.items() if value is not None or name == "parent"}
+    return prepare(new_turn(session, query, answer, **said), turn_id, live=live)
+
+
+def new_turn(session: str, query: Query, answer: Answer = None, /, **fields: Any) -> NewTurn:
+    """What a caller passed, as one value."""
+    for name in _JSON_FIELDS:
+        if fields.get(name) is not None:
+            fields[name] = to_json(fields[name])
+    if "steps" in fields:
+        fields["steps"] = _several(fields["steps"], "steps are a list of messages and tool calls")
+    response = Message("assistant", answer) if isinstance(answer, str) else answer
+    try:
+        return NewTurn(session, messages_of(query), response=response, **fields)
+    except TypeError as error:
+        raise Refused(f"a turn has no such field: {error}") from error
+
+
+def messages_of(query: Query) -> tuple[Message, ...]:
+    """What was asked, as messages; text is a person's."""
+    if isinstance(query, (str, Message)):
+        query = (query,)
+    return tuple(
+        Message("user", part, "human") if isinstance(part, str) else part
+        for part in _several(query, "a query is text, a message, or a list of these")
+    )
+
+
+def _several(given: Iterable[Any], meant: str) -> tuple[Any, ...]:
+    if not isinstance(given, Iterable):
+        raise Refused(f"{meant}, not {given!r:.80}")
+    return tuple(given)
+
+
+def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> Prepared:
+    """Number, date and encode a turn."""
+    _check(new)
+    if turn_id is not None:
+        check_id(turn_id)
+    now = now_ms()
+    own_id = turn_id or new_id()
+    started_at = new.started_at or min(now, new.completed_at or now)
+    messages, calls = _fill(new, own_id, started_at, now)
+    usage = new.usage
+    turn = Turn(
+        id=own_id,
+        turn_type="compaction" if new.compaction else "normal",
+        status="pending" if live else new.status,
+        started_at=started_at,
+        completed_at=None if live else new.completed_at or max(now, started_at),
+        model=new.model,
+        provider=new.provider,
+        role=new.role,
+        toolset_name=new.toolset_name,
+        tools_available=new.tools_available,
+        permissions_granted=new.permissions_granted,
+        permissions_used=new.permissions_used,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_input_tokens=usage.cached_input_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        total_tokens=usage.total,
+        query_message_ids=id_list(messages[: len(new.query)]),
+        response_message_id=messages[-1].id if new.response else None,
+        tool_call_count=len(calls),
+        source_event_id=new.source_event_id,
+        workspace_path=new.workspace_path,
+        error=new.error,
+        messages=messages,
+        tool_calls=calls,
+        compaction=new.compaction and replace(new.compaction, turn_id=own_id),
+    )
+    prompt = new.system_prompt
+    prompt_hash = None if prompt is None else hash_prompt(prompt)
+    return Prepared(new, turn, turn_id is not None, _hash(new), prompt_hash)
+
+
+def _closed(call: ToolCall, at: int) -> ToolCall:
+    """A call of a sealed turn: one without an outcome is given up."""
+    if call.status not in OPEN_CALL:
+        return call
+    return replace(
+        call, status="cancelled", error=call.error or "no result recorded", completed_at=at
+    )
+
+
+def _check(new: NewTurn) -> None:
+    """Refuse what no ledger can hold, in words; the database would only say which rule broke."""
+    if new.role not in _TURN_ROLES:
+        raise Refused(f"a turn's role is one of {_words(_TURN_ROLES)}, not {new.role!r}")
+    if new.status not in ("completed", "failed"):
+        raise Refused(f"a recorded turn is completed or failed, not {new.status!r}")
+    for step in (*new.query, *new.steps, *((new.response,) if new.response else ())):
+        check_step(step)
+    check_response(new.response)
+    check_usage(new.usage)
+    _check_times(new.started_at, new.completed_at)
+    if (new.status == "failed") != (new.error is not None):
+        raise Refused("a failed turn says why in `error`, a completed one has none")
+    open_calls = [s for s in new.steps if isinstance(s, ToolCall) and s.status in OPEN_CALL]
+    if open_calls and new.status == "completed":
+        raise Refused(
+            f"tool call {open_calls[0].id or open_calls[0].tool_name!r} of a completed turn is"
+            f" {open_calls[0].status}",
+            "Give each call its outcome: completed, failed, cancelled or rejected.",
+        )
+
+
+def check_id(chosen: str) -> None:
+    """Refuse an id that could not be typed, or told from what stands around it."""
+    if not is_id(chosen):
+        raise Refused(
+            f"{chosen[:80]!r} cannot be an id",
+            f"Use up to {ID_MAX} printable characters without spaces, quotes and backslashes.",
+        )
+
+
+def check_usage(usage: Usage) -> None:
+    """Refuse tokens that nobody can have counted."""
+    if not isinstance(usage, Usage):
+        raise Refused(f"a turn's usage is a Usage, not {usage!r:.80}")
+    for name in _TOKENS:
+        number = getattr(usage, name)
+        if number is not None and (type(number) is not int or number < 0):
+            raise Refused(f"{name} is {number!r:.80}", "Tokens are whole numbers, 0 or more.")
+
+
+def _check_times(started_at: int, completed_at: int | None) -> None:
+    _check_time("started_at", started_at)
+    if completed_at is not None:
+        _check_time("completed_at", completed_at)
+        if started_at > completed_at > 0:
+            raise Refused(
+                f"completed_at is {completed_at}, before started_at, which is {started_at}",
+                "A turn ends when it began, or later.",
+            )
+
+
+def _check_time(name: str, at: int) -> None:
+    if type(at) is not int or not 0 <= at < LATEST_MS:
+        raise Refused(f"{name} is {at!r:.80}", "Times are Unix milliseconds, from 1970 to 9998.")
+
+
+def check_response(response: Message | None) -> None:
+    """Refuse an answer that is not the assistant's."""
+    if response is not None and response.role != "assistant":
+        raise Refused(f"a response is an assistant's message, not a {response.role}'s")
+
+
+def check_step(step: Message | ToolCall) -> None:
+    """Refuse a message or tool call that no ledger can hold."""
+    if isinstance(step, Message):
+        if step.role not in _ROLES:
+            raise Refused(f"a message's role is one of {_words(_ROLES)}, not {step.role!r}")
+        if step.id:
+            check_id(step.id)
+    elif isinstance(step, ToolCall):
+        if step.status not in _CALL_STATUSES:
+            raise Refused(
+                f"a call's status is one of {_words(_CALL_STATUSES)}, not {step.status!r}"
+            )
+        if not step.tool_name:
+            raise Refused("a tool call needs the name of its tool")
+    else:
+        raise Refused(f"a turn consists of messages and tool calls, not {type(step).__name__}")
+
+
+def _words(words: Iterable[str]) -> str:
+    return ", ".join(sorted(words))
+
+
+def _fill(
+    new: NewTurn, turn_id: str, started_at: int, now: int
+) -> tuple[tuple[Message, ...], tuple[ToolCall, ...]]:
+    """All messages and calls with what the ledger adds: ids, their turn, their order, the time."""
+    messages = [fill_message(part, turn_id, n, started_at) for n, part in enumerate(new.query)]
+    calls: list[ToolCall] = []
+    speaker: str | None = None
+    for sequence, step in enumerate(new.steps, len(messages)):
+        if isinstance(step, ToolCall):
+            calls.append(_closed(fill_call(step, turn_id, sequence, now, speaker), now))
+            continue
+        messages.append(fill_message(step, turn_id, sequence, now))
+        if step.role == "assistant":
+            speaker = messages[-1].id
+    if new.response is not None:
+        messages.append(fill_message(new.response, turn_id, len(messages) + len(calls), now))
+    return tuple(messages), tuple(calls)
+
+
+def fill_message(message: Message, turn_id: str, sequence: int, at: int) -> Message:
+    """A message as it is stored."""
+    return replace(
+        message,
+        id=message.id or new_id(),
+        turn_id=turn_id,
+        sequence=sequence,
+        created_at=message.created_at or at,
+    )
+
+
+def fill_call(
+    call: ToolCall, turn_id: str, sequence: int, at: int, speaker: str | None
+) -> ToolCall:
+    """A tool call as it is stored. `speaker`: the assistant message it came with, if any."""
+    ended = call.completed_at
+    if ended is None and call.status not in OPEN_CALL:
+        ended = at
+    return replace(
+        call,
+        id=call.id or f"call_{new_id()}",
+        turn_id=turn_id,
+        message_id=call.message_id or speaker,
+        started_at=call.started_at or at,
+        completed_at=ended,
+        sequence=sequence,
+    )
+
+
+def id_list(messages: Sequence[Message]) -> str:
+    """The JSON array of their ids."""
+    return msgspec.json.encode([message.id for message in messages]).decode()
+
+
+def hash_prompt(prompt: str) -> str:
+    """The key under which a system prompt is stored."""
+    return _sha256()(prompt.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _hash(new: NewTurn) -> bytes:
+    """Of what was passed, before anything was filled in: a retry of the same call has the same."""
+    try:
+        passed = msgspec.msgpack.encode(new)
+    except (UnicodeEncodeError, OverflowError):
+        passed = repr(new).encode("utf-8", "surrogatepass")
+    digest = _sha256()(_HASH_VERSION)
+    # In pieces: for longer ones Python lets other threads run, which costs more than the hashing.
+    for start in range(0, len(passed), _HASH_PIECE):
+        digest.update(passed[start : start + _HASH_PIECE])
+    return digest.digest()
+
+
+@cache
+def _sha256() -> Callable[[bytes], hashlib._Hash]:
+    import hashlib  # it loads OpenSSL, which who only reads does not need
+
+    return hashlib.sha256
+
+
+# -- within the transaction -------------------------------------------------------------------
+
+
+def record(tx: Transaction, prepared: Prepared) -> Turn:
+    """Record a finished turn and move its session to it; a failed one leaves the head alone."""
+    new, turn_id = prepared.new, prepared.id
+    if prepared.chosen:
+        known = tx.run("turn_request", id=turn_id)
+        if known:
+            return _again(tx, prepared, bytes(known[0][0] or b""))
+    session = heads.writable(tx, new.session, persona_id=new.persona_id or "main")
+    parent_id = expected_parent(session, new)
+    turn, place = write_turn(tx, prepared, session, parent_id)
+    completed = new.status == "completed"
+    threads.put(tx, turn_id, place, join=completed)
+    index_queue.recorded(tx, turn)
+    if completed:
+        heads.move_head(tx, session.label, from_=parent_id, to=turn_id, reason="record")
+    return turn
+
+
+def _again(tx: Transaction, prepared: Prepared, known: bytes) -> Turn:
+    if known != prepared.request_hash:
+        raise Conflict(
+            f"turn {prepared.id} is recorded already, with other content",
+            "Use a new id for a new turn.",
+        )
+    return threads.exact_turn(tx, prepared.id)
+
+
+def expected_parent(session: Pointer, new: NewTurn) -> str | None:
+    """The turn to hang on: the head, which must be the one the caller expects, if it said one."""
+    if new.parent is not UNSET and new.parent != session.thread_id:
+        raise HeadMoved(session.label, expected=new.parent, found=session.thread_id)
+    return session.thread_id
+
+
+def write_turn(
+    tx: Transaction, prepared: Prepared, session: Pointer, parent_id: str | None
+) -> tuple[Turn, threads.Place]:
+    """Write the turn and all it consists of; returned with its place, for the caller to put it."""
+    new = prepared.new
+    if prepared.chosen:
+        heads.check_is_no_name(tx, prepared.id)
+    parent = threads.place_of(tx, parent_id)
+    config = None if new.config is None else _effective_config(tx, new.config, parent_id)
+    turn = replace(
+        prepared.turn,
+        parent_turn_id=parent_id,
+        effective_config_json=config,
+        depth=parent.depth + 1,
+    )
+    if turn.compaction is not None:
+        compaction_rules.check(tx, turn.compaction, parent_id)
+        tx.run("insert_compaction", **asdict(turn.compaction))
+    if new.system_prompt is not None:
+        tx.run("insert_system_prompt", hash=prepared.prompt_hash, content=new.system_prompt)
+    tx.run("insert_turn", **rows.turn_row(turn, prepared.request_hash))
+    write_messages(tx, turn.messages)
+    for call in turn.tool_calls:
+        if call.spawned_session_label is not None:
+            child = Session(call.spawned_session_label)
+            heads.spawn(tx, child, session, turn.id, call.id)
+    if turn.tool_calls:
+        tx.run_many("insert_tool_call", turn.tool_calls)
+    if parent_id is not None:
+        parent = threads.adopt(tx, parent_id, parent)
+    return turn, place_below(parent, prepared, session)
+
+
+def place_below(parent: threads.Place, prepared: Prepared, session: Pointer) -> threads.Place:
+    """Where a turn goes that hangs on the one at `parent`, if that place is free."""
+    new = prepared.new
+    return threads.below(
+        parent,
+        usage=new.usage,
+        model=new.model,
+        provider=new.provider,
+        persona_id=session.persona_id,
+        system_prompt_hash=prepared.prompt_hash,
+        thread_key=new.thread_key,
+        compaction_turn_id=prepared.id if new.compaction else None,
+    )
+
+
+def write_messages(
+    tx: Transaction,
+    messages: Sequence[Message],
+    *,
+    statement: str = "insert_message",
+    any_order: bool = False,
+) -> None:
+    """Write messages with their files, lints and codeblocks."""
+    if not messages:
+        return
+    tx.run_many(statement, messages, any_order=any_order)
+    detailed = [message for message in messages if message.has_details]
+    if detailed:
+        _write_details(tx, detailed)
+
+
+def _write_details(tx: Transaction, messages: Sequence[Message]) -> None:
+    tx.run_many(
+        "insert_message_file",
+        [Row(message_id=m.id, **asdict(file)) for m in messages for file in m.files],
+    )
+    tx.run_many(
+        "insert_message_lint",
+        [Row(message_id=m.id, **asdict(lint)) for m in messages for lint in m.lints],
+    )
+    tx.run_many(
+        "insert_message_codeblock",
+        [
+            Row(message_id=m.id, idx=idx, **asdict(block))
+            for m in messages
+            for idx, block in enumerate(m.codeblocks)
+        ],
+    )
+
+
+def _effective_config(tx: Transaction, config: configs.Config, parent_id: str | None) -> str | None:
+    said, said_by = threads.config_above(tx, parent_id)
+    settings = configs.resolve(config, configs.decode(said), said_by)
+    return configs.encode(settings) if settings else None

@@ -1,0 +1,358 @@
+"""A turn with its ancestors: where a turn stands, and every question about ancestry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import itemgetter
+
+from msgspec import Struct, structs
+from msgspec.structs import asdict
+
+from agents_ledger.ledger.turns.contents import NO_STEPS, Stretch, steps_of
+from agents_ledger.model.compaction import Compaction
+from agents_ledger.model.errors import Ambiguous, NotFound, Refused
+from agents_ledger.model.sessions import Thread
+from agents_ledger.model.turns import Turn, Usage
+from agents_ledger.store.database import Transaction
+from agents_ledger.store.rows import to_compaction, to_turn
+
+_DEPTH = itemgetter(-1)
+PREFIX_MIN = 4
+DEEPEST = 1 << 62
+
+
+class Place(Struct, frozen=True, gc=False):
+    """Segment and depth of a turn, and the metrics of its thread."""
+
+    segment_id: int
+    depth: int
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    total_tokens: int = 0
+    compaction_count: int = 0
+    compaction_turn_id: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    persona_id: str | None = None
+    system_prompt_hash: str | None = None
+    thread_key: str | None = None
+
+
+ABOVE_ROOT = Place(0, 0)
+
+
+def place_of(tx: Transaction, turn_id: str | None) -> Place:
+    """Where a turn stands; above the root for no turn."""
+    if turn_id is None:
+        return ABOVE_ROOT
+    rows = tx.run("place", turn_id=turn_id)
+    if not rows:
+        raise NotFound(f"there is no turn {turn_id}")
+    return Place(*rows[0])
+
+
+def below(
+    parent: Place,
+    *,
+    usage: Usage,
+    model: str | None,
+    provider: str | None,
+    persona_id: str | None,
+    system_prompt_hash: str | None,
+    thread_key: str | None,
+    compaction_turn_id: str | None,
+) -> Place:
+    """The place right below `parent`, in its segment, with one more turn added up."""
+    return Place(
+        parent.segment_id,
+        parent.depth + 1,
+        parent.input_tokens + (usage.input_tokens or 0),
+        parent.output_tokens + (usage.output_tokens or 0),
+        parent.cached_input_tokens + (usage.cached_input_tokens or 0),
+        parent.cache_write_tokens + (usage.cache_write_tokens or 0),
+        parent.reasoning_tokens + (usage.reasoning_tokens or 0),
+        parent.total_tokens + (usage.total or 0),
+        parent.compaction_count + (compaction_turn_id is not None),
+        compaction_turn_id or parent.compaction_turn_id,
+        parent.model if model is None else model,
+        parent.provider if provider is None else provider,
+        persona_id or parent.persona_id,
+        system_prompt_hash or parent.system_prompt_hash,
+        thread_key,
+    )
+
+
+def put(tx: Transaction, turn_id: str, place: Place, *, join: bool) -> Place:
+    """Give a turn its place: behind its parent if it may join and that is free, else in a new
+    segment that hangs there."""
+    values = {"turn_id": turn_id, **structs.asdict(place)}
+    if join and place.depth > 1 and tx.change("insert_place", **values):
+        return place
+    if place.depth == 1:
+        opened = tx.run("open_root_segment")
+    else:
+        opened = tx.run("open_segment", parent_id=place.segment_id, fork_depth=place.depth - 1)
+    own = structs.replace(place, segment_id=opened[0][0])
+    tx.run("insert_place", **{**values, "segment_id": own.segment_id})
+    return own
+
+
+def adopt(tx: Transaction, parent_id: str, parent: Place) -> Place:
+    """Note that a turn of ours hangs on `parent`; if that is a projection, it is frozen with all
+    its ancestors: what we stand on does not change. Returned is where it stands then."""
+    marked = tx.change("mark_native_parent", id=parent_id)
+    if marked or not tx.run("turn_projected", id=parent_id)[0][0]:
+        return parent
+    tx.run("lock_projection")  # on a server it may be derived again, and put elsewhere, just now
+    parent = place_of(tx, parent_id)
+    tx.run("mark_parent", id=parent_id)
+    freeze(tx, parent)
+    return parent
+
+
+def freeze(tx: Transaction, place: Place) -> None:
+    """Turns of a projection do not change any more, from this place up."""
+    segment_id, depth = place.segment_id, place.depth
+    while raised := tx.run("freeze", id=segment_id, depth=depth):
+        if raised[0][0] is None:
+            return
+        segment_id, depth = raised[0]
+
+
+def take_away(tx: Transaction, turn_id: str) -> None:
+    """Undo put() for a turn that stands alone in its segment."""
+    segment_id = tx.run("delete_place", turn_id=turn_id)[0][0]
+    tx.run("delete_segment", id=segment_id)
+
+
+# -- finding turns ----------------------------------------------------------------------------
+
+
+def resolve(tx: Transaction, target: str, *, exact: bool = False) -> str | None:
+    """The turn a target means: a session's head (None while it is empty), or a turn by its id, or
+    by the first letters of its id."""
+    rows = tx.run("session_exactly" if exact else "session", key=target)
+    if rows:
+        head: str | None = rows[0][1]
+        return head
+    return resolve_turn(tx, target)
+
+
+def resolve_turn(tx: Transaction, target: str) -> str:
+    """A turn by its id, or by its first letters."""
+    if tx.run("turn_status", id=target):
+        return target
+    if len(target) >= PREFIX_MIN:
+        for prefix in dict.fromkeys((target, target.upper())):
+            rows = tx.run("turns_by_prefix", prefix=prefix, upper=prefix + "\U0010ffff")
+            if len(rows) == 1:
+                return str(rows[0][0])
+            if rows:
+                named = some(row[0] for row in rows)
+                raise Ambiguous(f"several turns begin with {target!r}: {named}")
+    raise NotFound(f"there is no session or turn {target!r}")
+
+
+def some(names: Iterable[str]) -> str:
+    """Two of several names, and whether there are more."""
+    first, second, *more = names
+    return f"{first}, {second}{', ...' if more else ''}"
+
+
+def lookup(tx: Transaction, typed: str, *, beginnings: bool = True) -> str:
+    """What a person means: a key or turn as resolve() takes it, or else the label of the session
+    that its source calls so, or whose id there or label begins so. What is called so comes before
+    what begins so."""
+    if tx.run("session", key=typed) or tx.run("turn_stand", turn_id=typed):
+        return typed
+    label = _session_like(tx, typed, beginnings=False)
+    if label is not None:
+        return label
+    try:
+        return resolve_turn(tx, typed)
+    except (NotFound, Ambiguous):
+        label = _session_like(tx, typed, beginnings=beginnings)
+        if label is None:
+            raise
+        return label
+
+
+def _session_like(tx: Transaction, typed: str, *, beginnings: bool) -> str | None:
+    """Subagents give way to the session that they worked for."""
+    ways = [("sessions_known_as", typed + "\1")] if typed else []
+    if beginnings and len(typed) >= PREFIX_MIN:
+        ways += [
+            (name, typed + "\U0010ffff") for name in ("sessions_known_as", "sessions_labelled")
+        ]
+    for statement, upper in ways:
+        rows = tx.run(statement, prefix=typed, upper=upper)
+        if len(rows) == 1 or (rows and rows[0][1] != rows[1][1]):
+            return str(rows[0][0])
+        if rows:
+            named = some(row[0] for row in rows if row[1] == rows[0][1])
+            raise Ambiguous(f"several sessions fit {typed!r}: {named}")
+    return None
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def thread(
+    tx: Transaction,
+    target: str,
+    *,
+    last: int | None = None,
+    from_depth: int = 1,
+    to_depth: int | None = None,
+    exact: bool = False,
+) -> Thread:
+    """The thread of a target, with its turns between two depths, or its last ones."""
+    if last is not None and last < 0:
+        raise Refused(f"last is {last}; it must not be negative")
+    rows = [] if exact else tx.run("session_stand", key=target)
+    if not rows:
+        turn_id = resolve(tx, target, exact=exact)
+        rows = [(None,)] if turn_id is None else tx.run("turn_stand", turn_id=turn_id)
+    turn_id, *stand = rows[0]
+    if turn_id is None:
+        return Thread(None)
+    fork_depth, segment_id, *metrics = stand
+    depth = metrics[0]
+    if last is not None:
+        from_depth = max(1, depth - last + 1)
+    to_depth = depth if to_depth is None else min(to_depth, depth)
+    within = Stretch(turn_id, segment_id, fork_depth, from_depth, to_depth)
+    values = [turn_id, *metrics, _load(tx, within) if last != 0 else ()]
+    return Thread(*values)
+
+
+def turn(tx: Transaction, target: str) -> Turn:
+    """One turn with all it consists of."""
+    turn_id = resolve(tx, target)
+    if turn_id is None:
+        raise NotFound(f"session {target!r} is empty", "Record a turn on it first.")
+    return exact_turn(tx, turn_id)
+
+
+def exact_turn(tx: Transaction, turn_id: str) -> Turn:
+    """turn() for an exact id."""
+    depth = place_of(tx, turn_id).depth
+    return load(tx, turn_id, depth, depth)[0]
+
+
+def load(tx: Transaction, turn_id: str, from_depth: int, to_depth: int) -> tuple[Turn, ...]:
+    """The turns of a thread between two depths, root first, with all they consist of."""
+    rows = tx.run("turn_stand", turn_id=turn_id)
+    if not rows:
+        return ()
+    fork_depth, segment_id, depth = rows[0][1:4]
+    within = Stretch(turn_id, segment_id, fork_depth, from_depth, min(to_depth, depth))
+    return _load(tx, within)
+
+
+def _load(tx: Transaction, stretch: Stretch) -> tuple[Turn, ...]:
+    rows = tx.run("segment_turns" if stretch.in_segment else "thread_turns", **asdict(stretch))
+    rows.sort(key=_DEPTH)
+    found = steps_of(tx, stretch, rows)
+    turns = []
+    for row in rows:
+        steps = found.get(row[0], NO_STEPS)
+        compacted = compaction(tx, row[0]) if row[2] == "compaction" else None
+        turns.append(to_turn(row, steps.messages, steps.tool_calls, compacted))
+    return tuple(turns)
+
+
+# -- questions about ancestry -----------------------------------------------------------------
+
+
+def ancestry(tx: Transaction, target: str) -> tuple[str, ...]:
+    """The ids of a thread, root first."""
+    turn_id = resolve(tx, target)
+    if turn_id is None:
+        return ()
+    rows = tx.run("ancestry", turn_id=turn_id, from_depth=1, to_depth=DEEPEST)
+    return tuple(turn_id for _, turn_id in sorted(rows))
+
+
+def ancestor_at(tx: Transaction, target: str, depth: int) -> str | None:
+    """The turn of a thread at a depth; None above its root and below its head."""
+    return above(tx, resolve(tx, target), depth)
+
+
+def above(tx: Transaction, turn_id: str | None, depth: int) -> str | None:
+    """ancestor_at() for an exact turn id."""
+    rows = tx.run("ancestor_at", turn_id=turn_id, depth=depth) if depth > 0 else []
+    return str(rows[0][0]) if rows else None
+
+
+def is_ancestor(tx: Transaction, ancestor: str, descendant: str) -> bool:
+    """Whether a turn stands on the thread of another. Every turn stands on its own."""
+    first, second = resolve(tx, ancestor), resolve(tx, descendant)
+    if first is None or second is None:
+        return False
+    return on_thread(tx, first, second)
+
+
+def on_thread(tx: Transaction, turn_id: str, head: str) -> bool:
+    """is_ancestor() for exact turn ids."""
+    depth = place_of(tx, turn_id).depth
+    return tx.run("ancestor_at", turn_id=head, depth=depth) == [(turn_id,)]
+
+
+def common_ancestor(tx: Transaction, first: str, second: str) -> str | None:
+    """The deepest turn on both threads; None if they share none."""
+    return shared(tx, resolve(tx, first), resolve(tx, second))
+
+
+def shared(tx: Transaction, a: str | None, b: str | None) -> str | None:
+    """common_ancestor() for exact turn ids."""
+    rows = tx.run("common_ancestor", a=a, b=b)
+    return str(rows[0][0]) if rows else None
+
+
+def children(tx: Transaction, target: str) -> tuple[Turn, ...]:
+    """The turns that hang on a turn, without their messages."""
+    return tuple(to_turn(row) for row in tx.run("child_turns", turn_id=resolve(tx, target)))
+
+
+def siblings(tx: Transaction, target: str) -> tuple[Turn, ...]:
+    """The other turns that hang where this one does, without their messages."""
+    return tuple(to_turn(row) for row in tx.run("sibling_turns", turn_id=resolve(tx, target)))
+
+
+def roots(tx: Transaction) -> tuple[Turn, ...]:
+    """Every turn without a parent, oldest first, without their messages."""
+    return tuple(to_turn(row) for row in tx.run("root_turns"))
+
+
+def subtree(tx: Transaction, target: str, limit: int) -> tuple[Turn, ...]:
+    """A turn and what stands below it, shallow first, without their messages."""
+    rows = tx.run("subtree_turns", turn_id=resolve(tx, target), limit=limit)
+    return tuple(to_turn(row) for row in rows)
+
+
+def compaction(tx: Transaction, turn_id: str) -> Compaction | None:
+    """The record of a compaction turn."""
+    rows = tx.run("turn_compaction", turn_id=turn_id)
+    return to_compaction(rows[0]) if rows else None
+
+
+def compactions(tx: Transaction, target: str) -> tuple[Compaction, ...]:
+    """The compactions on a thread, latest first."""
+    rows = tx.run("thread_compactions", turn_id=resolve(tx, target))
+    return tuple(to_compaction(row) for row in rows)
+
+
+def config_above(tx: Transaction, turn_id: str | None) -> tuple[str | None, str | None]:
+    """The configuration that a turn hung here inherits, and which turn's it is."""
+    found = tx.run("config_above", turn_id=turn_id) if turn_id is not None else []
+    return (found[0][0], found[0][1]) if found else (None, None)
+
+
+def system_prompt(tx: Transaction, target: str) -> str | None:
+    """The system prompt in force at a turn."""
+    rows = tx.run("system_prompt", hash=place_of(tx, resolve(tx, target)).system_prompt_hash)
+    return str(rows[0][0]) if rows else None

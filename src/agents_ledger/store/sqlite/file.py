@@ -1,0 +1,151 @@
+"""Notices when the ledger file or its log is not the one that was opened any more.
+
+SQLite goes on with a file that was deleted or replaced, and knows a write-ahead log by its name
+alone: beside a file that was put in the ledger's place, the log of the old one overwrites pages of
+the new one. So a handle compares inodes at each transaction, a writer leaves the inodes in the lock
+file, and whoever opens the ledger compares these with what is there.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from agents_ledger.model.errors import OutcomeUnknown, StoreUnavailable
+from agents_ledger.store.concurrency.locks import Inodes, is_open_here
+
+if sys.platform != "win32":
+    import fcntl
+
+Identity = tuple[int, int]  # device and inode
+
+# Every connection to a database with a write-ahead log holds a shared lock on this byte of its -shm
+# file (SQLite's file format, "WAL-index": the dead-man switch).
+_DEAD_MAN_SWITCH = 128
+_RESTART = (
+    "Stop every program that uses the ledger before you replace its file. To go back to a backup,"
+    " move the ledger and its -wal file away and run `agents-ledger restore`."
+)
+
+
+def _identity(path: str) -> Identity | None:
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise StoreUnavailable(
+            f"cannot find out whether {path} is still there: {error.strerror}",
+            "Check the ledger's folder and its disk.",
+        ) from error
+    return status.st_dev, status.st_ino
+
+
+class OpenFile:
+    """The ledger file of one handle, and its log."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = str(path)  # a str is looked up faster, and this is done at each transaction
+        self._log = f"{path}-wal"
+        self._opened: dict[str, Identity] = {}
+
+    def connect(self, connect: Callable[[], Any]) -> Any:
+        """A new connection to the file that this handle opened first."""
+        before = self._opened.get(self._path) or _identity(self._path)
+        connection = connect()  # opens the file, and reads nothing yet
+        try:
+            if before is not None:
+                self._opened[self._path] = before
+            self.check()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def note_log(self) -> None:
+        """Call when a connection that writes has opened the log."""
+        identity = _identity(self._log)
+        if identity is not None:
+            self._opened[self._log] = identity
+
+    def inodes(self) -> Inodes | None:
+        """What a writer leaves in the lock file."""
+        file, log = self._opened.get(self._path), self._opened.get(self._log)
+        return (file[1], log[1]) if file and log else None
+
+    def is_current(self) -> bool:
+        try:
+            self.check()
+        except StoreUnavailable:
+            return False
+        return True
+
+    def check(self) -> None:
+        """Refuse to go on with a file that nobody will find again."""
+        for path in self._opened:
+            self._check(path)
+
+    def check_readable(self) -> None:
+        """The same before a read, which needs less: only a writer can be misled by the log."""
+        self._check(self._path)
+
+    def _check(self, path: str) -> None:
+        now = _identity(path)
+        if now != self._opened[path]:
+            event = "deleted or moved" if now is None else "replaced by another file"
+            raise StoreUnavailable(f"{path} was {event} while it was open", _RESTART)
+
+    def check_committed(self) -> None:
+        """The same after a commit, which is in a file that may be gone."""
+        if not self.is_current():
+            raise OutcomeUnknown(f"{self._path} was deleted or replaced during the commit")
+
+
+def check_leftovers(path: Path, recorded: Inodes | None) -> None:
+    """Refuse to open a ledger file beside the log of another file, before SQLite reads it."""
+    log, shared = Path(f"{path}-wal"), Path(f"{path}-shm")
+    file_now, log_now = _identity(str(path)), _identity(str(log))
+    log_bytes = os.stat(log).st_size if log_now else 0
+    if file_now is None and log_bytes:
+        raise StoreUnavailable(
+            f"{path} is gone, but its log {log} is there and may hold turns",
+            f"Put the file back where it was, or remove {log} to start a new ledger.",
+        )
+    if (file_now is None or log_now is None) and _is_in_use(shared):
+        missing = path if file_now is None else log
+        raise StoreUnavailable(
+            f"{missing} was deleted, but a program still has it open",
+            "Stop every program that uses the ledger, then try again.",
+        )
+    if file_now is None or log_now is None or not log_bytes or recorded is None:
+        return
+    file_recorded, log_recorded = recorded
+    if log_now[1] == log_recorded and file_now[1] != file_recorded:
+        raise StoreUnavailable(
+            f"{path} was replaced while a program had it open: the log {log} belongs to the file"
+            " that was there before, and would damage this one",
+            f"Stop every program that uses the ledger. To keep {path.name} as it is now, remove"
+            f" {log.name} and {shared.name}; turns that only the log holds are lost.",
+        )
+
+
+def _is_in_use(shared: Path) -> bool:
+    """Whether a living connection has this -shm file open."""
+    if is_open_here(shared):  # and so must not be opened here: closing it would drop SQLite's locks
+        return True
+    if sys.platform == "win32":  # no file is deleted there while it is open
+        return False
+    try:
+        fd = os.open(shared, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _DEAD_MAN_SWITCH)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False

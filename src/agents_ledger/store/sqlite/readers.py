@@ -1,0 +1,53 @@
+"""Reading connections of one handle, kept for the next reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from agents_ledger.store.sealed_cache import Known
+from agents_ledger.store.sqlite.statements import Reading
+
+
+class Readers:
+    """As many connections as there were readers at one time."""
+
+    def __init__(self, connect: Callable[[], Any], known: Known, *, wait: bool = True) -> None:
+        self._connect = connect
+        self._known = known
+        self._wait = wait  # for locks
+        self._idle: list[Reading] = []
+
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """A connection for a while, without a transaction."""
+        try:
+            reading = self._idle.pop()
+        except IndexError:
+            reading = Reading(self._connect(), self._known)
+            if not self._wait:
+                reading.connection.execute("PRAGMA busy_timeout=0")
+        try:
+            yield reading
+        finally:
+            # Not where Ctrl-C struck before its end: it would keep its snapshot.
+            if reading.connection.in_transaction:
+                reading.connection.close()
+            else:
+                self._idle.append(reading)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Reading]:
+        """A connection for a while that stands on one snapshot."""
+        with self.reading() as reading:
+            try:
+                reading.begin()
+                yield reading
+            finally:
+                reading.end()
+
+    def close(self) -> None:
+        """Close those that are idle."""
+        while self._idle:
+            self._idle.pop().connection.close()

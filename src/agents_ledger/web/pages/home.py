@@ -1,0 +1,84 @@
+"""The first page: what to go on with, and what needs a look."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from litestar import Response, get
+
+from agents_ledger.ledger.reports.pages import Pages
+from agents_ledger.ledger.reports.usage import add_up
+from agents_ledger.model.imports.resuming import command_here, command_there
+from agents_ledger.model.reports.pages import FileLine, SessionLine, SourceFault
+from agents_ledger.model.reports.trees import Headline
+from agents_ledger.model.reports.usage import Spent
+from agents_ledger.model.text.periods import period_of
+from agents_ledger.web.site import Asked, Here, Site
+
+RECENT = 6
+FAILED = 5
+FILES = 8
+DAY_MS = 86_400_000
+
+
+@get("/", sync_to_thread=True)
+def home(request: Asked, site: Here) -> Response[str]:
+    """Home."""
+    recent = site.shared.get("home", lambda: _recent(site.pages))
+    lines = recent.lines
+    return site.page(
+        "home.html",
+        request,
+        title="Home",
+        lines=lines,
+        commands={line.session.label: _command(line) for line in lines},
+        spans=_spans(site),
+        heat=site.heat_map(),
+        counting=site.days() is None,
+        failed=recent.failed,
+        faults=recent.faults,
+        audited=site.audited,
+        files=recent.files,
+        sources=site.sources(),
+        importing=site.importing,
+    )
+
+
+class _Recent(NamedTuple):
+    """What was done last."""
+
+    lines: tuple[SessionLine, ...]
+    failed: tuple[Headline, ...]
+    faults: tuple[SourceFault, ...]
+    files: tuple[FileLine, ...]
+
+
+def _recent(pages: Pages) -> _Recent:
+    with pages.snapshot():
+        return _Recent(
+            pages.session_lines(limit=RECENT),
+            pages.failed_turns(limit=FAILED),
+            pages.source_faults(limit=1),
+            pages.recent_files(limit=FILES),
+        )
+
+
+def _command(line: SessionLine) -> str:
+    """What to type to go on with a session, in its own agent if that knows it."""
+    there = command_there(line.session, line.workspace_path)
+    return there or command_here(line.session)
+
+
+def _spans(site: Site) -> list[tuple[str, Spent]]:
+    """What was used today and this week; of the last day there was, if these are empty."""
+    days = site.days() or ()
+    now = site.now()
+    today, first = period_of(now, "day"), period_of(now - 6 * DAY_MS, "day")
+    spans: list[tuple[str, Spent]] = [("Today", day.spent) for day in days if day.key == today]
+    week = [day.spent for day in days if first <= (day.key or "") <= today]
+    if week:
+        return [*spans, ("Last 7 days", add_up(week))]
+    return [(f"Last active {day.key}", day.spent) for day in days[-1:]]
+
+
+ROUTES = (home,)
