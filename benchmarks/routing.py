@@ -3,7 +3,8 @@
 For real sessions each prompt after the third turn is hidden, with all that came after it, and its
 text alone is asked for its place. The place is the turn before it; a method that names another turn
 of that session is right about the session alone. Sessions are divided by chance: one half was used
-to choose the numbers in ledger/search/smart_routing.py and relevance.py, the other is measured here.
+to choose the numbers in smart_routing.py and relevance.py of ledger/search, the other is
+measured here.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Works are done in the order they came; neighbours that can be done at once (Join
 raises before it wrote anything fails alone. One that raises after it wrote spoils the batch: it is
 rolled back and done again with a savepoint for each.
 
-Signals such as Ctrl-C are held while the queue or the transaction changes (`store/concurrency/interrupts.py`).
+Signals such as Ctrl-C are held while the queue or the transaction changes (`interrupts.py`).
 They can end a wait, and a work that is alone in its batch: its transaction is rolled back.
 """
 
