@@ -278,7 +278,7 @@ def test_messages_of_a_history_keep_their_names_where_another_has_no_number(
 def test_a_timeline_that_begins_oddly_is_read_from_there_on(ledger: Ledger, tmp_path: Path) -> None:
     report = import_paths(ledger, write(tmp_path, [None, *FIRST]))
 
-    assert report.without_reader == []
+    assert report.unrecognised == []
     (fault,) = report.faults
     assert fault.what.startswith("entry 0 cannot be read: ")
     (turn,) = ledger.thread(LABEL).turns

@@ -178,7 +178,7 @@ def test_a_file_of_that_name_without_a_folder_is_none_of_geminis(
 
     report = import_paths(ledger, path)
 
-    assert (report.without_reader, report.faults) == ([str(path)], [])
+    assert (report.unrecognised, report.faults) == ([str(path)], [])
 
 
 def test_a_document_that_grows_is_the_last_one(ledger: Ledger, tmp_path: Path) -> None:
@@ -463,7 +463,7 @@ def test_lines_without_the_first_are_told_by_a_later_record(
     path = tmp_path / "session-2026-03-01T10-00-3f1c2a80.jsonl"
     path.write_text("".join(json.dumps(each) + "\n" for each in (ASK, record)))
 
-    assert import_paths(ledger, path).without_reader == []
+    assert import_paths(ledger, path).unrecognised == []
     turn = ledger.get_turn(f"gemini-cli:{path.stem}:u1")
     assert turn.messages[0].content == "What is in the shed?"
 
@@ -473,7 +473,7 @@ def test_lines_that_others_write_too_are_none_of_geminis(ledger: Ledger, tmp_pat
     changes = [{"$set": {"price": 5}}, {"type": "gemini", "id": 1}, {**ASK, "type": "user"}]
     path.write_text("".join(json.dumps(each) + "\n" for each in changes))
 
-    assert import_paths(ledger, path).without_reader == [str(path)]
+    assert import_paths(ledger, path).unrecognised == [str(path)]
 
 
 def test_calls_without_an_id_are_told_apart(ledger: Ledger, tmp_path: Path) -> None:

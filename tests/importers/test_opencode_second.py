@@ -166,7 +166,7 @@ def test_it_is_found_by_its_place_its_name_and_its_tables(ledger: Ledger, tmp_pa
     found = discovery.find(Home(tmp_path, {}, "linux"))
     import_paths(ledger, own, other)
 
-    assert [(each.path, each.reader.name) for each in found] == [(own, "opencode")]
+    assert [(each.path, each.source.name) for each in found] == [(own, "opencode")]
     assert b"session_v2" not in other.read_bytes()[: 64 << 10]
     labels = ledger.query("SELECT label FROM sessions ORDER BY label")[1]
     assert labels == [("opencode:ses_1",), ("opencode:ses_2",)]

@@ -22,7 +22,7 @@ from agents_ledger.model.sessions import Finding
 from agents_ledger.model.text import humanize
 
 if TYPE_CHECKING:
-    from agents_ledger.importers.survey import Going
+    from agents_ledger.importers.survey import ExpiringFile
     from agents_ledger.model.imports.sources import Fault
 
 FINDINGS = 1
@@ -150,10 +150,10 @@ def doctor(run: Invocation, *, full: bool) -> int:
 
 def _source_facts(run: Invocation, *, is_there: bool) -> Iterator[Fact]:
     """What of other agents' history is on this machine, and what of it is not in the ledger."""
-    from agents_ledger.importers.discovery import Wanted, this_home
+    from agents_ledger.importers.discovery import FileSelection, this_home
     from agents_ledger.importers.survey import survey
 
-    wanted = Wanted(0, settings.excluded())
+    wanted = FileSelection(0, settings.excluded())
     faults: list[Fault] = []
     if is_there:
         with run.reading() as ledger:
@@ -174,7 +174,7 @@ def _source_facts(run: Invocation, *, is_there: bool) -> Iterator[Fact]:
         yield Fact("folders_not_read", len(faults), "note", told)
 
 
-def _going(files: list[Going]) -> str:
+def _going(files: list[ExpiringFile]) -> str:
     """The files that go first, and how many more."""
     told = [f"{file.path} ({humanize.count(file.days, 'day')} left)" for file in files[:NAMED]]
     if len(files) > NAMED:

@@ -6,8 +6,7 @@ import gc
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,16 +22,13 @@ from agents_ledger.model.text import humanize
 from agents_ledger.model.text.dates import moment
 
 if TYPE_CHECKING:
-    from agents_ledger.importers.derive_worker import Ahead
-    from agents_ledger.importers.discovery import Found, Wanted
+    from agents_ledger.importers.discovery import FileSelection, HistoryFile
     from agents_ledger.importers.pipeline import Report
     from agents_ledger.ledger.ledger import Ledger
 
 SHOWN = 10
 RARE = 3  # records of a type that may be new: who looks for them wants to know where
 GARBAGE = 50_000  # objects between two looks for circles: an import makes many, hardly any in one
-LARGE = 64 << 20  # bytes of files from which on memory is spared
-ARRAY, ARRAY_BYTES = -3, 1 << 18  # M_MMAP_THRESHOLD of the C library
 EXCLUDE = click.option(
     "--exclude", multiple=True, metavar="PATTERN", help="Leave out paths, or a project's folder."
 )
@@ -62,7 +58,6 @@ def import_(
             raise click.UsageError("--request goes with no SOURCE, PATH or other choice")
         return _import_request(run, Path(request))
     gc.set_threshold(GARBAGE)
-    from agents_ledger.importers.derive_worker import beside
     from agents_ledger.importers.pipeline import Importer, Report
 
     report, wanted = Report(), _wanted(since, exclude)
@@ -71,66 +66,51 @@ def import_(
     asked = _patterns(exclude) if what else wanted.exclude
     if dry_run:
         return _dry_run(run, found, report, asked)
-    _spare_memory(found)
-    with beside(run.address, found) as ahead, run.writing(create=True) as ledger:
-        importer = Importer(ledger, report, ahead)
+    with run.writing(create=True) as ledger:
+        importer = Importer(ledger, report)
         with _Progress(run, found) as tick:
             importer.run(found, tick)
         ledger.summarise()
     _tell(run, report, asked)
-    if not (found or report.faults or report.without_reader or report.left.files):
+    if not (found or report.faults or report.unrecognised or report.excluded.files):
         _tell_nothing(what)
     return 1 if report.counts.failed else 0
-
-
-def _spare_memory(found: Sequence[Found]) -> None:
-    """Give each large array pages of its own, where the C library can be told so: what grows beside
-    others leaves holes, a fifth of all that an import of a million records takes."""
-    if sys.platform == "linux" and sum(each.size for each in found) > LARGE:
-        import ctypes
-
-        with suppress(OSError, AttributeError):  # another C library
-            ctypes.CDLL(None).mallopt(ARRAY, ARRAY_BYTES)
 
 
 def _tell_nothing(what: Sequence[str]) -> None:
     """Where was looked in vain."""
     from agents_ledger.importers.discovery import this_home
-    from agents_ledger.importers.sources.registry import READERS
+    from agents_ledger.importers.sources.registry import SOURCES
 
     looked = [
         str(root)
         for name in what
-        for root in (READERS[name].roots(this_home()) if name in READERS else (name,))
+        for root in (SOURCES[name].roots(this_home()) if name in SOURCES else (name,))
     ]
     where = f"in {', '.join(looked)}" if looked else "where agents keep their history"
     note(("nothing found ", "dim"), f"{where}; name a file or a folder")
 
 
-@contextmanager
-def importing_all(run: Invocation) -> Iterator[Callable[[Ledger], Report]]:
-    """A way to import whatever is found on this machine, and to say so where somebody looks. To be
-    entered before the ledger is opened."""
-    from agents_ledger.importers.derive_worker import beside
+def importing_all(run: Invocation) -> Callable[[Ledger], Report]:
+    """A function that imports the history of every agent on this machine into a ledger. Files are
+    searched before the ledger is opened."""
     from agents_ledger.importers.pipeline import Report
 
     report = Report()
     found = _chosen((), _wanted(None, ()), report)
-    _spare_memory(found)
-    with beside(run.address, found) as ahead:
-        yield partial(_import_all, run, found, report, ahead)
+    return partial(_import_all, run, found, report)
 
 
 def _import_all(
-    run: Invocation, found: Sequence[Found], report: Report, ahead: Ahead | None, ledger: Ledger
+    run: Invocation, found: Sequence[HistoryFile], report: Report, ledger: Ledger
 ) -> Report:
     from agents_ledger.importers.pipeline import Importer
 
     with _Progress(run, found) as tick:
-        Importer(ledger, report, ahead).run(found, tick)
+        Importer(ledger, report).run(found, tick)
     ledger.summarise()
     if found and not run.as_json:
-        names = sorted({each.reader.name for each in found})
+        names = sorted({each.source.name for each in found})
         note(("found ", "dim"), f"{', '.join(names)}: {_summary(report)}")
     return report
 
@@ -143,10 +123,10 @@ def _summary(report: Report) -> str:
     )
 
 
-def _wanted(since: str | None, exclude: Sequence[str]) -> Wanted:
-    from agents_ledger.importers.discovery import Wanted
+def _wanted(since: str | None, exclude: Sequence[str]) -> FileSelection:
+    from agents_ledger.importers.discovery import FileSelection
 
-    return Wanted(
+    return FileSelection(
         moment(since, now_ms()) / 1000 if since else 0, (*settings.excluded(), *_patterns(exclude))
     )
 
@@ -161,24 +141,24 @@ def _is_anywhere(path: str) -> bool:
     return settings.is_pattern(path) or settings.is_windows(path)
 
 
-def _chosen(what: Sequence[str], wanted: Wanted, report: Report) -> list[Found]:
-    from agents_ledger.importers.discovery import Unknown, find, found_at, this_home
-    from agents_ledger.importers.sources.registry import READERS
+def _chosen(what: Sequence[str], wanted: FileSelection, report: Report) -> list[HistoryFile]:
+    from agents_ledger.importers.discovery import Unrecognised, files_at, find, this_home
+    from agents_ledger.importers.sources.registry import SOURCES
 
-    names = [name for name in what if name in READERS]
+    names = [name for name in what if name in SOURCES]
     if "" in what:
         raise Refused("a path is empty", "Name a file or a folder; `.` is this one.")
-    paths = [Path(name) for name in what if name not in READERS]
+    paths = [Path(name) for name in what if name not in SOURCES]
     for path in paths:
         if not path.exists() and not path.is_symlink():
             raise NotFound(f"there is no source or path {str(path)!r}", _like(str(path)))
     found = find(this_home(), names, report.faults) if names or not paths else []
-    unknown = Unknown(report.faults, report.without_reader)
+    unknown = Unrecognised(report.faults, report.unrecognised)
     told = len(report.faults)  # of what was met where sources keep their files: nobody named it
     for path in paths:
-        found += found_at(path, unknown)
+        found += files_at(path, unknown)
     report.counts.failed += len(report.faults) - told
-    return wanted.of(found, report.faults, report.left)
+    return wanted.of(found, report.faults, report.excluded)
 
 
 def _like(name: str) -> str:
@@ -186,31 +166,33 @@ def _like(name: str) -> str:
     from difflib import get_close_matches
 
     from agents_ledger.importers.requests import READER
-    from agents_ledger.importers.sources.registry import READERS
+    from agents_ledger.importers.sources.registry import SOURCES
 
-    names = [each for each in READERS if each != READER.name]
+    names = [each for each in SOURCES if each != READER.name]
     close = [each for each in names if name and each.startswith(name)]
     close = close or get_close_matches(name, names, 2)
     return f"Did you mean {' or '.join(close)}?" if close else f"Sources are {', '.join(names)}."
 
 
-def _dry_run(run: Invocation, found: Sequence[Found], report: Report, asked: Sequence[str]) -> int:
+def _dry_run(
+    run: Invocation, found: Sequence[HistoryFile], report: Report, asked: Sequence[str]
+) -> int:
     """What an import would read, of which files all is kept, and what it could not read."""
-    from agents_ledger.importers.discovery import empty_of
-    from agents_ledger.importers.survey import left_of
+    from agents_ledger.importers.discovery import empty_files
+    from agents_ledger.importers.survey import count_excluded_sessions
 
-    report.empty += empty_of(found)
-    report.left.add(left_of(found))
-    sources: dict[str, list[Found]] = {}
+    report.empty += empty_files(found)
+    report.excluded.add(count_excluded_sessions(found))
+    sources: dict[str, list[HistoryFile]] = {}
     for each in found:
-        sources.setdefault(each.reader.name, []).append(each)
+        sources.setdefault(each.source.name, []).append(each)
     behind = _behind(run, found)
     if run.as_json:
         run.out.json(
             files={name: len(files) for name, files in sources.items()},
             not_imported={name: behind[name] for name in sources},
             faults=_faults(report),
-            without_reader=report.without_reader,
+            without_reader=report.unrecognised,
             empty=report.empty,
             excluded=_excluded(report, asked),
         )
@@ -225,7 +207,7 @@ def _dry_run(run: Invocation, found: Sequence[Found], report: Report, asked: Seq
     return 0
 
 
-def _behind(run: Invocation, found: Sequence[Found]) -> Counter[str]:
+def _behind(run: Invocation, found: Sequence[HistoryFile]) -> Counter[str]:
     """How many files of each source hold something that is not kept."""
     from agents_ledger.importers.survey import is_behind
     from agents_ledger.ledger.projection.source_records import Sources
@@ -233,15 +215,15 @@ def _behind(run: Invocation, found: Sequence[Found]) -> Counter[str]:
     try:
         with run.reading() as ledger:
             kept = Sources(ledger._core)
-            return Counter(each.reader.name for each in found if is_behind(kept, each))
+            return Counter(each.source.name for each in found if is_behind(kept, each))
     except NotFound:  # there is no ledger yet
-        return Counter(each.reader.name for each in found)
+        return Counter(each.source.name for each in found)
 
 
 class _Progress:
     """A bar with rate and time left, where somebody looks."""
 
-    def __init__(self, run: Invocation, found: Sequence[Found]) -> None:
+    def __init__(self, run: Invocation, found: Sequence[HistoryFile]) -> None:
         self._bar: Any = None
         if sys.stderr.isatty() and not run.as_json and found:
             from rich.console import Console
@@ -290,7 +272,7 @@ def _tell(run: Invocation, report: Report, asked: Sequence[str] = ()) -> None:
                 | ({"first": report.firsts.get((source, kind))} if fate == "unmapped" else {})
                 for (source, kind, fate), number in sorted(report.records.items())
             ],
-            without_reader=report.without_reader,
+            without_reader=report.unrecognised,
             empty=report.empty,
             excluded=_excluded(report, asked),
         )
@@ -302,20 +284,20 @@ def _tell(run: Invocation, report: Report, asked: Sequence[str] = ()) -> None:
 
 
 def _excluded(report: Report, asked: Sequence[str]) -> dict[str, Any]:
-    left = report.left
-    nothing = [each for each in asked if each not in left.met]
+    left = report.excluded
+    nothing = [each for each in asked if each not in left.matched]
     return {"files": left.files, "sessions": left.sessions, "met_nothing": nothing}
 
 
 def _tell_excluded(report: Report, asked: Sequence[str]) -> None:
     """How much was left out; what was to be and is nowhere may be written wrong."""
-    left = report.left
+    left = report.excluded
     if left.files or left.sessions:
         counted = ((left.files, "file"), (left.sessions, "session"))
         said = (humanize.count(number, what) for number, what in counted if number)
         note(("excluded ", "dim"), ", ".join(said))
     for each in asked:
-        if each not in left.met:
+        if each not in left.matched:
             note(("excluded nothing: ", "dim"), each)
 
 
@@ -331,10 +313,10 @@ def _tell_unread(report: Report) -> None:
         note(("fault ", "bad"), f"{fault.path}{where}  {fault.what}")
     if len(report.faults) > SHOWN:
         note((f"… {len(report.faults) - SHOWN:,} more faults (--json tells all)", "dim"))
-    for path in report.without_reader[:SHOWN]:
+    for path in report.unrecognised[:SHOWN]:
         note(("no reader ", "dim"), path)
-    if len(report.without_reader) > SHOWN:
-        note((f"… {len(report.without_reader) - SHOWN:,} more without a reader", "dim"))
+    if len(report.unrecognised) > SHOWN:
+        note((f"… {len(report.unrecognised) - SHOWN:,} more without a reader", "dim"))
     if report.empty:
         first, *others = report.empty
         note(("empty ", "dim"), f"{first} and {len(others):,} more" if others else first)
@@ -381,11 +363,11 @@ def watch(
     from agents_ledger.importers import discovery
     from agents_ledger.importers import watch as watching
     from agents_ledger.importers.pipeline import Importer, Report
-    from agents_ledger.importers.sources.registry import READERS
+    from agents_ledger.importers.sources.registry import SOURCES
 
-    unknown = [name for name in what if name not in READERS]
+    unknown = [name for name in what if name not in SOURCES]
     if unknown:
-        raise NotFound(f"there is no source {unknown[0]!r}", f"Sources are {', '.join(READERS)}.")
+        raise NotFound(f"there is no source {unknown[0]!r}", f"Sources are {', '.join(SOURCES)}.")
     home = discovery.this_home()
     if install_:
         import subprocess
@@ -409,7 +391,7 @@ def watch(
     with run.writing(create=True) as ledger:
         told(Importer(ledger, report).run(found), _patterns(exclude))
         embed_behind(ledger)
-        watching.watch(ledger, home, sources=what, wanted=wanted, told=told)
+        watching.watch(ledger, home, sources=what, selection=wanted, on_report=told)
 
 
 @command

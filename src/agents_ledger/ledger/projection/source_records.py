@@ -82,13 +82,6 @@ class Looks(TypedDict, total=False):
     cursor: str | None
 
 
-def prepare() -> None:
-    """Load what it takes to read a ledger's sources, so that a process forked now need not."""
-    import zstandard  # noqa: F401
-
-    import agents_ledger.store.sqlite.engine  # noqa: F401
-
-
 def is_own_file(path: Path) -> bool:
     """Whether a file belongs to a ledger that is open in this process: nobody else may open it."""
     return is_open_here(path)
