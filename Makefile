@@ -1,7 +1,13 @@
 # Needs Python 3.11 or newer, pip and make; everything else goes into .venv.
 PYTHON ?= python3
 VENV := .venv
+# Windows (make from Git Bash or MSYS2) keeps programs of a venv in another folder.
+ifeq ($(OS),Windows_NT)
+BIN := $(VENV)/Scripts
+EXE := .exe
+else
 BIN := $(VENV)/bin
+endif
 PEERS := .venv-peers
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 CODE := src tests scripts $(wildcard benchmarks)
@@ -53,7 +59,7 @@ peers: $(PEERS)/installed
 
 $(PEERS)/installed: requirements/peers.txt | dev
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(PEERS)
-	$(BIN)/uv pip install --quiet --python $(PEERS)/bin/python --require-hashes -r $<
+	$(BIN)/uv pip install --quiet --python $(PEERS)/$(notdir $(BIN))/python$(EXE) --require-hashes -r $<
 	@touch $@
 
 soak: dev
@@ -74,13 +80,13 @@ clean:
 	find src tests scripts benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Python compiles what it imports; to compile all of it here would take half a minute.
-$(VENV)/installed-%: requirements/%.txt pyproject.toml | $(BIN)/python
+$(VENV)/installed-%: requirements/%.txt pyproject.toml | $(BIN)/python$(EXE)
 	$(PIP) install --no-compile --require-hashes -r $<
 	$(PIP) install --no-compile --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # Some systems ship venv without the pip it would copy: then the system's pip brings one in.
-$(BIN)/python:
+$(BIN)/python$(EXE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV) || { $(PYTHON) -m venv --clear --without-pip $(VENV) \
-	  && $(PYTHON) -m pip --python $(VENV)/bin/python install -qq pip; }
+	  && $(PYTHON) -m pip --python $(BIN)/python$(EXE) install -qq pip; }
