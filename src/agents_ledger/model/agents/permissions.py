@@ -1,6 +1,6 @@
 """What a turn may do: layers that each let names pass or stop them. Every layer must agree.
 
-Stored with each turn as JSON, in `permissions_granted` and `permissions_used`; docs/broker.md has
+Stored with each turn as JSON, in `permissions_granted` and `permissions_used`; docs/how-to/run-turns-with-the-broker.md has
 the shapes.
 """
 
