@@ -30,6 +30,7 @@ help:
 	@echo "make peers         install what make bench compares with, into $(PEERS)"
 	@echo "make soak          run the trust harnesses for MINUTES=$(MINUTES)"
 	@echo "make reference     write docs/reference from the code"
+	@echo "make pictures      take the pictures of the README (needs Chromium)"
 	@echo "make requirements  pin again after a change in pyproject.toml (ARGS=--upgrade for newer)"
 	@echo "make clean         remove .venv and the caches"
 
@@ -67,6 +68,9 @@ soak: dev
 
 reference: dev
 	$(BIN)/python -m scripts.reference
+
+pictures: dev
+	$(BIN)/python -m scripts.pictures
 
 # The second file is held to the first, so that tests run on what users get.
 requirements: dev

@@ -77,4 +77,3 @@ def meaning(schema: dict[str, Any]) -> str:
     if default not in (None, [], {}) and not isinstance(default, dict):
         said = f"{said} Default: {default}.".strip()
     return str(said)
-

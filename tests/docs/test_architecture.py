@@ -1,4 +1,4 @@
-"""docs/explanation/architecture.md names every folder and module, or how its name begins, and no others."""
+"""docs/explanation/architecture.md names every folder and module, and no others."""
 
 from __future__ import annotations
 

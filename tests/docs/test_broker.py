@@ -1,4 +1,4 @@
-"""docs/how-to/run-turns-with-the-broker.md is true: its examples run, and its policy is one that can be read."""
+"""docs/how-to/run-turns-with-the-broker.md is true: its examples run, its policy is valid."""
 
 from __future__ import annotations
 

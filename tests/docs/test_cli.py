@@ -1,4 +1,4 @@
-"""docs/reference/cli.md is true: every command, option, exit code and JSON key is there, and no other."""
+"""docs/reference/cli.md lists every command, option, exit code and JSON key, and no other."""
 
 from __future__ import annotations
 

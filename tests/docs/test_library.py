@@ -1,4 +1,4 @@
-"""docs/how-to/use-the-library.md is true: its examples run in order, and it leaves out no verb and no error."""
+"""docs/how-to/use-the-library.md is true: its examples run in order."""
 
 from __future__ import annotations
 

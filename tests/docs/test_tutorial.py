@@ -41,6 +41,7 @@ def output(folder: Path, command: str) -> str:
         env=environment,
         capture_output=True,
         text=True,
+        check=False,
     )
     assert run.returncode == 0, f"{command}\n{run.stdout}{run.stderr}"
     return run.stdout
