@@ -150,8 +150,8 @@ def _message_problems(
 def _content(content: Any) -> list[Mapping[str, Any]]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    given = content if isinstance(content, list) else []
-    return [block for block in given if isinstance(block, Mapping)]
+    blocks = content if isinstance(content, list) else []
+    return [block for block in blocks if isinstance(block, Mapping)]
 
 
 def _pairs(index: int, blocks: Sequence[Mapping[str, Any]], owed: list[str]) -> Iterator[Problem]:

@@ -44,7 +44,7 @@ class Assembled(Struct, frozen=True):
     @property
     def items(self) -> tuple[Item, ...]:
         """The items in order. A conversation begins with the user."""
-        items = tuple(chain.from_iterable(each.items for each in self.blocks))
+        items = tuple(chain.from_iterable(block.items for block in self.blocks))
         if items and not _by_user(items[0]):
             first = items[0]
             return (TextItem("user", NO_QUERY, first.turn_id, first.part), *items)
@@ -64,13 +64,13 @@ def assemble(
 ) -> Assembled:
     """The context of a thread; within `budget` tokens, if that is given."""
     row = Row()
-    blocks = tuple(each for each in _blocks(history, row, count) if each.items)
+    blocks = tuple(block for block in _blocks(history, row, count) if block.items)
     cuts: tuple[Cut, ...] = ()
     if budget is not None:
         room = budget - prompt_tokens(history.system_prompt, count)
         blocks, cuts = fit(blocks, room, last, count)
-    shown = {each.turn_id for each in blocks}
-    repairs = tuple(each for each in row.repairs if each.turn_id in shown)
+    visible_ids = {each.turn_id for each in blocks}
+    repairs = tuple(repair for repair in row.repairs if repair.turn_id in visible_ids)
     return Assembled(history.system_prompt, blocks, repairs, cuts)
 
 

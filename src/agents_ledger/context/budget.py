@@ -56,9 +56,9 @@ def fit(
 ) -> tuple[tuple[Block, ...], tuple[Cut, ...]]:
     """The blocks as they fit into `room`, and what was cut to that end."""
     held, saved, over = _cut(blocks, room, last, count)
-    summary = [index for index, each in enumerate(blocks) if each.part == "summary"]
+    summary = [index for index, block in enumerate(blocks) if block.part == "summary"]
     if over > 0 and summary:
-        bare = [each for each in blocks if each.part != "summary"]
+        bare = [block for block in blocks if block.part != "summary"]
         held, saved, over = _cut(bare, room, last, count)
         held = [_nothing(blocks[index], 0, count) for index in summary] + held
         saved = {index + len(summary): kinds for index, kinds in saved.items()}
@@ -70,7 +70,7 @@ def fit(
             "Give a larger budget, protect fewer turns with `last`, or compact the session.",
         )
     cuts = [cut for index in sorted(saved) for cut in _told(blocks[index], saved[index])]
-    return tuple(each for each in held if each.items), tuple(cuts)
+    return tuple(block for block in held if block.items), tuple(cuts)
 
 
 def _cut(
@@ -79,7 +79,7 @@ def _cut(
     """The blocks cut as far as need be, what that saved by block and kind, and what is still too
     much."""
     held = list(blocks)
-    over = sum(each.tokens for each in held) - room
+    over = sum(block.tokens for block in held) - room
     saved: dict[int, dict[CutKind, int]] = {}
     for kind, smaller in _STEPS:
         for index in _candidates(blocks, kind, last):
@@ -96,7 +96,7 @@ def _cut(
 
 def _candidates(blocks: Sequence[Block], kind: CutKind, last: int) -> list[int]:
     """Which blocks may be cut, in the order of cutting."""
-    turns = [index for index, each in enumerate(blocks) if each.part in ("kept", "since")]
+    turns = [index for index, block in enumerate(blocks) if block.part in ("kept", "since")]
     if kind == "step":
         return [] if last else turns[-1:]
     if kind == "turn":
@@ -108,8 +108,8 @@ def _told(whole: Block, saved: dict[CutKind, int]) -> Iterator[Cut]:
     """The cuts of a block; of one that was left out, only that."""
     if "turn" in saved:
         saved = {"turn": whole.tokens}
-    for each, gain in saved.items():
-        yield Cut(each, whole.turn_id, gain)
+    for index, gain in saved.items():
+        yield Cut(index, whole.turn_id, gain)
 
 
 def _short_results(whole: Block, over: int, count: Counter) -> Block:
@@ -159,14 +159,14 @@ def _in_words(item: Item) -> Item:
 
 def _without_steps(whole: Block, over: int, count: Counter) -> Block:
     """A turn without its oldest steps. What was asked in it stays, and its last step."""
-    asked = 0
-    while asked < len(whole.items) and getattr(whole.items[asked], "role", "") == "user":
-        asked += 1
-    steps = list(_steps(whole.items[asked:]))
+    leading = 0
+    while leading < len(whole.items) and getattr(whole.items[leading], "role", "") == "user":
+        leading += 1
+    steps = list(_steps(whole.items[leading:]))
     while over > 0 and len(steps) > 1:
         over -= sum(item_tokens(item, count) for item in steps.pop(0))
     left = (item for step in steps for item in step)
-    return block(whole.part, whole.turn_id, (*whole.items[:asked], *left), count)
+    return block(whole.part, whole.turn_id, (*whole.items[:leading], *left), count)
 
 
 def _steps(items: Iterable[Item]) -> Iterator[list[Item]]:

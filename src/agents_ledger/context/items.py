@@ -179,7 +179,7 @@ class _Walk:
             call_id,
             sound(text),
             failed,
-            tuple(structs.replace(each, **where) for each in pictures),
+            tuple(structs.replace(picture, **where) for picture in pictures),
             **where,
         )
 
@@ -216,8 +216,8 @@ def _are_blocks(value: Any) -> bool:
         isinstance(value, list)
         and bool(value)
         and all(
-            isinstance(each, dict)
-            and (isinstance(each.get("text"), str) or each.get("type") in images.KINDS)
-            for each in value
+            isinstance(part, dict)
+            and (isinstance(part.get("text"), str) or part.get("type") in images.KINDS)
+            for part in value
         )
     )

@@ -52,7 +52,7 @@ def _part(item: Any) -> dict[str, Any]:
 
 
 def _assistant(run: list[Any]) -> list[dict[str, Any]]:
-    said = "\n\n".join(item.text for item in run if isinstance(item, TextItem))
+    text = "\n\n".join(item.text for item in run if isinstance(item, TextItem))
     calls = [
         {
             "id": item.id,
@@ -62,7 +62,7 @@ def _assistant(run: list[Any]) -> list[dict[str, Any]]:
         for item in run
         if isinstance(item, CallItem)
     ]
-    message: dict[str, Any] = {"role": "assistant", "content": said or None}
+    message: dict[str, Any] = {"role": "assistant", "content": text or None}
     return [{**message, "tool_calls": calls} if calls else message]
 
 
@@ -107,8 +107,8 @@ def problems(messages: Sequence[Any]) -> Iterator[Problem]:
 
 
 def _calls(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    given = message.get("tool_calls")
-    return [c for c in given if isinstance(c, Mapping)] if isinstance(given, list) else []
+    calls = message.get("tool_calls")
+    return [c for c in calls if isinstance(c, Mapping)] if isinstance(calls, list) else []
 
 
 def _unanswered(index: int, owed: Iterable[str]) -> Iterator[Problem]:

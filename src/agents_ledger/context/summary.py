@@ -41,8 +41,8 @@ def _told(item: Item) -> str:
     if isinstance(item, ImageItem):
         return f"{item.role.upper()}: {images.in_words(item)}"
     if isinstance(item, ResultItem):
-        said = "\n".join([shorten(item.text, *RESULT_MAX), *map(images.in_words, item.images)])
-        return f"{'TOOL ERROR' if item.is_error else 'TOOL RESULT'}: {said}"
+        text = "\n".join([shorten(item.text, *RESULT_MAX), *map(images.in_words, item.images)])
+        return f"{'TOOL ERROR' if item.is_error else 'TOOL RESULT'}: {text}"
     if isinstance(item, TextItem):
         return f"{item.role.upper()}: {shorten(item.text, *TEXT_MAX)}"
     return ""

@@ -33,9 +33,9 @@ def match(engine: Engine, groups: Sequence[Group], fold: Callable[[str], str]) -
 
 
 def _match_sqlite(groups: Sequence[Group]) -> str:
-    found = " AND ".join(_either(group) for group in groups if not group.negated)
+    required = " AND ".join(_either(group) for group in groups if not group.negated)
     avoided = [_either(group) for group in groups if group.negated]
-    return f"({found}) NOT ({' OR '.join(avoided)})" if avoided else found
+    return f"({required}) NOT ({' OR '.join(avoided)})" if avoided else required
 
 
 def _either(group: Group) -> str:

@@ -20,8 +20,8 @@ class Known:
 
     def get(self, key: str) -> Any:
         """The value, or None."""
-        found = self._values.get(key)
-        return None if found is None else found[0]
+        value = self._values.get(key)
+        return None if value is None else value[0]
 
     def keep(self, key: str, value: Any, letters: int) -> None:
         """Remember a value that was read from a committed snapshot, and holds so many letters."""

@@ -74,5 +74,5 @@ def ids_of(ids: Sequence[str]) -> str:
 def in_batches(ids: Iterable[str]) -> Iterator[str]:
     """The same, so many at once."""
     more = iter(ids)
-    while some := tuple(islice(more, IDS_AT_ONCE)):
-        yield ids_of(some)
+    while batch := tuple(islice(more, IDS_AT_ONCE)):
+        yield ids_of(batch)

@@ -135,10 +135,10 @@ class Sets:
 
     def of(self, numbers: Iterable[int]) -> int:
         """The number of a set, the same one whenever it is asked for."""
-        found = frozenset(numbers)
-        number = self._numbers.setdefault(found, len(self._sets))
+        members = frozenset(numbers)
+        number = self._numbers.setdefault(members, len(self._sets))
         if number == len(self._sets):
-            self._sets.append(found)
+            self._sets.append(members)
         return number
 
     def __getitem__(self, number: int) -> frozenset[int]:
@@ -146,10 +146,10 @@ class Sets:
 
     def joined(self, numbers: Iterable[int]) -> int:
         """The number of all that stands in some sets."""
-        some = set(numbers)
-        if len(some) == 1:
-            return some.pop()
-        return self.of(each for number in some for each in self._sets[number])
+        sets = set(numbers)
+        if len(sets) == 1:
+            return sets.pop()
+        return self.of(member for number in sets for member in self._sets[number])
 
 
 def packed(name: str) -> bytes | None:

@@ -65,7 +65,7 @@ class RowRecord(NamedTuple):
     @property
     def parted(self) -> list[Parted]:
         """Of its values, those that stand in parts before it."""
-        return [found for each in self.values if (found := Parted.of(each)) is not None]
+        return [parted for value in self.values if (parted := Parted.of(value)) is not None]
 
 
 class Peeked(NamedTuple):
@@ -136,9 +136,9 @@ def parted(blocks: Iterable[bytes]) -> Iterator[tuple[Framed, list[tuple[int, in
     """The same, each with offset and length of the parts before it. An import that was interrupted
     may have left more of them than belong to its row: the last do."""
     parts: list[tuple[int, int]] = []
-    for found in _frames(blocks):
-        offset, data = found
-        if _is_part(found):
+    for frame in _frames(blocks):
+        offset, data = frame
+        if _is_part(frame):
             parts.append((offset, len(data)))
         else:
             yield _framed(offset, data), parts

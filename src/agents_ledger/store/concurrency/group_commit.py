@@ -289,20 +289,20 @@ class GroupCommit:
             try:
                 self._do(members, hold if len(batch) == 1 else NOT_HELD)
             except Exception as error:
-                told = session.error(error)
+                translated = session.error(error)
                 if not session.is_open():
-                    self._fail(batch, told)
+                    self._fail(batch, translated)
                     return True
                 if len(members) == 1 and session.changes() == written:
-                    members[0].error = told
+                    members[0].error = translated
                     continue
                 session.roll_back()
                 if len(batch) == 1:
-                    members[0].error = told
+                    members[0].error = translated
                     return True
                 session.restart()
-                for each in batch:
-                    each.result = each.error = None
+                for request in batch:
+                    request.result = request.error = None
                 return False
         return True
 

@@ -359,12 +359,12 @@ class PostgresDatabase:
         hold: Hold = NOT_HELD,
     ) -> T:
         """Do `work` in one transaction."""
-        known = self._known if kind == "read" else None
+        cache = self._known if kind == "read" else None
         try:
             began = connection.execute(self._begin[kind], prepare=False)
             if kind == "write":
                 self._refuse_newer(began)
-            result = hold.interruptible(work, _Transaction(connection, known))
+            result = hold.interruptible(work, _Transaction(connection, cache))
         except Exception:
             if not connection.closed:
                 connection.execute("ROLLBACK")
@@ -515,11 +515,11 @@ class PostgresDatabase:
             )
         if isinstance(error, pg.InsufficientPrivilege):
             return ReadOnly(f"{self.address} forbids this: {text}", _ASK_FOR_RIGHTS)
-        kind, said = next(
-            ((kind, said) for kinds, kind, said in _FAMILIES if isinstance(error, kinds)),
+        kind, message = next(
+            ((kind, message) for kinds, kind, message in _FAMILIES if isinstance(error, kinds)),
             (StoreUnavailable, "{address}: {text}"),
         )
-        return kind(said.format(address=self.address, text=text))
+        return kind(message.format(address=self.address, text=text))
 
 
 _ASK_FOR_RIGHTS = "Ask the server's administrator for rights on the schema."

@@ -152,8 +152,8 @@ class DamagedFile:
         pages = list(self._walk(Tree("table", "sqlite_master", "", 1, None)))
         rows = [row for page in pages for row in self._cells(page, "sqlite_master")]
         if "sqlite_master" in self.lost:
-            others = (n for n in self._present() if n not in self._free)
-            rows += [row for n in others if n not in pages for row in self._cells(n, None)]
+            unreferenced = (n for n in self._present() if n not in self._free)
+            rows += [row for n in unreferenced if n not in pages for row in self._cells(n, None)]
         for row in rows:
             if len(row.values) == SCHEMA_COLUMNS:
                 kind, name, table, root, sql = row.values
@@ -188,8 +188,8 @@ class DamagedFile:
         page = self._page(number)
         start = HEADER if number == 1 else 0
         kind, count = page[start], int.from_bytes(page[start + 3 : start + 5], "big")
-        known = (INTERIOR_INDEX, INTERIOR_TABLE, LEAF_INDEX, LEAF_TABLE)
-        if kind not in known or start + 8 + 2 * count > self._usable:
+        page_types = (INTERIOR_INDEX, INTERIOR_TABLE, LEAF_INDEX, LEAF_TABLE)
+        if kind not in page_types or start + 8 + 2 * count > self._usable:
             raise Unreadable(f"page {number} is no page of a tree")
         return kind, start, count
 

@@ -26,8 +26,8 @@ def filling(rows: Sequence[Row]) -> list[Row]:
     """The rows in an order that fills pages."""
     ordered: list[Row] = []
     for at in range(0, len(rows), NEIGHBOURS):
-        some = rows[at : at + NEIGHBOURS]
-        ordered += [some[number] for number in _best_fit([_standing(row) for row in some])]
+        window = rows[at : at + NEIGHBOURS]
+        ordered += [window[number] for number in _best_fit([_standing(row) for row in window])]
     return ordered
 
 

@@ -199,8 +199,8 @@ class Reading(Statements):
 
     def kept(self, read: Work[T], /) -> T:
         version: int = self._execute("PRAGMA data_version").fetchone()[0]
-        known = self._kept.get(read)
-        if known is None or known[0] != version:
-            self._kept[read] = known = (version, read(self))
-        value: T = known[1]
+        cached = self._kept.get(read)
+        if cached is None or cached[0] != version:
+            self._kept[read] = cached = (version, read(self))
+        value: T = cached[1]
         return value
