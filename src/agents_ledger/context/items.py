@@ -60,7 +60,7 @@ def decoded(text: str | None) -> Any:
         return None
 
 
-class Row:
+class ItemBuilder:
     """Items in the making, over one turn after the other."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Row:
 class _Walk:
     """One turn, step by step. Calls of one message stand together, their results after them."""
 
-    def __init__(self, row: Row, turn: Turn, part: Part) -> None:
+    def __init__(self, row: ItemBuilder, turn: Turn, part: Part) -> None:
         self.row = row
         self.turn = turn
         self.part = part

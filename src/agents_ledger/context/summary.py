@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from agents_ledger.context import images
-from agents_ledger.context.budget import Block, shorten
+from agents_ledger.context.budget import ContextBlock, shorten
 from agents_ledger.model.context import CallItem, ImageItem, Item, ResultItem, TextItem
 from agents_ledger.model.text.tokens import BYTES_PER_TOKEN, Counter
 
@@ -29,7 +29,7 @@ a preface. Keep what the work needs and nothing else:
 Where an earlier summary is given, carry on all of it that still holds."""
 
 
-def transcript(blocks: Iterable[Block]) -> Iterator[str]:
+def transcript(blocks: Iterable[ContextBlock]) -> Iterator[str]:
     """A conversation as text, turn by turn."""
     for block in blocks:
         yield "\n\n".join(filter(None, map(_told, block.items)))

@@ -9,7 +9,7 @@ LETTERS_MAX = 8_000_000  # all values together: 8 MB, or up to four times that, 
 SHARE = 8  # a value that takes a larger part is not worth the others
 
 
-class Known:
+class SealedCache:
     """Values by key, for all readers of one database. The first to come is the first to go."""
 
     def __init__(self, letters_max: int = LETTERS_MAX) -> None:

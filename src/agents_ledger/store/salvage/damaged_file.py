@@ -40,7 +40,7 @@ class StoredRow(NamedTuple):
     values: Values
 
 
-class Tree(NamedTuple):
+class BTree(NamedTuple):
     """A table or index of the schema."""
 
     kind: str
@@ -147,9 +147,9 @@ class DamagedFile:
 
     # -- trees --------------------------------------------------------------------------------
 
-    def _schema(self) -> Iterator[Tree]:
+    def _schema(self) -> Iterator[BTree]:
         """What the schema says; where its own pages are lost, whatever looks like a line of it."""
-        pages = list(self._walk(Tree("table", "sqlite_master", "", 1, None)))
+        pages = list(self._walk(BTree("table", "sqlite_master", "", 1, None)))
         rows = [row for page in pages for row in self._cells(page, "sqlite_master")]
         if "sqlite_master" in self.lost:
             unreferenced = (n for n in self._present() if n not in self._free)
@@ -158,9 +158,9 @@ class DamagedFile:
             if len(row.values) == SCHEMA_COLUMNS:
                 kind, name, table, root, sql = row.values
                 if kind in ("table", "index") and isinstance(name, str) and _is_root(root):
-                    yield Tree(kind, name, str(table), root, sql if isinstance(sql, str) else None)
+                    yield BTree(kind, name, str(table), root, sql if isinstance(sql, str) else None)
 
-    def _walk(self, tree: Tree) -> Iterator[int]:
+    def _walk(self, tree: BTree) -> Iterator[int]:
         """The pages of a tree that hold rows, in order, around those that make no sense."""
         waiting = [tree.root]
         while waiting:
@@ -179,7 +179,7 @@ class DamagedFile:
             if kind in (INTERIOR_TABLE, INTERIOR_INDEX):
                 waiting += reversed(self._children(number, start, count))
 
-    def _note_lost(self, table: str, tree: Tree) -> None:
+    def _note_lost(self, table: str, tree: BTree) -> None:
         if tree.kind == "table":  # an index is made anew
             self.lost[table] = self.lost.get(table, 0) + 1
 

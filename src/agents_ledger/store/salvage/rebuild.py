@@ -84,13 +84,13 @@ def load(file: DamagedFile, tx: Transaction) -> Loading:
     """Insert every row that can be read and does not break a constraint of its own table."""
     loading = Loading()
     for table in TABLES:
-        _Table(tx, table, loading).load(file)
+        SalvagedTable(tx, table, loading).load(file)
         loading.of(table).lost = file.lost.get(table, 0)
         _name_lost(file, tx, table, loading)
     return loading
 
 
-class _Table:
+class SalvagedTable:
     def __init__(self, tx: Transaction, table: str, loading: Loading) -> None:
         self._tx = tx
         self._table = table
