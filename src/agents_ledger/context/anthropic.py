@@ -82,8 +82,8 @@ def _image(item: ImageItem) -> dict[str, Any]:
 
 
 def _result(item: ResultItem) -> dict[str, Any]:
-    said = [{"type": "text", "text": item.text}] if item.text.strip() else []
-    content = [*said, *map(_image, item.images)]
+    blocks = [{"type": "text", "text": item.text}] if item.text.strip() else []
+    content = [*blocks, *map(_image, item.images)]
     block = {"type": "tool_result", "tool_use_id": item.call_id, "content": content}
     return {**block, "is_error": True} if item.is_error else block
 

@@ -69,7 +69,7 @@ def assemble(
     if budget is not None:
         room = budget - prompt_tokens(history.system_prompt, count)
         blocks, cuts = fit(blocks, room, last, count)
-    visible_ids = {each.turn_id for each in blocks}
+    visible_ids = {block.turn_id for block in blocks}
     repairs = tuple(repair for repair in row.repairs if repair.turn_id in visible_ids)
     return Assembled(history.system_prompt, blocks, repairs, cuts)
 

@@ -73,9 +73,9 @@ class ItemBuilder:
 
     def messages(self, messages: Iterable[Message], part: Part) -> list[Item]:
         """The items of messages that belong to no turn yet."""
-        asked = tuple(messages)
-        ids = msgspec.json.encode([message.id for message in asked]).decode()
-        query = Turn("", query_message_ids=ids, messages=asked)
+        questions = tuple(messages)
+        ids = msgspec.json.encode([message.id for message in questions]).decode()
+        query = Turn("", query_message_ids=ids, messages=questions)
         return [structs.replace(item, turn_id=None) for item in self.turn(query, part)]
 
     def call_id(self, call: ToolCall) -> str:

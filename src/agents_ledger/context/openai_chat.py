@@ -127,8 +127,8 @@ def _result_problems(index: int, message: Mapping[str, Any], owed: list[str]) ->
 
 
 def _call_problems(index: int, call: Mapping[str, Any], seen: set[str]) -> Iterator[Problem]:
-    call_id, said = call.get("id"), call.get("function")
-    function = said if isinstance(said, Mapping) else {}
+    call_id, call_function = call.get("id"), call.get("function")
+    function = call_function if isinstance(call_function, Mapping) else {}
     if not isinstance(call_id, str) or not 0 < len(call_id) <= ID_MAX:
         yield Problem(index, f"{call_id!r} cannot be the id of a tool call")
     if known_as(call_id) in seen:

@@ -69,7 +69,7 @@ class HeadMoved(Conflict):
     def __init__(
         self, label: str, expected: str | None, found: str | None, turn_id: str | None = None
     ) -> None:
-        stored = f"; turn {turn_id} is kept beside it" if turn_id else ""
+        stored = f"; turn {turn_id} was stored as a branch" if turn_id else ""
         super().__init__(
             f"session {label!r} is at {found or 'no turn'}, not at {expected or 'no turn'}{stored}"
         )
@@ -128,7 +128,7 @@ class ReadOnly(StoreUnavailable):
 class DiskFull(StoreUnavailable):
     """There is no room left for the ledger."""
 
-    hint = "Free some space and do the same again; what was acknowledged is stored."
+    hint = "Free some space and retry; everything that was acknowledged is stored."
 
 
 class Damaged(StoreUnavailable):

@@ -83,7 +83,7 @@ def excluded() -> tuple[str, ...]:
 
 
 def is_pattern(path: str) -> bool:
-    """Whether a path stands for many."""
+    """Whether a path is a pattern."""
     return re.search(r"[*?[]", path) is not None
 
 

@@ -145,8 +145,8 @@ def drop_made(tx: Transaction, engine: Engine, *, kinds: tuple[str, ...] = ()) -
     """Drop the views and the guards, or only some kinds of them."""
     rows = tx.execute(_MADE_NOW[engine])
     for kind in kinds or ("trigger", "function", "view"):
-        for found, name, table in rows:
-            if found == kind:
+        for object_kind, name, table in rows:
+            if object_kind == kind:
                 on_table = f" ON {table}" if kind == "trigger" and engine == "postgresql" else ""
                 cascade = " CASCADE" if engine == "postgresql" else ""
                 tx.execute(f"DROP {kind.upper()} IF EXISTS {name}{on_table}{cascade}")

@@ -18,7 +18,7 @@ _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
 
 
 class Positional(NamedTuple):
-    """A statement whose values stand in a row."""
+    """A statement that takes its values as a sequence."""
 
     sql: str
     values: Callable[[Mapping[str, object]], tuple[object, ...]]  # by their names

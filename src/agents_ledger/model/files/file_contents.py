@@ -22,7 +22,7 @@ _NOT_ALL = re.compile(r"\b(?:truncated|more lines)\b")
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? ")
 _SECTION = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$")
 
-Change = tuple[str, str]  # what was there, and what stands in its place
+Change = tuple[str, str]  # text before and after
 
 
 class FileContents:
@@ -141,10 +141,10 @@ class _Hunk(NamedTuple):
 def _hunks(diff: str) -> Iterator[_Hunk]:
     hunk: _Hunk | None = None
     for line in diff.split("\n"):
-        if found := _HUNK.match(line):
+        if header := _HUNK.match(line):
             if hunk:
                 yield hunk
-            hunk = _Hunk(max(0, int(found[1]) - (found[2] != "0")), [], [])
+            hunk = _Hunk(max(0, int(header[1]) - (header[2] != "0")), [], [])
         elif hunk:
             if line[:1] in ("-", " "):
                 hunk.old.append(line[1:])
@@ -196,13 +196,13 @@ def _text_read(value: Any) -> str | None:
 
 def _without_numbers(text: str) -> str:
     lines = text.removeprefix("<file>\n").split("\n")
-    found: list[str] = []
+    texts: list[str] = []
     for line in lines:
         numbered = _NUMBERED.fullmatch(line)
-        if numbered is None or int(numbered[1]) != len(found) + 1:
+        if numbered is None or int(numbered[1]) != len(texts) + 1:
             break
-        found.append(numbered[2])
-    return "".join(f"{line}\n" for line in found) if found else text
+        texts.append(numbered[2])
+    return "".join(f"{line}\n" for line in texts) if texts else text
 
 
 # -- parameters -------------------------------------------------------------------------------

@@ -126,7 +126,7 @@ class Numbering:
 
 
 class Sets:
-    """Numbers for sets of numbers, as of the files that records stand in: there are many records,
+    """Numbers for sets of numbers, such as the files that contain a record: there are many records,
     and few such sets."""
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ class Sets:
         return self._sets[number]
 
     def joined(self, numbers: Iterable[int]) -> int:
-        """The number of all that stands in some sets."""
+        """The number of the union of several sets."""
         sets = set(numbers)
         if len(sets) == 1:
             return sets.pop()

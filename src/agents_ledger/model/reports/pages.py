@@ -30,7 +30,7 @@ class SessionLine(Struct, frozen=True):
     head_status: str | None = None
     last_prompt: str | None = None  # how it begins
     first_prompt: str | None = None  # of a thread that is no branch of another
-    branch_count: int = 0  # what hangs on the thread beside it
+    branch_count: int = 0  # branches off this thread
     subagent_count: int = 0
 
     @property

@@ -97,7 +97,7 @@ def _named_day(text: str, today: datetime) -> datetime | None:
 
 
 def _local(midnight: datetime) -> datetime:
-    """The same wall clock in the zone as it was that day."""
+    """The same wall-clock time, with the zone's offset on that day."""
     return midnight.replace(tzinfo=None).astimezone()
 
 

@@ -50,7 +50,7 @@ def columns() -> dict[str, dict[str, type]]:
 
 @cache
 def clustered() -> frozenset[str]:
-    """The tables whose rows stand in the order of their key, in a tree like an index's."""
+    """The tables that are stored in the order of their key (WITHOUT ROWID)."""
     text = queries.read("schema.sql")
     ends = ((table[1], text[table.end() :]) for table in _TABLE.finditer(text))
     return frozenset(name for name, rest in ends if rest.startswith(" <clustered>"))

@@ -91,7 +91,7 @@ class GroupCommit:
         self._start_leader: Callable[[], object] | None = None
         self._expected = 0  # callers just answered
         self._until = 0.0  # so long the next leader waits for them
-        self._awaited = 0  # not 0: somebody waits until so many are queued
+        self._awaited = 0  # if not 0, a leader waits until this many works are queued
         self._gathered = threading.Lock()  # locked, but for the moment when they are
         self._gathered.acquire()
 

@@ -194,7 +194,7 @@ class FileLock:
 
 
 def _close_in_child() -> None:
-    # A child keeps its parent's locks taken for as long as it has their descriptors.
+    # A child process holds its parent's locks as long as it has their descriptors.
     for lock in list(_all):
         lock.close()
 

@@ -21,7 +21,7 @@ class _Index(NamedTuple):
     """The index of one model's vectors."""
 
     name: str
-    words: dict[str, str]  # what stands in place of {word}
+    words: dict[str, str]  # values of the placeholders {word}
 
 
 def _index(schema: str, model: str, length: int) -> _Index:

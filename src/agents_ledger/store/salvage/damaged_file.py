@@ -34,7 +34,7 @@ PAGE_SIZES = tuple(1 << power for power in range(9, 17))
 
 
 class StoredRow(NamedTuple):
-    """A row as it stands in the file; the rowid is 0 in an index."""
+    """A row of the file; the rowid is 0 in an index."""
 
     rowid: int
     values: Values
@@ -102,7 +102,7 @@ class DamagedFile:
         return pages
 
     def close(self) -> None:
-        """Let go of the file and its log."""
+        """Close the file and its log."""
         self._file.close()
         self._log.close()
 

@@ -29,7 +29,7 @@ FLAGS = (
     "partial",
     "shown",
 )
-# What a word that is lost is taken for, where the table itself has no default.
+# Replacements of lost values of columns without a default.
 _LIKELY = {
     ("messages", "role"): "assistant",
     ("message_files", "kind"): "referenced",
@@ -52,7 +52,7 @@ class TableRows(Struct):
 
 
 class RowChange(NamedTuple):
-    """One row that is not as it was."""
+    """A row whose values were changed."""
 
     table: str
     key: str

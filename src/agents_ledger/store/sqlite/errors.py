@@ -1,4 +1,4 @@
-"""What SQLite complains of, in our words."""
+"""Translates errors of SQLite into ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ReadStatements connections of one handle, kept for the next reader."""
+"""A pool of reading connections of one handle."""
 
 from __future__ import annotations
 

@@ -117,9 +117,9 @@ class Statements:
         if not things:
             return 0
         sql, _, attributes = self._statements[name]
-        given = [attributes(thing) for thing in things]
-        rows = [escape_row(row) for row in given]
-        if rows != given:
+        values = [attributes(thing) for thing in things]
+        rows = [escape_row(row) for row in values]
+        if rows != values:
             self._note_escapes()
         return int(self._executemany(sql, filling(rows) if any_order else rows).rowcount)
 
@@ -173,7 +173,7 @@ class ReadStatements(Statements):
         self.plain = is_plain(self._execute)
 
     def end(self) -> None:
-        """Let go of it, if it could be had."""
+        """End the snapshot, if there is one."""
         if self.connection.in_transaction:
             self._execute("ROLLBACK")
 
