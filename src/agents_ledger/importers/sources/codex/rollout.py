@@ -1,32 +1,53 @@
-"""Codex: one rollout file, read in order: its turns, and what it says of its thread."""
+"""Codex: one rollout file, read in order: its copies of turns, and what it says of its thread.
+
+A turn is identified by the source's turn id, which a fork that replays its parent keeps. Rollouts
+older than turn ids: a prompt after an answer opens a turn, and its id is made of the thread, its
+number, and a hash of all content up to the prompt.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import re
 from array import array
-from typing import Any, NamedTuple
-
-import msgspec
-from msgspec import UNSET, Raw, Struct
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
 
 from agents_ledger.importers.port.source import Line, Material
-from agents_ledger.importers.sources.codex.history import Base, Places
-from agents_ledger.importers.sources.codex.parts import Grown, Part, Parts, Total, go_on
-from agents_ledger.importers.sources.codex.prompts import Prompt, asked_prompt, read_prompt
-from agents_ledger.importers.sources.codex.scripts import id_of, tool_called
-from agents_ledger.importers.sources.codex.turns import (
+from agents_ledger.importers.sources.codex.records import (
+    ORDINALS,
+    CodexPrompt,
+    CodexRecord,
+    HistoryBase,
+    Payload,
+    decode_record,
+    event_prompt,
+    read_prompt,
+    rollout_name,
+)
+from agents_ledger.importers.sources.codex.rules import (
     AGENT_ITEMS,
-    CARRIED_EVENTS,
-    CARRIED_ITEMS,
+    CWD_IN_PROMPT,
+    DETAIL_EVENTS,
+    DETAIL_ITEMS,
     ENDINGS,
     INJECTED,
     NAME,
     NEWLY_SPAWNED,
+    TOKENS,
 )
+from agents_ledger.importers.sources.codex.scripts import event_call_id, script_call_tool
+from agents_ledger.importers.sources.codex.turn_copies import (
+    CodexCopies,
+    CodexTurnCopy,
+    Growth,
+    Totals,
+    add_growth,
+)
+from agents_ledger.importers.transcript.call_index import CallIndex
 from agents_ledger.importers.transcript.turn_builder import milliseconds
 from agents_ledger.importers.transcript.turn_tree import (
-    NONE,
     UUID,
     UUID7,
     as_dict,
@@ -38,228 +59,92 @@ from agents_ledger.importers.transcript.turn_tree import (
 from agents_ledger.model.imports.interning import Numbering
 from agents_ledger.model.imports.sources import Fate, SourceFile, SourceTitle
 
-ENVELOPES = {"session_meta", "turn_context", "response_item", "event_msg", "compacted"}
-ONLY_HERE = ENVELOPES | {"world_state", "inter_agent_communication_metadata"}
-CWD = re.compile(r"<cwd>([^<]+)</cwd>")
-TOKENS = {
-    "input_tokens": "input_tokens",
-    "cached_input_tokens": "cached_input_tokens",
-    "cache_write_input_tokens": "cache_write_tokens",
-    "output_tokens": "output_tokens",
-    "reasoning_output_tokens": "reasoning_tokens",
-    "total_tokens": "total_tokens",
-}
-NOTHING = Raw(b"null")
+
+class OrdinalIndex:
+    """The turn in use after each ordinal of a paginated rollout."""
+
+    def __init__(self) -> None:
+        self._ordinals = array("Q")
+        self._turns = array("i")  # -1: none
+
+    @property
+    def first(self) -> int | None:
+        """The first ordinal."""
+        return self._ordinals[0] if self._ordinals else None
+
+    def add(self, ordinal: Any, turn: int | None) -> None:
+        """Add the turn in use after a record."""
+        number = -1 if turn is None else turn
+        is_valid = isinstance(ordinal, int) and ordinal in ORDINALS
+        if not is_valid or (self._turns and number == self._turns[-1]):
+            return
+        if not self._ordinals or ordinal > self._ordinals[-1]:
+            self._ordinals.append(ordinal)
+            self._turns.append(number)
+
+    def turn_before(self, end: int) -> int | None:
+        """The turn in use before an ordinal."""
+        index = bisect_left(self._ordinals, end) - 1
+        return self._turns[index] if index >= 0 and self._turns[index] >= 0 else None
 
 
-class Payload(Struct, gc=False):
-    """What the outline needs of a record. Anything may be missing, or be something else."""
-
-    type: Any = None
-    id: Any = None
-    turn_id: Any = None
-    role: Any = None
-    call_id: Any = None
-    event_id: Any = None
-    record_type: Any = None
-    timestamp: Any = None
-    info: Any = None
-    num_turns: Any = None
-    thread_id: Any = None
-    thread_name: Any = None
-    forked_from_id: Any = None
-    parent_thread_id: Any = None
-    cwd: Any = None
-    originator: Any = None
-    cli_version: Any = None
-    source: Any = None
-    model_provider: Any = None
-    agent_nickname: Any = None
-    agent_role: Any = None
-    agent_path: Any = None
-    git: Any = None
-    history_base: Any = None
-    subagent_history_start_ordinal: Any = None
-    instructions: Any = UNSET  # null where there are none
-    message: Raw = NOTHING
-    content: Raw = NOTHING
-    output: Raw = NOTHING
-    item: Raw = NOTHING
-
-
-class Envelope(Struct, gc=False):
-    """What stands around a payload."""
-
-    type: Any = None
-    timestamp: Any = None
-    ordinal: Any = None
-    payload: Raw = NOTHING
-
-
-decode_envelope = msgspec.json.Decoder(Envelope).decode
-decode_payload = msgspec.json.Decoder(Payload).decode
-
-
-class _Decoded(NamedTuple):
-    kind: str
-    timestamp: Any
-    ordinal: Any
-    payload: Payload
-    inner: bytes | Raw  # the payload's JSON
-
-
-def _decode(data: bytes) -> _Decoded:
-    record = decode_envelope(data)
-    kind = record.type if isinstance(record.type, str) else ""
-    inner: bytes | Raw = record.payload
-    if kind not in ENVELOPES and bytes(record.payload) == b"null":
-        kind, inner = "", data  # the old format has no envelope
-    return _Decoded(kind, record.timestamp, record.ordinal, decode_payload(inner), inner)
-
-
-def is_old_head(line: Payload) -> bool:
-    """Whether this is a first line as the old format has it."""
-    said = isinstance(line.id, str) and isinstance(line.timestamp, str)
-    return said and line.type is None and line.instructions is not UNSET
-
-
-def is_old(line: Payload) -> bool:
-    """Whether only the old format has such a line."""
-    return line.record_type == "state" or is_old_head(line)
-
-
-def names_thread(line: Payload) -> bool:
-    """Whether a line of the index says what a thread is called."""
-    said = isinstance(line.id, str) and isinstance(line.thread_name, str)
-    return said and line.type is None and line.timestamp is None
-
-
+@dataclass(slots=True)
 class Rollout:
-    """One file, read in order: the turns in it, and what it says of its thread."""
+    """What one file says of its thread."""
 
-    def __init__(self, material: Material, file: SourceFile, parts: Parts) -> None:
-        self.material = material
-        self._parts = parts
-        self.file = file
-        self.metas: list[Payload] = []  # its own, then those of the threads it was forked from
-        self.first_line = b""
-        self.own = range(len(parts), len(parts))  # the numbers of its turns
-        self.path = array("i")  # the turns in use: rolled back ones are off it
-        self.places = Places()
-        self.title: str | None = None
-        self.others: dict[str, SourceTitle] = {}  # what other threads are called, by their ids
-        self.cwd: str | None = None
-        self.first_at = self.last_at = 0
-        self._task: str | None = None
-        self._closed = False
-        self._at = NONE  # the turn that goes on
-        self._part: Part | None = None
-        self._waiting: list[tuple[str, Line]] = []  # for the next turn
-        self._calls = Numbering(forgets=True)
-        self._called = array("i")  # the turn of each call
-        self._tasks = Numbering()
-        self._last_of = array("i")  # the turn of each task, or NONE
-        self._opened = array("I")  # turns of each task
-        self._compacted_in = array("I")
-        self._early: list[Grown] = []  # tokens before the first turn
-        self._total: Total | None = None
-        self._context: int | None = None
-        self._chain = hashlib.blake2b(digest_size=8)
-        for line in material.lines(file):
-            self._read(line)
-        for part in map(parts.read, self.own):
-            fate: Fate = "unmapped" if part.has_words else "derived"
-            material.count("event_msg/agent_message", fate, part.said)
+    file: SourceFile
+    turns: range  # the numbers of its copies
+    metas: list[Payload] = field(default_factory=list)  # own, then those of threads it forked from
+    first_line: bytes = b""
+    path: array[int] = field(default_factory=lambda: array("i"))  # the turns not rolled back
+    ordinals: OrdinalIndex = field(default_factory=OrdinalIndex)
+    title: str | None = None
+    index_titles: dict[str, SourceTitle] = field(default_factory=dict)  # by thread
+    cwd: str | None = None
+    first_at: int = 0
+    last_at: int = 0
 
-    # -- reading ------------------------------------------------------------------------------
-
-    def _read(self, line: Line) -> None:
-        found = decoded(self.material, line, _decode)
-        if found is None:
-            return
-        self.first_line = self.first_line or line.data or b""
-        if self._is_inherited(found):
-            self.material.count("(inherited)", "unmapped")
-            return
-        at = self.material.moment(found.timestamp, line)
-        self.first_at = self.first_at or at
-        self.last_at = max(self.last_at, at)
-        self._take(line, found.kind, found.payload, found.inner, at)
-        if found.ordinal is not None:
-            self.places.note(found.ordinal, self.path[-1] if self.path else NONE)
-
-    def _goes_on(self) -> bool:
-        """Whether totals may hold what was spent before this file begins."""
-        meta = self.metas[0] if self.metas else Payload()
-        return meta.history_base is not None or meta.subagent_history_start_ordinal is not None
-
-    def _is_inherited(self, record: _Decoded) -> bool:
-        """Whether it only says what a subagent was told of its parent's history."""
-        start = self.metas[0].subagent_history_start_ordinal if self.metas else None
-        both = isinstance(start, int) and isinstance(record.ordinal, int)
-        return both and record.kind != "session_meta" and record.ordinal < start
-
-    def _take(self, line: Line, kind: str, payload: Payload, inner: bytes, at: int) -> None:
-        inner_kind = payload.type if isinstance(payload.type, str) else None
-        name = f"{kind}/{inner_kind}" if kind in ("response_item", "event_msg") else kind
-        if kind == "session_meta" or (not kind and not self.metas and is_old_head(payload)):
-            self._meta(payload)
-            used = True
-            name = name or "(head)"
-        elif not kind and names_thread(payload):
-            used = self._call(line, payload)
-            name = "(name)"
-        elif kind == "turn_context":
-            self._start(payload)
-            self._carry("context", line)
-            used = True
-        elif kind == "compacted":
-            used = self._compacted(line, at)
-        elif kind == "event_msg":
-            if inner_kind == "agent_message":
-                self._agent_said(line, at)
-                return  # counted when it is known whether it says anything new
-            used = self._event(line, inner_kind or "", payload, at)
-        elif kind in ("response_item", ""):
-            name = name or inner_kind or str(payload.record_type or "(none)")
-            used = self._item(line, inner_kind, payload, inner, at)
-        else:
-            used = False
-        self.material.count(name, "derived" if used else "unmapped")
-
-    def _meta(self, payload: Payload) -> None:
-        """The first is of this thread; then follow its ancestors', or its own again."""
-        last = self.metas[-1] if self.metas else None
-        if last is None or (payload.id is not None and payload.id == last.forked_from_id):
-            self.metas.append(payload)
-
-    def _call(self, line: Line, payload: Payload) -> bool:
-        """What the index calls a thread: the last line counts."""
-        file, title = line.file, as_text(payload.thread_name.strip())
-        if title is not None:
-            label = f"{NAME}:{payload.id}"
-            said = SourceTitle(label, file.id, file.path, file.generation, line.offset, title)
-            self.others[payload.id] = said
-        return title is not None
+    @property
+    def meta(self) -> Payload:
+        """The metadata of its own thread."""
+        return self.metas[0] if self.metas else Payload()
 
     @property
     def thread(self) -> str:
-        """The id of this file's thread."""
-        said = as_text(self.metas[0].id) if self.metas else None
-        return said or hashlib.blake2b(self.first_line, digest_size=8).hexdigest()
-
-    @property
-    def base(self) -> Base | None:
-        """The place in another rollout that this one goes on from."""
-        return Base.of(self.metas[0].history_base) if self.metas else None
+        """The id of its thread."""
+        thread_id = as_text(self.meta.id)
+        return thread_id or hashlib.blake2b(self.first_line, digest_size=8).hexdigest()
 
     @property
     def root(self) -> str:
-        """The id of the thread this one goes back to."""
+        """The id of the thread that its thread descends from."""
         return (as_text(self.metas[-1].id) if self.metas else None) or self.thread
 
+    @property
+    def id(self) -> str:
+        """The id that other rollouts refer to: a thread that was reverted has several."""
+        name = rollout_name(PurePath(self.file.path.replace("\\", "/")))
+        return (name[2] or name[1]) if name else self.thread
+
+    @property
+    def base(self) -> HistoryBase | None:
+        """The point in another rollout that this one continues from."""
+        return HistoryBase.of(self.meta)
+
+    @property
+    def has_earlier_totals(self) -> bool:
+        """Whether its totals may include tokens that were used before it begins."""
+        meta = self.meta
+        return meta.history_base is not None or meta.subagent_history_start_ordinal is not None
+
+    def add_meta(self, meta: Payload) -> None:
+        """The first is its own; those of its ancestors, or its own again, follow."""
+        last = self.metas[-1] if self.metas else None
+        if last is None or (meta.id is not None and meta.id == last.forked_from_id):
+            self.metas.append(meta)
+
     def owner(self, task: str) -> Payload | None:
-        """Of the threads in this file the one that a turn is of."""
+        """The thread of this file that a turn belongs to."""
         if not UUID7.fullmatch(task):
             return self.metas[0] if self.metas else None
         for meta in self.metas:
@@ -267,302 +152,417 @@ class Rollout:
                 return meta
         return self.metas[-1] if self.metas else None
 
+
+class TaskTurns:
+    """The turns of each task of a rollout: a compaction cuts a task into several."""
+
+    def __init__(self) -> None:
+        self._tasks = Numbering()
+        self._last = array("i")
+        self._turns = array("I")
+        self._compactions = array("I")
+
+    def add(self, task: str, turn: int, *, is_compaction: bool) -> None:
+        """Add a turn of a task."""
+        number = self._tasks.add(task)
+        if number == len(self._last):
+            self._last.append(turn)
+            self._turns.append(0)
+            self._compactions.append(0)
+        self._last[number] = turn
+        (self._compactions if is_compaction else self._turns)[number] += 1
+
+    def last(self, task: str | None) -> int | None:
+        """The last turn of a task."""
+        number = self._tasks.get(task) if task is not None else -1
+        return self._last[number] if number >= 0 else None
+
+    def turns(self, task: str) -> int:
+        """How many turns of a task are not compactions."""
+        number = self._tasks.get(task)
+        return self._turns[number] if number >= 0 else 0
+
+    def compactions(self, task: str) -> int:
+        """How many turns of a task are compactions."""
+        number = self._tasks.get(task)
+        return self._compactions[number] if number >= 0 else 0
+
+
+class TokenTotals:
+    """The running totals of a thread."""
+
+    def __init__(self) -> None:
+        self.context: int | None = None  # tokens of the last request
+        self._last: Totals | None = None
+
+    def growth(self, info: Any, *, has_earlier: bool) -> Growth | None:
+        """The growth since the last totals. They are often repeated; totals that fell start over.
+
+        `has_earlier`: the first totals may include tokens that were used before the file begins.
+        """
+        usage = as_dict(as_dict(info).get("total_token_usage"))
+        after = {
+            name: as_number(usage.get(theirs)) or 0
+            for name, theirs in TOKENS.items()
+            if theirs in usage
+        }
+        if not after:
+            return None
+        last = as_dict(as_dict(info).get("last_token_usage"))
+        self.context = as_number(last.get("total_tokens")) or self.context
+        before = self._last
+        if before is None and has_earlier:
+            before = {
+                name: after.get(name, 0) - (as_number(last.get(theirs)) or 0)
+                for name, theirs in TOKENS.items()
+            }
+        elif before is None or after.get("total_tokens", 0) < before.get("total_tokens", 0):
+            before = {}
+        self._last = after
+        return before, after
+
+
+class RolloutReader:
+    """Reads the records of one file in order and adds its turns to the copies."""
+
+    def __init__(self, material: Material, file: SourceFile, copies: CodexCopies) -> None:
+        self.rollout = Rollout(file, range(len(copies), len(copies)))
+        self._material = material
+        self._copies = copies
+        self._task: str | None = None
+        self._task_ended = False
+        self._turn: int | None = None  # the turn that is open
+        self._copy: CodexTurnCopy | None = None
+        self._waiting: list[tuple[str, Line]] = []  # records for the next turn
+        self._early_growth: list[Growth] = []  # before the first turn
+        self._tokens = TokenTotals()
+        self._tasks = TaskTurns()
+        self._calls = CallIndex()
+        self._content_hash = hashlib.blake2b(digest_size=8)
+
+    def read(self) -> Rollout:
+        for line in self._material.lines(self.rollout.file):
+            self._read_line(line)
+        for copy in map(self._copies.read, self.rollout.turns):
+            fate: Fate = "unmapped" if copy.has_assistant_items else "derived"
+            self._material.count("event_msg/agent_message", fate, copy.agent_events)
+        return self.rollout
+
+    def _read_line(self, line: Line) -> None:
+        record = decoded(self._material, line, decode_record)
+        if record is None:
+            return
+        rollout = self.rollout
+        rollout.first_line = rollout.first_line or line.data or b""
+        if self._is_inherited(record):
+            self._material.count("(inherited)", "unmapped")
+            return
+        at = self._material.moment(record.timestamp, line)
+        rollout.first_at = rollout.first_at or at
+        rollout.last_at = max(rollout.last_at, at)
+        self._take(line, record, at)
+        if record.ordinal is not None:
+            rollout.ordinals.add(record.ordinal, rollout.path[-1] if rollout.path else None)
+
+    def _is_inherited(self, record: CodexRecord) -> bool:
+        """Whether it belongs to the parent's history that a subagent was given."""
+        start = self.rollout.meta.subagent_history_start_ordinal
+        has_both = isinstance(start, int) and isinstance(record.ordinal, int)
+        return has_both and record.kind != "session_meta" and record.ordinal < start
+
+    def _take(self, line: Line, record: CodexRecord, at: int) -> None:
+        kind, payload = record.kind, record.payload
+        inner_kind = payload.type if isinstance(payload.type, str) else None
+        name = f"{kind}/{inner_kind}" if kind in ("response_item", "event_msg") else kind
+        is_used = True
+        if name == "event_msg/agent_message":
+            self._agent_event(line, at)
+            return  # counted when it is known whether an item repeats it
+        if kind == "session_meta":
+            self.rollout.add_meta(payload)
+        elif kind == "turn_context":
+            self._start_task(payload)
+            self._describe_turn(line)
+        elif kind == "compacted":
+            self._compaction(line, at)
+        elif kind == "event_msg":
+            is_used = self._event(line, inner_kind or "", payload, at)
+        elif kind == "response_item":
+            is_used = self._item(line, inner_kind, record, at)
+        elif kind:
+            is_used = False
+        else:
+            name, is_used = self._without_envelope(line, inner_kind, record, at)
+        self._material.count(name, "derived" if is_used else "unmapped")
+
+    def _without_envelope(
+        self, line: Line, kind: str | None, record: CodexRecord, at: int
+    ) -> tuple[str, bool]:
+        """Take a line of the old format or of the index: its name, and whether it is used."""
+        payload = record.payload
+        if payload.is_old_head and not self.rollout.metas:
+            self.rollout.add_meta(payload)
+            return "(head)", True
+        if payload.names_thread:
+            return "(name)", self._index_title(line, payload)
+        name = kind or str(payload.record_type or "(none)")
+        return name, self._item(line, kind, record, at)
+
+    def _index_title(self, line: Line, payload: Payload) -> bool:
+        """Take the title of a thread: the last line counts."""
+        file, title = line.file, as_text(payload.thread_name.strip())
+        if title is not None:
+            label = f"{NAME}:{payload.id}"
+            self.rollout.index_titles[payload.id] = SourceTitle(
+                label, file.id, file.path, file.generation, line.offset, title
+            )
+        return title is not None
+
     # -- turns --------------------------------------------------------------------------------
 
     def _task_of(self, payload: Payload) -> str | None:
-        """The task that a record names."""
-        said = as_text(payload.turn_id)
-        return said if said is None or UUID.fullmatch(said) else f"{NAME}:{self.root}:{said}"
+        turn_id = as_text(payload.turn_id)
+        if turn_id is None or UUID.fullmatch(turn_id):
+            return turn_id
+        return f"{NAME}:{self.rollout.root}:{turn_id}"
 
-    def _start(self, payload: Payload) -> None:
+    def _start_task(self, payload: Payload) -> None:
         task = self._task_of(payload)
         if task is None:
             return
-        self._closed = False
+        self._task_ended = False
         if task != self._task:
             self._task = task
-            known = self._tasks.get(task)
-            self._go_on(self._last_of[known] if known >= 0 else NONE)
+            self._select(self._tasks.last(task))
 
-    def _go_on(self, turn: int) -> None:
-        self._parts.going_on = self._at = turn
-        self._part = self._parts[turn] if turn >= 0 else None
+    def _select(self, turn: int | None) -> None:
+        self._turn = turn
+        self._copies.going_on = -1 if turn is None else turn
+        self._copy = None if turn is None else self._copies[turn]
 
-    def _task_number(self, task: str) -> int:
-        number = self._tasks.add(task)
-        if number == len(self._last_of):
-            self._last_of.append(NONE)
-            self._opened.append(0)
-            self._compacted_in.append(0)
-        return number
-
-    def _open(self, turn_id: str, task: str, is_compaction: bool = False) -> int:
-        meta = self.owner(task)
-        thread = (as_text(meta.id) if meta else None) or self.thread
-        part = Part(
-            turn_id,
-            task,
-            self._parts[self.path[-1]].id if self.path else None,
-            self.file.id,
-            self.thread,
-            thread != self.thread,
-            as_text(meta.model_provider) if meta else None,
-            (as_text(meta.cwd) if meta else None) or self.cwd,
-            milliseconds(meta.timestamp) if meta else 0,
-            meta is not None and is_subagent(meta),
-            is_compaction,
+    def _open(self, turn_id: str, task: str, *, is_compaction: bool = False) -> int:
+        rollout = self.rollout
+        meta = rollout.owner(task)
+        thread = (as_text(meta.id) if meta else None) or rollout.thread
+        turn = self._copies.add(
+            CodexTurnCopy(
+                turn_id,
+                task,
+                self._copies[rollout.path[-1]].id if rollout.path else None,
+                rollout.file.id,
+                rollout.thread,
+                thread != rollout.thread,
+                as_text(meta.model_provider) if meta else None,
+                (as_text(meta.cwd) if meta else None) or rollout.cwd,
+                milliseconds(meta.timestamp) if meta else 0,
+                meta is not None and meta.is_subagent,
+                is_compaction,
+            )
         )
-        number = self._parts.add(part)
-        self._go_on(number)
-        self.own = range(self.own.start, number + 1)
-        known = self._task_number(task)
-        self._last_of[known] = number
-        if is_compaction:
-            self._compacted_in[known] += 1
-        else:
-            self._opened[known] += 1
-        self.path.append(number)
-        return number
-
-    def _turn(self, inner: bytes) -> int:
-        """The turn that something said belongs to, made if need be."""
-        part = self._part
-        if part is not None and not part.is_compaction:
-            return self._at
-        if self._task is not None:
-            mine = self._opened[self._task_number(self._task)]
-            turn_id = f"{self._task}:{mine + 1}" if mine else self._task
-            number = self._open(turn_id, self._task)
-        else:
-            chain = self._chain.copy()
-            chain.update(inner)
-            turn_id = f"{NAME}:{self.root}:{len(self.own) + 1}:{chain.hexdigest()}"
-            number = self._open(turn_id, turn_id)
-        for kind, line in self._waiting:
-            self._add(number, kind, line, 0)
-        self._waiting.clear()
-        self._parts[number].grown += self._early
-        self._early.clear()
-        return number
-
-    def _prompted(self, inner: bytes, prompt: Prompt) -> int:
-        """The turn of a prompt. Without turn ids, one that comes after an answer opens a turn."""
-        if self._closed:
-            self._task = None
-        part = self._part
-        if self._task is None and part is not None and part.answered:
-            self._go_on(NONE)
-        turn = self._turn(inner)
-        part = self._parts[turn]
-        part.prompts.add(prompt.key)
-        part.ended = False
+        self._select(turn)
+        self._tasks.add(task, turn, is_compaction=is_compaction)
+        rollout.turns = range(rollout.turns.start, turn + 1)
+        rollout.path.append(turn)
         return turn
 
-    def _add(self, turn: int, kind: str, line: Line, at: int) -> None:
-        part = self._part if turn == self._at and self._part else self._parts[turn]
+    def _content_turn(self, content: bytes) -> int:
+        """The turn that content belongs to, opened if need be."""
+        if self._turn is not None and self._copy is not None and not self._copy.is_compaction:
+            return self._turn
+        if self._task is not None:
+            turns = self._tasks.turns(self._task)
+            turn = self._open(f"{self._task}:{turns + 1}" if turns else self._task, self._task)
+        else:
+            content_hash = self._content_hash.copy()
+            content_hash.update(content)
+            number = len(self.rollout.turns) + 1
+            turn_id = f"{NAME}:{self.rollout.root}:{number}:{content_hash.hexdigest()}"
+            turn = self._open(turn_id, turn_id)
+        for role, line in self._waiting:
+            self._add(turn, role, line, 0)
+        self._waiting.clear()
+        self._copies[turn].growth += self._early_growth
+        self._early_growth.clear()
+        return turn
+
+    def _prompt_turn(self, content: bytes, prompt: CodexPrompt) -> int:
+        """The turn of a prompt. Without turn ids, a prompt after an answer opens a turn."""
+        if self._task_ended:
+            self._task = None
+        if self._task is None and self._copy is not None and self._copy.answered:
+            self._select(None)
+        turn = self._content_turn(content)
+        copy = self._copies[turn]
+        copy.prompts.add(prompt.key)
+        copy.ended = False
+        return turn
+
+    def _add(self, turn: int, role: str, line: Line, at: int) -> None:
+        copy = self._copy if turn == self._turn and self._copy else self._copies[turn]
         number = 0
-        if kind == "item":
-            number, part.items = part.items, part.items + 1
-            part.weight += 1
-        elif kind == "asked":
-            number, part.events = part.events, part.events + 1
-        self._parts.note(turn, kind, number, line)
-        part.first_at = part.first_at or at
+        if role == "item":
+            number, copy.items = copy.items, copy.items + 1
+            copy.weight += 1
+        elif role == "prompt_event":
+            number, copy.prompt_events = copy.prompt_events, copy.prompt_events + 1
+        self._copies.add_record(turn, role, number, line)
+        copy.first_at = copy.first_at or at
 
-    def _carry(self, kind: str, line: Line) -> None:
-        """What describes a turn goes to the one that is open, else to the next."""
-        part = self._part
-        if part is None or part.is_compaction:
-            self._waiting.append((kind, line))
+    def _describe_turn(self, line: Line) -> None:
+        """Add the context of a turn to the open one, or to the next."""
+        if self._turn is None or self._copy is None or self._copy.is_compaction:
+            self._waiting.append(("context", line))
         else:
-            self._add(self._at, kind, line, 0)
+            self._add(self._turn, "context", line, 0)
 
-    def _of_call(self, call_id: str | None) -> int:
-        """The turn of a call, or NONE."""
-        call = self._calls.get(call_id) if call_id else NONE
-        return self._called[call] if call >= 0 else NONE
+    # -- items: what the model read and wrote -------------------------------------------------
 
-    def _note_call(self, call_id: str, turn: int) -> None:
-        call = self._calls.add(call_id)
-        if call == len(self._called):
-            self._called.append(turn)
-        else:
-            self._called[call] = turn
-
-    # -- items: what the model saw and said ---------------------------------------------------
-
-    def _item(self, line: Line, kind: str | None, payload: Payload, inner: bytes, at: int) -> bool:
-        """Whether something comes of an item."""
+    def _item(self, line: Line, kind: str | None, record: CodexRecord, at: int) -> bool:
+        """Take an item; False if it is not used."""
+        payload, content = record.payload, record.payload_json
         kind = kind or ("message" if isinstance(payload.role, str) else "other")
+        turn: int | None
         if kind == "message":
-            turn = self._message(payload, inner)
-            if turn == NONE:
-                self._waiting.append(("item", line))
-                return True
+            turn = self._message(payload, content)
         elif kind.endswith(("_output", "_result")):
-            turn = self._of_call(as_text(payload.call_id))
-            turn = turn if turn >= 0 else self._turn(inner)
+            turn = self._calls.turn(as_text(payload.call_id))
+            turn = self._content_turn(content) if turn is None else turn
             if NEWLY_SPAWNED in bytes(memoryview(payload.output)[:200]):
-                self._parts[turn].weight -= 1
+                self._copies[turn].weight -= 1
         elif kind in AGENT_ITEMS or kind.endswith("_call"):
-            turn = self._turn(inner)
-            part = self._parts[turn]
-            part.answered = part.answered or kind != "agent_message"
+            turn = self._content_turn(content)
+            copy = self._copies[turn]
+            copy.answered = copy.answered or kind != "agent_message"
             if kind.endswith("_call") and as_text(payload.call_id):
-                self._note_call(payload.call_id, turn)
+                self._calls.add(payload.call_id, turn)
         else:
             return False
-        self._add(turn, "item", line, at)
-        self._chain.update(inner)
+        if turn is None:
+            self._waiting.append(("item", line))
+        else:
+            self._add(turn, "item", line, at)
+            self._content_hash.update(content)
         return True
 
-    def _message(self, payload: Payload, inner: bytes) -> int:
-        """The turn of a message; NONE if it waits for one: the client put it in."""
+    def _message(self, payload: Payload, content: bytes) -> int | None:
+        """The turn of a message; None if the client injected it before the first turn."""
         if payload.role == "assistant":
-            turn = self._turn(inner)
-            part = self._parts[turn]
-            part.answered = part.has_words = True
+            turn = self._content_turn(content)
+            copy = self._copies[turn]
+            copy.answered = copy.has_assistant_items = True
             return turn
         if payload.role == "user":
             prompt = read_prompt(parsed(payload.content) or parsed(payload.message))
             if not prompt.sent.startswith(INJECTED):
-                return self._prompted(inner, prompt)
-            found = CWD.search(prompt.sent)
-            self.cwd = self.cwd or (found[1].strip() if found else None)
-        if self._task is None and self._at == NONE:
-            return NONE
-        return self._turn(inner)
+                return self._prompt_turn(content, prompt)
+            cwd = CWD_IN_PROMPT.search(prompt.sent)
+            self.rollout.cwd = self.rollout.cwd or (cwd[1].strip() if cwd else None)
+        if self._task is None and self._turn is None:
+            return None
+        return self._content_turn(content)
 
-    # -- events: what the client showed -------------------------------------------------------
+    # -- events: what the client displayed ----------------------------------------------------
 
     def _event(self, line: Line, kind: str, payload: Payload, at: int) -> bool:
-        """Whether something comes of an event."""
+        """Take an event; False if it is not used."""
         if kind == "task_started":
-            self._start(payload)
+            self._start_task(payload)
         elif kind == "token_count":
-            self._count(payload.info)
+            self._count_tokens(payload.info)
         elif kind == "thread_rolled_back":
             self._roll_back(as_number(payload.num_turns) or 0)
         elif kind == "thread_name_updated":
-            if payload.thread_id in (None, self.thread):
-                self.title = as_text(payload.thread_name) or self.title
+            if payload.thread_id in (None, self.rollout.thread):
+                self.rollout.title = as_text(payload.thread_name) or self.rollout.title
         elif kind == "user_message":
-            self._asked(line, asked_prompt(parsed(payload.message), None), at)
+            self._prompt_event(line, event_prompt(parsed(payload.message), None), at)
+        elif kind in ENDINGS:
+            return self._ending(line, kind, at)
         else:
-            return self._later_event(line, kind, payload, at)
+            return self._item_event(line, kind, payload, at)
         return True
 
-    def _later_event(self, line: Line, kind: str, payload: Payload, at: int) -> bool:
-        """What tells of something that was said before."""
-        if kind in ENDINGS:
-            return self._ended(line, kind, at)
-        item = as_dict(parsed(payload.item)) if kind == "item_completed" else {}
-        said = item or {"type": kind, "call_id": payload.call_id, "event_id": payload.event_id}
-        if item.get("type") == "UserMessage":
-            self._asked(line, asked_prompt(None, item), at)
-        elif tool_called(said) is not None:
-            self._called_by_script(line, payload, at)
-        elif kind in CARRIED_EVENTS or item.get("type") in CARRIED_ITEMS:
-            self._detail(line, id_of(said), at)
+    def _item_event(self, line: Line, kind: str, payload: Payload, at: int) -> bool:
+        """Take an event about an item; False if it adds nothing to it."""
+        completed = as_dict(parsed(payload.item)) if kind == "item_completed" else {}
+        event = {"type": kind, "call_id": payload.call_id, "event_id": payload.event_id}
+        if completed.get("type") == "UserMessage":
+            self._prompt_event(line, event_prompt(None, completed), at)
+        elif script_call_tool(completed or event) is not None:
+            self._script_call(line, payload, at)
+        elif kind in DETAIL_EVENTS or completed.get("type") in DETAIL_ITEMS:
+            turn = self._calls.turn(event_call_id(completed or event))
+            self._detail(self._turn if turn is None else turn, line, at)
         else:
             return False
         return True
 
-    def _asked(self, line: Line, prompt: Prompt, at: int) -> None:
-        """That a human typed this. It says so before or after the item, or without one."""
-        part, turn = self._part, self._at
-        known = part is not None and prompt.key in part.prompts and not part.answered
-        if part is None or part.is_compaction or not known:
-            turn = self._prompted(prompt.sent.encode(errors="surrogatepass"), prompt)
-        self._add(turn, "asked", line, at)
+    def _prompt_event(self, line: Line, prompt: CodexPrompt, at: int) -> None:
+        """Take the event of a prompt, which comes before or after its item, or without one."""
+        turn, copy = self._turn, self._copy
+        has_item = copy is not None and prompt.key in copy.prompts and not copy.answered
+        if turn is None or copy is None or copy.is_compaction or not has_item:
+            turn = self._prompt_turn(prompt.sent.encode(errors="surrogatepass"), prompt)
+        self._add(turn, "prompt_event", line, at)
 
-    def _agent_said(self, line: Line, at: int) -> None:
-        turn = self._turn(b"agent_message")
-        part = self._parts[turn]
-        part.said += 1
-        part.answered = True
-        self._add(turn, "said", line, at)
+    def _agent_event(self, line: Line, at: int) -> None:
+        turn = self._content_turn(b"agent_message")
+        copy = self._copies[turn]
+        copy.agent_events += 1
+        copy.answered = True
+        self._add(turn, "agent_event", line, at)
 
-    def _ended(self, line: Line, kind: str, at: int) -> bool:
-        """Whether there is a turn that this is the end of."""
-        self._closed = self._closed or kind != "error"
-        part = self._part
-        if part is None:
+    def _ending(self, line: Line, kind: str, at: int) -> bool:
+        """End the open turn; False if there is none."""
+        self._task_ended = self._task_ended or kind != "error"
+        if self._turn is None or self._copy is None:
             return False
-        part.ended = True
-        self._add(self._at, "detail", line, at)
+        self._copy.ended = True
+        self._add(self._turn, "detail", line, at)
         return True
 
-    def _detail(self, line: Line, call_id: str | None, at: int) -> None:
-        turn = self._of_call(call_id)
-        turn = turn if turn >= 0 else self._at
-        if turn == NONE:
-            self._waiting.append(("detail", line))
-            return
-        self._add(turn, "detail", line, at)
-
-    def _called_by_script(self, line: Line, payload: Payload, at: int) -> None:
-        """A call belongs to the turn it names: a script may outlive its own."""
-        task = self._task_of(payload)
-        known = self._tasks.get(task) if task is not None and task != self._task else NONE
-        turn = self._last_of[known] if known >= 0 else self._at
-        if turn == NONE or self._parts[turn].is_compaction:
+    def _detail(self, turn: int | None, line: Line, at: int) -> None:
+        if turn is None:
             self._waiting.append(("detail", line))
         else:
             self._add(turn, "detail", line, at)
 
-    def _compacted(self, line: Line, at: int) -> bool:
-        """A compaction cuts a turn in two: what follows stands on it."""
-        if not self.path:  # nothing is known that it could have summarised
-            turn = self._turn(b"compacted")
-            self._parts[turn].summarises = True
-            self._add(turn, "item", line, at)
-            return True
-        above = self._task or self._parts[self.path[-1]].id
-        task = self._task_number(above)
-        number, followed = self._compacted_in[task] + 1, self._opened[task]
-        turn = self._open(f"{above}:compaction:{number}", above, is_compaction=True)
-        part = self._parts[turn]
-        part.context_tokens = self._context
-        part.trigger = "context_limit" if followed else None
-        part.answered = True
+    def _script_call(self, line: Line, payload: Payload, at: int) -> None:
+        """Add a call to the turn that it names: a script may outlive its turn."""
+        task = self._task_of(payload)
+        turn = self._tasks.last(task) if task != self._task else None
+        turn = self._turn if turn is None else turn
+        is_compaction = turn is not None and self._copies[turn].is_compaction
+        self._detail(None if is_compaction else turn, line, at)
+
+    def _compaction(self, line: Line, at: int) -> None:
+        """Cut the turn in two: what follows is a turn below the compaction."""
+        path = self.rollout.path
+        if not path:  # the history that it summarises is in no file
+            turn = self._content_turn(b"compacted")
+            self._copies[turn].is_first_summary = True
+        else:
+            task = self._task or self._copies[path[-1]].id
+            number, is_within = self._tasks.compactions(task) + 1, self._tasks.turns(task) > 0
+            turn = self._open(f"{task}:compaction:{number}", task, is_compaction=True)
+            copy = self._copies[turn]
+            copy.context_tokens = self._tokens.context
+            copy.trigger = "context_limit" if is_within else None
+            copy.answered = True
         self._add(turn, "item", line, at)
-        return True
 
     def _roll_back(self, turns: int) -> None:
-        """The last turns with a prompt are no longer in use: what follows branches off."""
-        while turns > 0 and self.path:
-            turns -= bool(self._parts[self.path.pop()].prompts)
-        self._go_on(NONE)
+        """Take the last turns with a prompt off the path: what follows is a branch."""
+        path = self.rollout.path
+        while turns > 0 and path:
+            turns -= bool(self._copies[path.pop()].prompts)
+        self._select(None)
         self._task = None
 
-    def _count(self, info: Any) -> None:
-        """Totals only grow, and are often repeated; one that fell began anew."""
-        said = as_dict(as_dict(info).get("total_token_usage"))
-        total = {TOKENS[name]: as_number(said.get(name)) or 0 for name in TOKENS if name in said}
-        if not total:
+    def _count_tokens(self, info: Any) -> None:
+        growth = self._tokens.growth(info, has_earlier=self.rollout.has_earlier_totals)
+        if growth is None:
             return
-        last = as_dict(as_dict(info).get("last_token_usage"))
-        self._context = as_number(last.get("total_tokens")) or self._context
-        base = self._total
-        if base is None and self._goes_on():
-            base = {
-                TOKENS[n]: total.get(TOKENS[n], 0) - (as_number(last.get(n)) or 0) for n in TOKENS
-            }
-        elif base is None or total.get("total_tokens", 0) < base.get("total_tokens", 0):
-            base = {}
-        self._total = total
-        part = self._part or (self._parts[self.path[-1]] if self.path else None)
-        go_on(self._early if part is None else part.grown, base, total)
-
-
-def is_subagent(meta: Payload) -> bool:
-    """Whether another thread started this one."""
-    return "subagent" in as_dict(meta.source) or as_text(meta.parent_thread_id) is not None
-
-
-def parent_thread(meta: Payload) -> str | None:
-    """The thread that started this one."""
-    spawned = as_dict(as_dict(as_dict(meta.source).get("subagent")).get("thread_spawn"))
-    parent = as_text(spawned.get("parent_thread_id")) or as_text(meta.parent_thread_id)
-    return parent or (as_text(meta.forked_from_id) if is_subagent(meta) else None)
+        path = self.rollout.path
+        copy = self._copy or (self._copies[path[-1]] if path else None)
+        add_growth(self._early_growth if copy is None else copy.growth, growth)
