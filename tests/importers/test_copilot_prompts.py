@@ -10,7 +10,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.importers.sources.copilot.prompts import written_by
+from agents_ledger.importers.sources.copilot.records import message_source
 from tests.importers.copilot_log import LABEL, Events, helped, request
 from tests.importers.helping import import_paths, packed_result, result
 
@@ -179,8 +179,8 @@ def test_a_text_that_is_nothing_but_notices_was_typed_by_nobody(
 
 
 def test_many_notices_are_told_at_once() -> None:
-    assert written_by(None, NOTICE * 20_000) == "event"
-    assert written_by(None, "<system_notification>" * 200_000) == "human"
+    assert message_source(None, NOTICE * 20_000) == "event"
+    assert message_source(None, "<system_notification>" * 200_000) == "human"
 
 
 def test_messages_say_what_they_belong_to(ledger: Ledger, tmp_path: Path) -> None:
