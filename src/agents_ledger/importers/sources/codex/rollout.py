@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from agents_ledger.importers.port.source import Line, Material
+from agents_ledger.importers.port.material import Material, SourceLine
 from agents_ledger.importers.sources.codex.records import (
     ORDINALS,
     CodexPrompt,
@@ -233,7 +233,7 @@ class RolloutReader:
         self._task_ended = False
         self._turn: int | None = None  # the turn that is open
         self._copy: CodexTurnCopy | None = None
-        self._waiting: list[tuple[str, Line]] = []  # records for the next turn
+        self._waiting: list[tuple[str, SourceLine]] = []  # records for the next turn
         self._early_growth: list[Growth] = []  # before the first turn
         self._tokens = TokenTotals()
         self._tasks = TaskTurns()
@@ -248,7 +248,7 @@ class RolloutReader:
             self._material.count("event_msg/agent_message", fate, copy.agent_events)
         return self.rollout
 
-    def _read_line(self, line: Line) -> None:
+    def _read_line(self, line: SourceLine) -> None:
         record = decoded(self._material, line, decode_record)
         if record is None:
             return
@@ -257,7 +257,7 @@ class RolloutReader:
         if self._is_inherited(record):
             self._material.count("(inherited)", "unmapped")
             return
-        at = self._material.moment(record.timestamp, line)
+        at = self._material.timestamp(record.timestamp, line)
         rollout.first_at = rollout.first_at or at
         rollout.last_at = max(rollout.last_at, at)
         self._take(line, record, at)
@@ -270,7 +270,7 @@ class RolloutReader:
         has_both = isinstance(start, int) and isinstance(record.ordinal, int)
         return has_both and record.kind != "session_meta" and record.ordinal < start
 
-    def _take(self, line: Line, record: CodexRecord, at: int) -> None:
+    def _take(self, line: SourceLine, record: CodexRecord, at: int) -> None:
         kind, payload = record.kind, record.payload
         inner_kind = payload.type if isinstance(payload.type, str) else None
         name = f"{kind}/{inner_kind}" if kind in ("response_item", "event_msg") else kind
@@ -296,7 +296,7 @@ class RolloutReader:
         self._material.count(name, "derived" if is_used else "unmapped")
 
     def _without_envelope(
-        self, line: Line, kind: str | None, record: CodexRecord, at: int
+        self, line: SourceLine, kind: str | None, record: CodexRecord, at: int
     ) -> tuple[str, bool]:
         """Take a line of the old format or of the index: its name, and whether it is used."""
         payload = record.payload
@@ -308,7 +308,7 @@ class RolloutReader:
         name = kind or str(payload.record_type or "(none)")
         return name, self._item(line, kind, record, at)
 
-    def _index_title(self, line: Line, payload: Payload) -> bool:
+    def _index_title(self, line: SourceLine, payload: Payload) -> bool:
         """Take the title of a thread: the last line counts."""
         file, title = line.file, as_text(payload.thread_name.strip())
         if title is not None:
@@ -397,7 +397,7 @@ class RolloutReader:
         copy.ended = False
         return turn
 
-    def _add(self, turn: int, role: str, line: Line, at: int) -> None:
+    def _add(self, turn: int, role: str, line: SourceLine, at: int) -> None:
         copy = self._copy if turn == self._turn and self._copy else self._copies[turn]
         number = 0
         if role == "item":
@@ -408,7 +408,7 @@ class RolloutReader:
         self._copies.add_record(turn, role, number, line)
         copy.first_at = copy.first_at or at
 
-    def _describe_turn(self, line: Line) -> None:
+    def _describe_turn(self, line: SourceLine) -> None:
         """Add the context of a turn to the open one, or to the next."""
         if self._turn is None or self._copy is None or self._copy.is_compaction:
             self._waiting.append(("context", line))
@@ -417,7 +417,7 @@ class RolloutReader:
 
     # -- items: what the model read and wrote -------------------------------------------------
 
-    def _item(self, line: Line, kind: str | None, record: CodexRecord, at: int) -> bool:
+    def _item(self, line: SourceLine, kind: str | None, record: CodexRecord, at: int) -> bool:
         """Take an item; False if it is not used."""
         payload, content = record.payload, record.payload_json
         kind = kind or ("message" if isinstance(payload.role, str) else "other")
@@ -463,7 +463,7 @@ class RolloutReader:
 
     # -- events: what the client displayed ----------------------------------------------------
 
-    def _event(self, line: Line, kind: str, payload: Payload, at: int) -> bool:
+    def _event(self, line: SourceLine, kind: str, payload: Payload, at: int) -> bool:
         """Take an event; False if it is not used."""
         if kind == "task_started":
             self._start_task(payload)
@@ -482,7 +482,7 @@ class RolloutReader:
             return self._item_event(line, kind, payload, at)
         return True
 
-    def _item_event(self, line: Line, kind: str, payload: Payload, at: int) -> bool:
+    def _item_event(self, line: SourceLine, kind: str, payload: Payload, at: int) -> bool:
         """Take an event about an item; False if it adds nothing to it."""
         completed = as_dict(parsed(payload.item)) if kind == "item_completed" else {}
         event = {"type": kind, "call_id": payload.call_id, "event_id": payload.event_id}
@@ -497,7 +497,7 @@ class RolloutReader:
             return False
         return True
 
-    def _prompt_event(self, line: Line, prompt: CodexPrompt, at: int) -> None:
+    def _prompt_event(self, line: SourceLine, prompt: CodexPrompt, at: int) -> None:
         """Take the event of a prompt, which comes before or after its item, or without one."""
         turn, copy = self._turn, self._copy
         has_item = copy is not None and prompt.key in copy.prompts and not copy.answered
@@ -505,14 +505,14 @@ class RolloutReader:
             turn = self._prompt_turn(prompt.sent.encode(errors="surrogatepass"), prompt)
         self._add(turn, "prompt_event", line, at)
 
-    def _agent_event(self, line: Line, at: int) -> None:
+    def _agent_event(self, line: SourceLine, at: int) -> None:
         turn = self._content_turn(b"agent_message")
         copy = self._copies[turn]
         copy.agent_events += 1
         copy.answered = True
         self._add(turn, "agent_event", line, at)
 
-    def _ending(self, line: Line, kind: str, at: int) -> bool:
+    def _ending(self, line: SourceLine, kind: str, at: int) -> bool:
         """End the open turn; False if there is none."""
         self._task_ended = self._task_ended or kind != "error"
         if self._turn is None or self._copy is None:
@@ -521,13 +521,13 @@ class RolloutReader:
         self._add(self._turn, "detail", line, at)
         return True
 
-    def _detail(self, turn: int | None, line: Line, at: int) -> None:
+    def _detail(self, turn: int | None, line: SourceLine, at: int) -> None:
         if turn is None:
             self._waiting.append(("detail", line))
         else:
             self._add(turn, "detail", line, at)
 
-    def _script_call(self, line: Line, payload: Payload, at: int) -> None:
+    def _script_call(self, line: SourceLine, payload: Payload, at: int) -> None:
         """Add a call to the turn that it names: a script may outlive its turn."""
         task = self._task_of(payload)
         turn = self._tasks.last(task) if task != self._task else None
@@ -535,7 +535,7 @@ class RolloutReader:
         is_compaction = turn is not None and self._copies[turn].is_compaction
         self._detail(None if is_compaction else turn, line, at)
 
-    def _compaction(self, line: Line, at: int) -> None:
+    def _compaction(self, line: SourceLine, at: int) -> None:
         """Cut the turn in two: what follows is a turn below the compaction."""
         path = self.rollout.path
         if not path:  # the history that it summarises is in no file

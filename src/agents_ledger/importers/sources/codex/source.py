@@ -10,7 +10,9 @@ from pathlib import Path
 
 from msgspec import structs
 
-from agents_ledger.importers.port.source import Home, Look, Material, Project
+from agents_ledger.importers.port.homes import Home
+from agents_ledger.importers.port.material import Material
+from agents_ledger.importers.port.source import FileProbe, Project, Source
 from agents_ledger.importers.sources.codex.records import (
     decode_envelope,
     decode_payload,
@@ -29,12 +31,11 @@ INDEX = "session_index.jsonl"
 HEAD_LINES = 50
 
 
-class Codex:
+class Codex(Source):
     """Codex's rollouts and its index of thread titles."""
 
     name = NAME
     version = 16
-    kind: SourceKind = "lines"
 
     def roots(self, home: Home) -> Sequence[Path]:
         configured = home.environment.get("CODEX_HOME")
@@ -71,12 +72,12 @@ class Codex:
         name = rollout_name(path)
         return f"{NAME}:{name[1] if name else path}"
 
-    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
+    def projects(self, path: Path, probe: FileProbe) -> Collection[Project] | None:
         """The folder in the first record; the index belongs to all projects."""
         paths = [path]
         if path.name == INDEX:
-            paths = [rollout for name in FOLDERS for rollout in _below(path.parent / name, look)]
-        return [folder for rollout in paths if (folder := look.folder(rollout))] or None
+            paths = [rollout for name in FOLDERS for rollout in _below(path.parent / name, probe)]
+        return [folder for rollout in paths if (folder := probe.working_folder(rollout))] or None
 
     def derive(self, material: Material) -> Derivation:
         copies = CodexCopies(material)
@@ -99,13 +100,13 @@ class Codex:
         )
 
 
-def _below(folder: Path, look: Look) -> Iterator[Path]:
+def _below(folder: Path, probe: FileProbe) -> Iterator[Path]:
     """The rollouts in a folder and in its folders of years, months and days."""
-    for name in look.names(folder):
+    for name in probe.names(folder):
         if rollout_name(folder / name):
             yield folder / name
         elif name.isdigit():
-            yield from _below(folder / name, look)
+            yield from _below(folder / name, probe)
 
 
 def _record_type(line: bytes) -> str | None:

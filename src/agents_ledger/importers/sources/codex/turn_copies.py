@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from agents_ledger.importers.port.source import Line, Material, fingerprint
+from agents_ledger.importers.port.material import Material, SourceLine, fingerprint
 from agents_ledger.importers.transcript.packed_store import Packed
 from agents_ledger.importers.transcript.record_offsets import Places
 from agents_ledger.importers.transcript.turn_tree import Groups, as_dict, parsed
@@ -99,7 +99,7 @@ class CodexCopies(Packed[CodexTurnCopy]):
         self._tags = array("I")  # number and role of each record
         self._records = Groups((), 0)
 
-    def add_record(self, copy: int, role: str, number: int, line: Line) -> None:
+    def add_record(self, copy: int, role: str, number: int, line: SourceLine) -> None:
         """Add a record to a copy."""
         self._places.add(line)
         self._owners.append(copy)

@@ -11,7 +11,7 @@ from sys import intern
 from typing import Any, NamedTuple
 
 from agents_ledger.importers.parsing.lenient_json import UUID, as_dict, as_number, as_text
-from agents_ledger.importers.port.source import Line, Material
+from agents_ledger.importers.port.material import Material, SourceLine
 from agents_ledger.importers.sources.copilot.records import (
     CopilotEvent,
     EventData,
@@ -162,7 +162,7 @@ class CopilotLog:
 class LoggedEvent(NamedTuple):
     """An event while it is read. Its name is a number of `CopilotCopies.names`."""
 
-    line: Line
+    line: SourceLine
     kind: str
     name: int
     data: EventData
@@ -200,14 +200,14 @@ class LogReader:
                 self._material.count(entry.kind, "derived" if entry.events else "unmapped")
             for event in entry.events:
                 self.log.event_hashes.add(digest(event).hex())
-                self._read(Line(self.log.file, 0, len(event), number, event))
+                self._read(SourceLine(self.log.file, 0, len(event), number, event))
         return self._finished()
 
     def _finished(self) -> CopilotLog:
         self.log.turns = range(self.log.turns.start, len(self._copies))
         return self.log
 
-    def _read(self, line: Line) -> str | None:
+    def _read(self, line: SourceLine) -> str | None:
         """Take one event and return its kind; None if the line is not an event."""
         decoded = decode_line(self._material, line, decode_event_and_data)
         if decoded is None:
@@ -218,7 +218,7 @@ class LogReader:
             session_id = as_text(data.session_id) if event.type == "session.start" else None
             log.session_id = session_id or _session_id(log.file, line.data or b"")
         kind = intern(event.type) if isinstance(event.type, str) else "(none)"
-        at = self._material.moment(event.timestamp, line)
+        at = self._material.timestamp(event.timestamp, line)
         log.first_at = log.first_at or at
         log.last_at = max(log.last_at, at)
         if kind in USED:

@@ -19,7 +19,10 @@ from agents_ledger.importers.parsing.lenient_json import (
     decode_leniently,
     parse_json,
 )
-from agents_ledger.importers.port.source import RECORD_MAX, Home, Look, Material, Project
+from agents_ledger.importers.port.homes import Home
+from agents_ledger.importers.port.limits import LIMITS
+from agents_ledger.importers.port.material import Material
+from agents_ledger.importers.port.source import FileProbe, Project, Source
 from agents_ledger.importers.sources.copilot.log import CopilotLog, LogReader
 from agents_ledger.importers.sources.copilot.records import decode_event, is_session_document
 from agents_ledger.importers.sources.copilot.rules import NAME, USED
@@ -43,12 +46,11 @@ YAML_LINE = re.compile(r"(\w+):(.*)")
 YAML_BLOCK = re.compile(r"[|>][+-]?(?: |$)")  # the value is in the lines below
 
 
-class Copilot:
+class Copilot(Source):
     """Copilot CLI's sessions."""
 
     name = NAME
     version = 14
-    kind: SourceKind = "lines"
 
     def roots(self, home: Home) -> Sequence[Path]:
         folder = home.chosen("COPILOT_HOME", home.home / ".copilot")
@@ -87,16 +89,16 @@ class Copilot:
             return f"{NAME}:{path.parent.parent / STATE / session_id[0]}"
         return f"{NAME}:{path}"
 
-    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
+    def projects(self, path: Path, probe: FileProbe) -> Collection[Project] | None:
         """The folder of the session's first event, else of its workspace, else of the document."""
         session = Path(self.family(path).partition(":")[2])
         files = (session / EVENTS, session.with_name(f"{session.name}.jsonl"), path)
-        folder = next(filter(None, map(look.folder, files)), None)
-        cwd = WORKSPACE_CWD.search(look.head(session / WORKSPACE))
+        folder = next(filter(None, map(probe.working_folder, files)), None)
+        cwd = WORKSPACE_CWD.search(probe.head(session / WORKSPACE))
         if folder is None and cwd:
             folder = as_text(parse_json(cwd[1])) or cwd[1].decode(errors="replace").strip("'\"")
         if folder is None and path.suffix == ".json":
-            folder = as_text(as_dict(parse_json(look.head(path, RECORD_MAX))).get("cwd"))
+            folder = as_text(as_dict(parse_json(probe.head(path, LIMITS.record_bytes))).get("cwd"))
         return [folder] if folder else None
 
     def derive(self, material: Material) -> Derivation:
@@ -147,7 +149,7 @@ def _read_document(
     material: Material, file: SourceFile, copies: CopilotCopies
 ) -> CopilotLog | None:
     reason = f"{file.kept_bytes:,} bytes are kept, but too many to read"
-    if file.kept_bytes <= RECORD_MAX:
+    if file.kept_bytes <= material.limits.record_bytes:
         document = loose(material.text_document(file).removeprefix(BOM))
         if is_session_document(document):
             return LogReader(material, file, copies).read_document(document)

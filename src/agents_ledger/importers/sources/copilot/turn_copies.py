@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_number, parse_json
 from agents_ledger.importers.parsing.timestamps import milliseconds
-from agents_ledger.importers.port.source import Line, Material
+from agents_ledger.importers.port.material import Material, SourceLine
 from agents_ledger.importers.sources.copilot.rules import (
     ANSWERS,
     CARRIED,
@@ -87,7 +87,7 @@ class CopilotCopies(PackedList[CopilotTurnCopy]):
         self._document_events: dict[int, bytes] = {}  # no line of a file contains these
 
     def add_event(
-        self, copy: int | None, kind: str, name: int, line: Line, *, in_document: bool
+        self, copy: int | None, kind: str, name: int, line: SourceLine, *, in_document: bool
     ) -> int:
         """Add an event to a copy, or to none yet, and return its entry."""
         entry = self.entries.add(line, kind, copy, name)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from agents_ledger.importers.parsing.json_values import loose
 from agents_ledger.importers.parsing.lenient_json import as_dict
-from agents_ledger.importers.port.source import Material, Row
+from agents_ledger.importers.port.material import Material, SourceRow
 from agents_ledger.importers.sources.opencode.records import OpencodeTask
 from agents_ledger.importers.sources.opencode.rules import (
     ANSWERS,
@@ -80,7 +80,7 @@ class RecordLoader:
 
     def row(self, file: SourceFile, offset: int, length: int) -> dict[str, Any]:
         """The content of a row."""
-        row = Row(file.id, offset, length, "", None, b"", latest=True)
+        row = SourceRow(file.id, offset, length, "", None, b"", latest=True)
         return as_dict(loose(self.material.values_of(row).get("data")))
 
     def document(self, file: SourceFile, at: int) -> dict[str, Any]:

@@ -10,8 +10,10 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path, PurePath
 
 from agents_ledger.importers.parsing.databases import MAGIC
-from agents_ledger.importers.port.source import Home, Look, Material, Project, Select, Sieve
-from agents_ledger.importers.sources.opencode.projects import projects, sieve
+from agents_ledger.importers.port.homes import Home
+from agents_ledger.importers.port.material import Material
+from agents_ledger.importers.port.source import FileProbe, Project, RowFilter, SelectRows, Source
+from agents_ledger.importers.sources.opencode.projects import projects, row_filter
 from agents_ledger.importers.sources.opencode.rules import FOLDERS, NAME, TABLES
 from agents_ledger.importers.sources.opencode.storage import StorageReader
 from agents_ledger.importers.sources.opencode.tree import build_tree
@@ -38,7 +40,7 @@ SCHEMA = re.compile(
 )
 
 
-class OpenCode:
+class OpenCode(Source):
     """opencode's sessions, in all of its formats."""
 
     name = NAME
@@ -85,11 +87,17 @@ class OpenCode:
             return f"{self.name}:{PurePath(*parts[:data_folder])}"
         return f"{self.name}:{path.parent}"
 
-    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
-        return projects(path, look)
+    def projects(self, path: Path, probe: FileProbe) -> Collection[Project] | None:
+        return projects(path, probe)
 
-    def sieve(self, _: Path, own: Select, __: Look, is_left: Callable[[Project], bool]) -> Sieve:
-        return sieve(own, is_left)
+    def row_filter(
+        self,
+        path: Path,
+        select: SelectRows,
+        probe: FileProbe,
+        is_excluded: Callable[[Project], bool],
+    ) -> RowFilter:
+        return row_filter(select, is_excluded)
 
     def derive(self, material: Material) -> Derivation:
         storage = StorageReader(material)

@@ -12,8 +12,9 @@ from msgspec import Struct, field
 from agents_ledger.importers.parsing.json_spans import LONG
 from agents_ledger.importers.parsing.json_values import decoded, dicts, encoded, loose
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_number, as_text
+from agents_ledger.importers.parsing.text_size import has_text_exceeding
 from agents_ledger.importers.parsing.timestamps import milliseconds
-from agents_ledger.importers.port.source import Material, Row, has_long_text
+from agents_ledger.importers.port.material import Material, SourceRow
 from agents_ledger.importers.sources.opencode.messages import (
     WEAKEST,
     MessageStore,
@@ -105,7 +106,7 @@ class StorageReader:
 
     # -- rows of a database -------------------------------------------------------------------
 
-    def _row(self, file: SourceFile, row: Row) -> None:
+    def _row(self, file: SourceFile, row: SourceRow) -> None:
         values = row.values or {}
         name = as_text(values.get("id"))
         if row.table not in DERIVED or name is None:
@@ -119,7 +120,9 @@ class StorageReader:
         else:
             self._message_row(name, values, row, file)
 
-    def _session_row(self, name: str, values: dict[str, Any], row: Row, file: SourceFile) -> None:
+    def _session_row(
+        self, name: str, values: dict[str, Any], row: SourceRow, file: SourceFile
+    ) -> None:
         fields = {key: value for key, value in values.items() if value is not None}
         for key in ("model", "metadata", "revert", "summary_diffs"):
             fields[key] = loose(fields.get(key))
@@ -133,18 +136,20 @@ class StorageReader:
             "time": {"created": values.get("time_created"), "updated": values.get("time_updated")},
         }
         generation = 1 + SESSIONS.index(row.table)
-        self._add_session(name, fields, (generation, row.length, row.print), file)
+        self._add_session(name, fields, (generation, row.length, row.digest), file)
         self.session(name).is_second_format |= generation > 1
         self._material.count(row.table, "derived")
 
-    def _message_row(self, name: str, values: dict[str, Any], row: Row, file: SourceFile) -> None:
+    def _message_row(
+        self, name: str, values: dict[str, Any], row: SourceRow, file: SourceFile
+    ) -> None:
         """A row of a message or of a part."""
         record = decoded(values.get("data"), RECORD_DECODER)
         if record is None:
             self._material.fault(row, f"{row.table} {name} is not what it should be")
             self._material.count(row.table, "malformed")
             return
-        place = RecordPlace(file, row.offset, row.length, row.print, values.get("data"))
+        place = RecordPlace(file, row.offset, row.length, row.digest, values.get("data"))
         record.id, record.session = name, values.get("session_id")
         record.message = values.get("message_id")
         updated = milliseconds(values.get("time_updated"))
@@ -162,7 +167,7 @@ class StorageReader:
 
     def _document(self, file: SourceFile, *, is_newest: bool) -> None:
         data = self._material.text_document(file)
-        if has_long_text(data):
+        if has_text_exceeding(data, self._material.limits.text_bytes):
             self._material.faults.append(Fault(file.path, LONG))
             self._material.count("(overlong)", "malformed")
             return
