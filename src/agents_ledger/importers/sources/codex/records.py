@@ -10,17 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from agents_ledger.importers.sources.codex.rules import (
-    ENVELOPES,
-    EVIDENCE,
-    IMAGE_PLACEHOLDER,
-    IMAGE_TAG,
-    PREAMBLE,
-    REPLY,
-    REQUEST,
-    SCHEDULED,
-)
-from agents_ledger.importers.transcript.turn_tree import as_dict, as_list, as_text, parsed
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_text, parse_json
+from agents_ledger.importers.sources.codex import rules
 
 NULL = Raw(b"null")
 ORDINALS = range(1 << 63)
@@ -95,8 +86,6 @@ class Payload(Struct, gc=False):
 
 
 class Envelope(Struct, gc=False):
-    """The outer object of a record."""
-
     type: Any = None
     timestamp: Any = None
     ordinal: Any = None
@@ -118,11 +107,10 @@ class CodexRecord(NamedTuple):
 
 
 def decode_record(data: bytes) -> CodexRecord:
-    """Decode a line of either format."""
     envelope = decode_envelope(data)
     kind = envelope.type if isinstance(envelope.type, str) else ""
     payload_json: bytes = envelope.payload
-    if kind not in ENVELOPES and bytes(envelope.payload) == b"null":
+    if kind not in rules.ENVELOPES and bytes(envelope.payload) == b"null":
         kind, payload_json = "", data
     payload = decode_payload(payload_json)
     return CodexRecord(kind, envelope.timestamp, envelope.ordinal, payload, payload_json)
@@ -161,14 +149,13 @@ class CodexPrompt(NamedTuple):
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether a schedule sent it."""
-        return SCHEDULED.match(self.sent) is not None
+        return rules.SCHEDULED.match(self.sent) is not None
 
     @property
     def key(self) -> int:
         """Equal for the item and the event of one prompt, which differ in white space and in how
         they represent images."""
-        text = IMAGE_PLACEHOLDER.sub("", self.sent) if "[Image #" in self.sent else self.sent
+        text = rules.IMAGE_PLACEHOLDER.sub("", self.sent) if "[Image #" in self.sent else self.sent
         for space in SPACES:
             text = text.replace(space, "")
         return hash(text)
@@ -197,17 +184,15 @@ def event_prompt(message: Any, item: Any) -> CodexPrompt:
 
 
 def event_images(payload: dict[str, Any]) -> list[str]:
-    """The paths of the images attached to the prompt of an event."""
     blocks = as_list(as_dict(payload.get("item")).get("content"))
     paths = [as_dict(block).get("path") for block in blocks]
     return [path for path in (*as_list(payload.get("local_images")), *paths) if as_text(path)]
 
 
 def _without_tags(blocks: list[Any]) -> Iterator[Any]:
-    """The blocks without the tags around an image."""
     for index, block in enumerate(blocks):
         text = as_dict(block).get("text")
-        if not (isinstance(text, str) and IMAGE_TAG.fullmatch(text)):
+        if not (isinstance(text, str) and rules.IMAGE_TAG.fullmatch(text)):
             yield block
             continue
         image = index - 1 if text == "</image>" else index + 1
@@ -218,19 +203,19 @@ def _without_tags(blocks: list[Any]) -> Iterator[Any]:
 def _request(sent: str) -> str | None:
     """What follows the preambles, which may be empty; None without a preamble."""
     start, has_preamble = 0, False
-    while PREAMBLE.match(sent, start) and (heading := REQUEST.search(sent, start)):
+    while rules.PREAMBLE.match(sent, start) and (heading := rules.REQUEST.search(sent, start)):
         start, has_preamble = heading.end(), True
     if not has_preamble:
         return None
-    end = sent.find(EVIDENCE, start)
+    end = sent.find(rules.EVIDENCE, start)
     return sent[start : end if end >= 0 else len(sent)].strip()
 
 
 def _answers(text: str) -> str | None:
     """The answers to questions of the agent; None if this is not such a reply."""
-    reply = REPLY.fullmatch(text) if "<send_user_message_question_reply>" in text else None
+    reply = rules.REPLY.fullmatch(text) if "<send_user_message_question_reply>" in text else None
     if reply is None:
         return None
-    value = parsed(reply[1])
+    value = parse_json(reply[1])
     answers = [as_text(as_dict(item).get("answer")) for item in as_list(value) or [value]]
     return "\n\n".join(answer for answer in answers if answer) or None

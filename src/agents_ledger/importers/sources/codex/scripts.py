@@ -10,29 +10,20 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from agents_ledger.importers.sources.codex.records import content_text
-from agents_ledger.importers.sources.codex.rules import (
-    SCRIPT_CALL,
-    SCRIPT_CALL_TOOLS,
-    SCRIPT_ERROR,
-    SCRIPT_EXIT_CODE,
-    SCRIPT_HEADER,
-    SCRIPT_TRUNCATED,
-)
-from agents_ledger.importers.transcript.turn_tree import (
+from agents_ledger.importers.parsing.lenient_json import (
     as_dict,
     as_list,
     as_number,
     as_text,
-    parsed,
+    parse_json,
 )
+from agents_ledger.importers.sources.codex import rules
+from agents_ledger.importers.sources.codex.records import content_text
 
 NOT_A_WORD = re.compile(r"\W")
 
 
 class ScriptEnd(NamedTuple):
-    """How a script ended."""
-
     error: str | None  # if it failed
     exit_code: int | None  # the first non-zero one of the command results that it printed
 
@@ -41,12 +32,12 @@ def script_end(output: Any) -> ScriptEnd | None:
     """How a script ended, from its output; None if this is not the output of a script."""
     blocks = [output] if isinstance(output, str) else map(_block_text, as_list(output))
     first, *rest = [*blocks] or [""]
-    header = SCRIPT_HEADER.match(first)
+    header = rules.SCRIPT_HEADER.match(first)
     if header is None:
         return None
     printed = [first[header.end() :], *rest]
     if header[1] == "failed":
-        error = "\n".join(printed).rpartition(SCRIPT_ERROR)[2].strip()
+        error = "\n".join(printed).rpartition(rules.SCRIPT_ERROR)[2].strip()
         return ScriptEnd(error.split("\n", 1)[0] or "script failed", None)
     codes = [code for text in printed if (code := _exit_code(text)) is not None]
     return ScriptEnd(None, next(filter(None, codes), 0) if codes else None)
@@ -58,13 +49,13 @@ def _block_text(block: Any) -> str:
 
 def _exit_code(text: str) -> int | None:
     """The exit code in the result of a command, as a script printed it."""
-    notice = SCRIPT_TRUNCATED.match(text)
+    notice = rules.SCRIPT_TRUNCATED.match(text)
     start = notice.end() if notice else 0
     if not text.startswith("{", start):
         return None
-    if match := SCRIPT_EXIT_CODE.match(text, start):
+    if match := rules.SCRIPT_EXIT_CODE.match(text, start):
         return int(match[1])
-    code = as_dict(parsed(text)).get("exit_code") if '"exit_code"' in text else None
+    code = as_dict(parse_json(text)).get("exit_code") if '"exit_code"' in text else None
     return code if isinstance(code, int) and not isinstance(code, bool) else None
 
 
@@ -86,16 +77,15 @@ def event_item(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def event_call_id(item: dict[str, Any]) -> str | None:
-    """The id of the call that an event reports."""
     return as_text(item.get("call_id")) or as_text(item.get("event_id")) or as_text(item.get("id"))
 
 
 def script_call_tool(item: dict[str, Any]) -> str | None:
     """The tool, if an event reports a call that a script made."""
     kind = item.get("kind") if item.get("type") == "Extension" else item.get("type")
-    if not (event_call_id(item) or "").startswith(SCRIPT_CALL) or not isinstance(kind, str):
+    if not (event_call_id(item) or "").startswith(rules.SCRIPT_CALL) or not isinstance(kind, str):
         return None
-    return SCRIPT_CALL_TOOLS.get(kind)
+    return rules.SCRIPT_CALL_TOOLS.get(kind)
 
 
 def script_call(item: dict[str, Any]) -> ScriptCall | None:
@@ -126,7 +116,6 @@ def script_call(item: dict[str, Any]) -> ScriptCall | None:
 
 
 def _mcp_result(item: dict[str, Any]) -> tuple[Any, str | None]:
-    """The answer of an MCP server, and the error."""
     result = as_dict(item.get("result"))
     answer = result.get("Ok", None if "Err" in result else result or None)
     error = result.get("Err", as_dict(item.get("error")).get("message"))

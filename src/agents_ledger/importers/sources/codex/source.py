@@ -10,21 +10,21 @@ from pathlib import Path
 
 from msgspec import structs
 
+from agents_ledger.importers.parsing.lenient_json import BROKEN, as_text
 from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.port.material import Material
 from agents_ledger.importers.port.source import FileProbe, Project, Source
+from agents_ledger.importers.sources.codex.log import RolloutReader
 from agents_ledger.importers.sources.codex.records import (
     decode_envelope,
     decode_payload,
     rollout_name,
 )
-from agents_ledger.importers.sources.codex.rollout import RolloutReader
 from agents_ledger.importers.sources.codex.rules import ENVELOPES_ONLY_HERE, NAME
 from agents_ledger.importers.sources.codex.tree import CodexTree, latest_titles, sessions_of
 from agents_ledger.importers.sources.codex.turn_copies import CodexCopies
 from agents_ledger.importers.sources.codex.turns import CodexTurns
-from agents_ledger.importers.transcript.turn_tree import BROKEN, as_text
-from agents_ledger.model.imports.sources import Derivation, SourceKind
+from agents_ledger.model.imports.sources import Derivation
 
 FOLDERS = ("sessions", "archived_sessions")
 INDEX = "session_index.jsonl"
@@ -32,8 +32,6 @@ HEAD_LINES = 50
 
 
 class Codex(Source):
-    """Codex's rollouts and its index of thread titles."""
-
     name = NAME
     version = 16
 
@@ -82,7 +80,8 @@ class Codex(Source):
     def derive(self, material: Material) -> Derivation:
         copies = CodexCopies(material)
         rollouts = [RolloutReader(material, file, copies).read() for file in material.files]
-        copies.group()
+        copies.entries.group(len(copies))
+        copies.entries.free_owners()
         titles = [title for rollout in rollouts for title in rollout.index_titles.values()]
         tree = CodexTree(rollouts, copies)
         sessions = list(sessions_of([rollout for rollout in rollouts if rollout.turns], tree))

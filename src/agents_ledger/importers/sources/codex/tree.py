@@ -5,60 +5,58 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_text, project_name
+from agents_ledger.importers.parsing.timestamps import UUID7, milliseconds, uuid7_ms
+from agents_ledger.importers.sources.codex.log import Rollout
 from agents_ledger.importers.sources.codex.records import Payload
-from agents_ledger.importers.sources.codex.rollout import Rollout
 from agents_ledger.importers.sources.codex.rules import GIT_FIELDS, META_FIELDS, NAME
-from agents_ledger.importers.sources.codex.turn_copies import CodexCopies
-from agents_ledger.importers.transcript.merge_copies import Copies
-from agents_ledger.importers.transcript.turn_builder import milliseconds
-from agents_ledger.importers.transcript.turn_tree import (
-    NONE,
-    UUID7,
-    as_dict,
-    as_text,
-    project_name,
-    uuid7_ms,
-)
+from agents_ledger.importers.sources.codex.turn_copies import CodexCopies, CodexTurnCopy
+from agents_ledger.importers.transcript.merge_copies import MergedTurns
 from agents_ledger.model.imports.interning import Numbering
 from agents_ledger.model.imports.sources import DerivedSession, SourceTitle
 
 
-class CodexTree:
+class CodexTree(MergedTurns):
     """The turns of a family by number; of several copies of a turn the best is shown."""
 
     def __init__(self, rollouts: Sequence[Rollout], copies: CodexCopies) -> None:
+        super().__init__(copies.rank)
         self.copies = copies
         self.references = RolloutReferences(rollouts, copies)
-        self.ids = Numbering()
-        self.merged = Copies(copies.rank)
+        self._ids = Numbering()
         for number in range(len(copies)):
             copy = copies.read(number)
-            turn = self.ids.add(copy.id)
-            if turn < len(self.merged):
-                copies.merge_tokens(number, self.merged.best[turn])
-            self.merged.add(turn, number, copy.file_id)
+            turn = self._ids.add(copy.id)
+            if turn < len(self):
+                copies.merge_tokens(number, self.best(turn))
+            self.add_copy(turn, number, copy.file_id)
         for turn_id, file_ids in self.references.file_ids.items():
-            self.merged.add_files(self.ids.get(turn_id), file_ids)
-        self.merged.hang(self._parent_of)
+            self.add_files(self._ids.get(turn_id), file_ids)
+        self.link(self._parent_of)
+        for turn in range(len(self)):
+            copy = self.best_copy(turn)
+            is_lost = copy.is_compaction and self.parent(turn) is None
+            if copy.is_settled and not is_lost:
+                self.settle(turn)
 
-    def _parent_of(self, number: int) -> int:
+    def _parent_of(self, number: int) -> int | None:
         parent = self.copies.read(number).parent
-        return self.ids.get(parent) if parent is not None else NONE
+        turn = self._ids.get(parent) if parent is not None else -1
+        return turn if turn >= 0 else None
 
-    def name(self, turn: int) -> str | None:
-        return self.ids.name(turn) if turn != NONE else None
+    def name(self, turn: int) -> str:
+        return self._ids.name(turn)
+
+    def best_copy(self, turn: int) -> CodexTurnCopy:
+        return self.copies.read(self.best(turn))
 
     def weight(self, turn_id: str) -> int:
-        """The weight of the copy of a turn that is shown."""
-        return self.copies.read(self.merged.best[self.ids.get(turn_id)]).weight
+        return self.best_copy(self._ids.get(turn_id)).weight
 
     def head(self, turn_id: str) -> str | None:
         """The nearest settled turn at or above a turn."""
-        return self.name(self.merged.head(self.ids.get(turn_id), self._is_settled))
-
-    def _is_settled(self, turn: int) -> bool:
-        copy = self.copies.read(self.merged.best[turn])
-        return copy.is_settled and not (copy.is_compaction and self.merged.above[turn] == NONE)
+        turn = self.nearest_settled(self._ids.get(turn_id))
+        return None if turn is None else self.name(turn)
 
 
 # -- paginated histories: a rollout continues from a point in another, without replaying it ---
@@ -132,7 +130,6 @@ def sessions_of(rollouts: Sequence[Rollout], tree: CodexTree) -> Iterator[Derive
 
 
 def latest_titles(titles: Iterable[SourceTitle]) -> dict[str, SourceTitle]:
-    """The latest title of each session."""
     return {title.record_id: title for title in sorted(titles, key=SourceTitle.rank)}
 
 

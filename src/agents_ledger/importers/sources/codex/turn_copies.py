@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
-from agents_ledger.importers.port.material import Material, SourceLine, fingerprint
-from agents_ledger.importers.transcript.packed_store import Packed
-from agents_ledger.importers.transcript.record_offsets import Places
-from agents_ledger.importers.transcript.turn_tree import Groups, as_dict, parsed
+from agents_ledger.importers.parsing.lenient_json import as_dict, parse_json
+from agents_ledger.importers.port.material import Material
+from agents_ledger.importers.transcript.entries import OwnedEntries
+from agents_ledger.importers.transcript.packed_store import PackedList
 
 ROLES = ("item", "prompt_event", "agent_event", "detail", "context")
-ROLE_BITS = 3
-_ROLE_NUMBERS = {role: number for number, role in enumerate(ROLES)}
 
 Totals = dict[str, int]  # tokens of a thread so far, by column
 Growth = tuple[Totals, Totals]  # totals before and after
@@ -51,11 +47,13 @@ class CodexTurnCopy(Struct, array_like=True):
     prompt_events: int = 0
     agent_events: int = 0
     has_assistant_items: bool = False
-    prompts: set[int] = msgspec.field(default_factory=set)  # their keys
+    prompts: set[int] = field(default_factory=set)  # their keys
     answered: bool = False
     is_first_summary: bool = False  # it begins with the summary of a history that is in no file
-    growth: list[Growth] = msgspec.field(default_factory=list)  # of the totals; gaps between them
+    growth: list[Growth] = field(default_factory=list)  # of the totals; gaps between them
     first_at: int = 0
+    task_turns: int = 0  # turns of its task up to here: a compaction cuts a task into several
+    task_compactions: int = 0
     ended: bool = False  # since its last prompt, with or without an answer
 
     @property
@@ -70,7 +68,6 @@ class CodexTurnCopy(Struct, array_like=True):
 
     @property
     def tokens(self) -> dict[str, int]:
-        """The tokens that it used."""
         used: dict[str, int] = {}
         for before, after in self.growth:
             for name, number in after.items():
@@ -89,45 +86,22 @@ class CodexTurnCopy(Struct, array_like=True):
 Rank = tuple[int, bool, int, int, list[bytes], str]
 
 
-class CodexCopies(Packed[CodexTurnCopy]):
+class CodexCopies(PackedList[CodexTurnCopy]):
     """The copies of turns by number, and the records of each."""
 
     def __init__(self, material: Material) -> None:
         super().__init__(CodexTurnCopy)
-        self._places = Places(material)
-        self._owners = array("i")
-        self._tags = array("I")  # number and role of each record
-        self._records = Groups((), 0)
+        self.entries = OwnedEntries(material, ROLES)
 
-    def add_record(self, copy: int, role: str, number: int, line: SourceLine) -> None:
-        """Add a record to a copy."""
-        self._places.add(line)
-        self._owners.append(copy)
-        self._tags.append(number << ROLE_BITS | _ROLE_NUMBERS[role])
+    def records(self, number: int) -> Sequence[TurnRecord]:
+        return self.entries.records(self.entries.of(number), self._record)
 
-    def group(self) -> None:
-        """Group the records by copy, once all are added."""
-        self._records = Groups(self._owners, len(self))
-        del self._owners
+    def _record(self, entry: int) -> TurnRecord:
+        record = as_dict(parse_json(self.entries.data(entry)))
+        return TurnRecord(self.entries.kind(entry), self.entries.tag(entry), record)
 
-    def records(self, copy: int) -> Sequence[TurnRecord]:
-        """The records of a copy in order."""
-        return self._places.each(self._records[copy], self._record)
-
-    def _record(self, number: int) -> TurnRecord:
-        tag = self._tags[number]
-        role = ROLES[tag & (1 << ROLE_BITS) - 1]
-        record = as_dict(parsed(self._places.bytes_of(number)))
-        return TurnRecord(role, tag >> ROLE_BITS, record)
-
-    def _fingerprints(self, number: int) -> list[bytes]:
-        return list(map(self._places.print, self._records[number]))
-
-    def fingerprint(self, number: int, version: int, *, is_followed: bool) -> bytes:
-        """The fingerprint of everything that the content of a turn depends on."""
-        copy = self.read(number)
-        context = repr((sorted(copy.tokens.items()), *copy.context, is_followed))
-        return fingerprint(version, (*self._fingerprints(number), context.encode()))
+    def fingerprints(self, number: int) -> list[bytes]:
+        return list(map(self.entries.fingerprint, self.entries.of(number)))
 
     def merge_tokens(self, one: int, other: int) -> None:
         """Give two copies of a turn what both know of its tokens: either may miss a total."""
@@ -136,7 +110,7 @@ class CodexCopies(Packed[CodexTurnCopy]):
 
     def rank(self, number: int) -> Rank:
         """The longest copy is the best, then the original, then the earliest."""
-        copy, records = self.read(number), self._fingerprints(number)
+        copy, records = self.read(number), self.fingerprints(number)
         order = copy.weight, not copy.is_replayed, len(records), -copy.first_at
         return (*order, records, repr(copy.context))
 

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from agents_ledger.importers.parsing.lenient_json import (
+    as_dict,
+    as_list,
+    as_text,
+    parse_json,
+    without_data,
+)
+from agents_ledger.importers.parsing.timestamps import milliseconds, uuid7_ms
+from agents_ledger.importers.sources.codex import rules
 from agents_ledger.importers.sources.codex.records import (
     CodexPrompt,
     content_text,
     event_images,
     event_prompt,
     read_prompt,
-)
-from agents_ledger.importers.sources.codex.rules import (
-    CALL_DETAILS,
-    CALLS_WITHOUT_OUTPUT,
-    DENIED,
-    EXIT_CODE,
-    FAILED,
-    FILE_TOOLS,
-    IMAGE_FIELDS,
-    INJECTED,
-    NAME,
-    NEWLY_SPAWNED,
-    PATCHED,
-    SCRIPT,
-    SCRIPT_TOOLS,
-    SETTINGS,
-    STATUS_CHARS,
 )
 from agents_ledger.importers.sources.codex.scripts import (
     ScriptCall,
@@ -39,19 +30,10 @@ from agents_ledger.importers.sources.codex.scripts import (
 )
 from agents_ledger.importers.sources.codex.tree import CodexTree
 from agents_ledger.importers.sources.codex.turn_copies import CodexTurnCopy, TurnRecord
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder, milliseconds
-from agents_ledger.importers.transcript.turn_tree import (
-    NamedLater,
-    as_dict,
-    as_list,
-    as_text,
-    parsed,
-    uuid7_ms,
-    without_data,
-)
+from agents_ledger.importers.transcript.lazy_turns import LazyTurns
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.model.agents.config import Setting, encode
 from agents_ledger.model.compaction import Compaction
-from agents_ledger.model.imports.sources import DerivedTurn
 from agents_ledger.model.turns import (
     CallStatus,
     MessageFile,
@@ -61,50 +43,35 @@ from agents_ledger.model.turns import (
     to_json,
 )
 
-PRINT_BYTES = 16
 
-
-class CodexTurns:
-    """The turns of a family, parents first, each built when it is needed."""
-
+class CodexTurns(LazyTurns):
     def __init__(self, tree: CodexTree, version: int) -> None:
         self._tree = tree
-        self._fingerprints = bytearray()
-        for turn, number in enumerate(tree.merged.best):
-            is_followed = tree.merged.is_followed(turn)
-            self._fingerprints += tree.copies.fingerprint(number, version, is_followed=is_followed)
+        super().__init__(tree, version)
 
-    def __len__(self) -> int:
-        return len(self._tree.merged)
+    def name(self, turn: int) -> str:
+        return self._tree.name(turn)
 
-    def __iter__(self) -> Iterator[DerivedTurn]:
-        return map(self._derived, self._tree.merged.order)
+    def evidence(self, turn: int) -> tuple[Iterable[bytes], Iterable[int]]:
+        copy, fingerprints = self._tree.best_copy(turn), self._tree.copies.fingerprints
+        about = (sorted(copy.tokens.items()), *copy.context, self._tree.is_followed(turn))
+        parts = (*fingerprints(self._tree.best(turn)), repr(about).encode())
+        return parts, self._tree.files(turn)
 
-    def _derived(self, turn: int) -> DerivedTurn:
-        tree = self._tree
-        name, parent = tree.ids.name(turn), tree.name(tree.merged.above[turn])
-        return DerivedTurn(
-            name,
-            parent,
-            bytes(self._fingerprints[PRINT_BYTES * turn : PRINT_BYTES * (turn + 1)]),
-            tree.merged.files(turn),
-            NamedLater(self._record_ids, tree.merged.best[turn]),
-            partial(self._build, turn, parent),
-            repeated_ids=tree.references.names.get(name, ()),
-        )
-
-    def _record_ids(self, number: int) -> Iterator[str]:
-        copy = self._tree.copies.read(number)
+    def record_ids(self, turn: int) -> Iterator[str]:
+        copy = self._tree.best_copy(turn)
         for item in range(copy.items):
             yield f"{copy.id}:{item}"
         for event in range(copy.prompt_events):
             yield f"{copy.id}:asked:{event}"
 
-    def _build(self, turn: int, parent: str | None) -> Turn:
-        copies, merged = self._tree.copies, self._tree.merged
-        number = merged.best[turn]
-        content = CodexTurnContent(copies.read(number), copies.records(number), parent)
-        return content.build(is_followed=merged.is_followed(turn))
+    def repeated_ids(self, turn: int) -> Iterable[str]:
+        return self._tree.references.names.get(self.name(turn), ())
+
+    def build(self, turn: int) -> Turn:
+        copy, records = self._tree.best_copy(turn), self._tree.copies.records(self._tree.best(turn))
+        content = CodexTurnContent(copy, records, self.parent_name(turn))
+        return content.build(is_followed=self._tree.is_followed(turn))
 
 
 class EventFacts:
@@ -134,8 +101,6 @@ class EventFacts:
 
 
 class CodexTurnContent:
-    """Builds one turn."""
-
     def __init__(
         self, copy: CodexTurnCopy, records: Sequence[TurnRecord], parent_id: str | None
     ) -> None:
@@ -210,7 +175,7 @@ class CodexTurnContent:
     def _context(self, payload: dict[str, Any]) -> None:
         self.builder.model = as_text(payload.get("model")) or self.builder.model
         self.builder.workspace_path = as_text(payload.get("cwd")) or self.builder.workspace_path
-        settings = {name: payload[name] for name in SETTINGS if payload.get(name)}
+        settings = {name: payload[name] for name in rules.SETTINGS if payload.get(name)}
         mode = as_dict(payload.get("collaboration_mode")).get("mode")
         if mode:
             settings["collaboration_mode"] = mode
@@ -275,14 +240,14 @@ class CodexTurnContent:
         metadata: dict[str, Any] = {}
         blocks = [block for block in as_list(content) if "text" not in as_dict(block)]
         if blocks:
-            metadata["blocks"] = without_data(blocks, IMAGE_FIELDS)
+            metadata["blocks"] = without_data(blocks, rules.IMAGE_FIELDS)
         if payload.get("phase"):
             metadata["phase"] = payload["phase"]
         if payload.get("role") == "assistant":
             self._assistant(message_id, content_text(content), at, metadata)
         elif payload.get("role") == "user":
             prompt = read_prompt(content)
-            is_human = prompt.key in self.events.typed or not prompt.sent.startswith(INJECTED)
+            is_human = prompt.key in self.events.typed or not prompt.sent.startswith(rules.INJECTED)
             self._prompt(message_id, prompt, at, metadata, is_human=is_human)
         else:
             text = content_text(content)
@@ -331,7 +296,7 @@ class CodexTurnContent:
             _params(payload),
             at=at,
             message_id=self.last_message,
-            status="completed" if kind in CALLS_WITHOUT_OUTPUT else "running",
+            status="completed" if kind in rules.CALLS_WITHOUT_OUTPUT else "running",
         )
         self.tool_names[call_id] = name
         files = list(_files(name, payload))
@@ -339,20 +304,20 @@ class CodexTurnContent:
             self.builder.add_files(self.last_message, files)
         child = as_text(self.events.calls.get(call_id, {}).get("new_thread_id"))
         if child:
-            self.builder.spawned(call_id, f"{NAME}:{child}")
+            self.builder.spawned(call_id, f"{rules.NAME}:{child}")
 
     def _result(self, message_id: str, payload: dict[str, Any], at: int) -> None:
         # Rollouts without envelopes answer a call by the name of its tool.
         call_id = as_text(payload.get("call_id")) or self._last_call(payload.get("name")) or ""
         output = read_output(payload.get("output", payload.get("result", payload.get("tools"))))
-        end = script_end(output.raw) if self.tool_names.get(call_id) in SCRIPT_TOOLS else None
+        end = script_end(output.raw) if self.tool_names.get(call_id) in rules.SCRIPT_TOOLS else None
         if end is None:
             ended = call_end(output.text, output.exit_code, self.events.calls.get(call_id, {}))
         else:
             ended = call_end(end.error or "", end.exit_code, {"failure": end.error})
         has_call = self.builder.result(
             call_id,
-            without_data(output.value, IMAGE_FIELDS),
+            without_data(output.value, rules.IMAGE_FIELDS),
             at=at,
             spawned=self._spawned(call_id, output.text),
             **ended._asdict(),
@@ -382,7 +347,7 @@ class CodexTurnContent:
             at=max(0, at - call.duration_ms),
             message_id=self.last_message,
         )
-        result = without_data(call.result, IMAGE_FIELDS)
+        result = without_data(call.result, rules.IMAGE_FIELDS)
         self.builder.result(call.id, result, at=at, **ended._asdict())
         if self.last_message is not None and ended.status == "completed":
             files = [MessageFile("written", path) for path in call.written]
@@ -396,10 +361,10 @@ class CodexTurnContent:
         """The label of the thread that a call of spawn_agent started."""
         if not self.tool_names.get(call_id, "").endswith("spawn_agent"):
             return None
-        if text.startswith(NEWLY_SPAWNED.decode()):
-            return f"{NAME}:{self.copy.file_thread}"
-        child = as_text(as_dict(parsed(text)).get("agent_id"))
-        return f"{NAME}:{child}" if child else None
+        if text.startswith(rules.NEWLY_SPAWNED.decode()):
+            return f"{rules.NAME}:{self.copy.file_thread}"
+        child = as_text(as_dict(parse_json(text)).get("agent_id"))
+        return f"{rules.NAME}:{child}" if child else None
 
     # -- endings and compactions --------------------------------------------------------------
 
@@ -454,7 +419,7 @@ def payload_of(record: dict[str, Any]) -> dict[str, Any]:
 
 def _call_details(event: dict[str, Any]) -> dict[str, Any]:
     """What an event adds to the result of a call."""
-    details = {name: event[name] for name in CALL_DETAILS if name in event}
+    details = {name: event[name] for name in rules.CALL_DETAILS if name in event}
     if "result" in event:
         result = as_dict(event["result"])
         details["failure"] = result.get("Err")
@@ -472,25 +437,27 @@ def _call_details(event: dict[str, Any]) -> dict[str, Any]:
 def _params(payload: dict[str, Any]) -> object:
     params = payload.get("arguments", payload.get("action", payload.get("input")))
     if isinstance(params, str):
-        return params if isinstance(parsed(params), dict) else {"input": params}
+        return params if isinstance(parse_json(params), dict) else {"input": params}
     if params is None and payload.get("revised_prompt"):
         return {"prompt": payload["revised_prompt"]}
     return params if isinstance(params, dict) else {"input": params} if params else {}
 
 
 def _files(name: str, payload: dict[str, Any]) -> Iterator[MessageFile]:
-    if name == SCRIPT and payload.get("type") == "custom_tool_call":
+    if name == rules.SCRIPT and payload.get("type") == "custom_tool_call":
         return  # the patches in its text may fail; events report those that did not
     params = payload.get("input", payload.get("arguments"))
     if isinstance(params, str) and "*** Begin Patch" in params:
         patch = params
         if not params.lstrip().startswith("***"):  # inside a command, in JSON
-            patch = "\n".join(str(leaf) for leaf in _leaves(parsed(params))) or params
-        for path in dict.fromkeys(PATCHED.findall(patch)):
+            patch = "\n".join(str(leaf) for leaf in _leaves(parse_json(params))) or params
+        for path in dict.fromkeys(rules.PATCHED.findall(patch)):
             yield MessageFile("written", path)
-    if name in FILE_TOOLS:
-        kind, field = FILE_TOOLS[name]
-        path = as_text(as_dict(parsed(params) if isinstance(params, str) else params).get(field))
+    if name in rules.FILE_TOOLS:
+        kind, field = rules.FILE_TOOLS[name]
+        path = as_text(
+            as_dict(parse_json(params) if isinstance(params, str) else params).get(field)
+        )
         if path:
             yield MessageFile(kind, path)
 
@@ -517,7 +484,7 @@ class CallOutput(NamedTuple):
 def read_output(output: Any) -> CallOutput:
     """Take an output apart. Versions 0.47 to 0.126 write JSON with the exit code into a string."""
     if isinstance(output, str) and output.startswith('{"output"'):
-        inner = as_dict(parsed(output))
+        inner = as_dict(parse_json(output))
         if isinstance(inner.get("output"), str):
             code = as_dict(inner.get("metadata")).get("exit_code")
             code = code if isinstance(code, int) else None
@@ -527,13 +494,11 @@ def read_output(output: Any) -> CallOutput:
         text = content_text(output.get("content")) or as_text(output.get("content")) or ""
         return CallOutput(output, output, text, code if isinstance(code, int) else None)
     text = content_text(output)
-    match = EXIT_CODE.search(text[:STATUS_CHARS])
+    match = rules.EXIT_CODE.search(text[: rules.STATUS_CHARS])
     return CallOutput(output, output, text, int(match[1]) if match else None)
 
 
 class CallEnd(NamedTuple):
-    """How a call ended."""
-
     status: CallStatus
     error: str | None
     source_status: str | None
@@ -544,8 +509,8 @@ def call_end(text: str, exit_code: int | None, details: dict[str, Any]) -> CallE
     word = as_text(details.get("status"))
     reported = details.get("exit_code")
     exit_code = reported if isinstance(reported, int) else exit_code
-    first_line = text.lstrip()[:STATUS_CHARS].split("\n", 1)[0]
-    if word in DENIED or "rejected by user" in first_line:
+    first_line = text.lstrip()[: rules.STATUS_CHARS].split("\n", 1)[0]
+    if word in rules.DENIED or "rejected by user" in first_line:
         return CallEnd("rejected", first_line or word, word)
     if "aborted by user" in first_line:
         return CallEnd("cancelled", first_line, word)
@@ -553,6 +518,6 @@ def call_end(text: str, exit_code: int | None, details: dict[str, Any]) -> CallE
         return CallEnd("failed", f"exit code {exit_code}", word or f"exit {exit_code}")
     failure = details.get("failure")
     has_failed = word == "failed" or details.get("success") is False
-    if failure is not None or has_failed or FAILED.match(first_line):
+    if failure is not None or has_failed or rules.FAILED.match(first_line):
         return CallEnd("failed", as_text(failure) or first_line or "failed", word)
     return CallEnd("completed", None, word)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from agents_ledger.importers.parsing.lenient_json import UUID, as_dict, as_number, as_text
 from agents_ledger.importers.port.material import Material, SourceLine
+from agents_ledger.importers.sources.copilot import rules
 from agents_ledger.importers.sources.copilot.records import (
     CopilotEvent,
     EventData,
@@ -19,21 +20,9 @@ from agents_ledger.importers.sources.copilot.records import (
     document_entries,
     message_source,
 )
-from agents_ledger.importers.sources.copilot.rules import (
-    ADDED_PROMPT,
-    ANSWERS,
-    CARRIED,
-    COMPACTION,
-    CONTEXT_FIELDS,
-    NAME,
-    PROMPT,
-    RUNS,
-    TOKENS,
-    USED,
-)
 from agents_ledger.importers.sources.copilot.turn_copies import CopilotCopies, CopilotTurnCopy
-from agents_ledger.importers.transcript.call_index import CallIndex
 from agents_ledger.importers.transcript.lines import decode_line
+from agents_ledger.importers.transcript.turn_index import TurnIndex
 from agents_ledger.model.imports.records import digest
 from agents_ledger.model.imports.sources import SourceFile
 
@@ -68,7 +57,6 @@ class RunTotals:
         self._output = self._output_since_compaction = 0
 
     def add_message(self, output: int) -> None:
-        """Add the output of a message."""
         self.reports += 1
         self._output += output
         self._output_since_compaction += output
@@ -85,7 +73,7 @@ class RunTotals:
         self.reports += 1
         if self._is_resumed and not self._continues(totals):
             self._totals, self._output_of_lost_runs = {}, 0
-        grown = dict.fromkeys(TOKENS, 0)
+        grown = dict.fromkeys(rules.TOKENS, 0)
         for model, usage in totals.items():
             before = self._totals.get(model, {})
             if any(usage[name] < number for name, number in before.items()):
@@ -114,7 +102,7 @@ class RunTotals:
 def _model_totals(metrics: dict[str, Any]) -> ModelTotals:
     usages = {model: as_dict(as_dict(metric).get("usage")) for model, metric in metrics.items()}
     return {
-        model: {name: as_number(usage.get(theirs)) or 0 for name, theirs in TOKENS.items()}
+        model: {name: as_number(usage.get(theirs)) or 0 for name, theirs in rules.TOKENS.items()}
         for model, usage in usages.items()
         if usage
     }
@@ -136,10 +124,10 @@ class Interactions:
         not in the log."""
         self._has_start |= kind == "session.start"
         interaction = as_text(data.interaction_id)
-        if interaction is None or kind not in (PROMPT, "assistant.message"):
+        if interaction is None or kind not in (rules.PROMPT, "assistant.message"):
             return False
         before, self._current[caller] = self._current.get(caller), interaction
-        if kind != PROMPT or message_source(data.source) != "event":
+        if kind != rules.PROMPT or message_source(data.source) != "event":
             return False
         return before == interaction or (before is None and not self._has_start)
 
@@ -180,7 +168,7 @@ class LogReader:
         self._model: str | None = None
         self._cwd: str | None = None
         self._waiting: list[int] = []  # entries for the next turn
-        self._calls = CallIndex()
+        self._calls = TurnIndex()
         self._callers: dict[str, str] = {}  # by subagent, the call that started it
         self._interactions = Interactions()
         self._times_named = array("I")  # by name of an event, how often it occurred
@@ -190,7 +178,7 @@ class LogReader:
         for line in self._material.lines(self.log.file):
             kind = self._read(line)
             if kind is not None:
-                self._material.count(kind, "derived" if kind in USED else "unmapped")
+                self._material.count(kind, "derived" if kind in rules.USED else "unmapped")
         return self._finished()
 
     def read_document(self, document: dict[str, Any]) -> CopilotLog:
@@ -221,11 +209,11 @@ class LogReader:
         at = self._material.timestamp(event.timestamp, line)
         log.first_at = log.first_at or at
         log.last_at = max(log.last_at, at)
-        if kind in USED:
+        if kind in rules.USED:
             name, caller = self._name(event), self._caller(kind, event, data)
             is_addition = self._interactions.is_addition(kind, caller, data)
-            logged = LoggedEvent(line, ADDED_PROMPT if is_addition else kind, name, data, at)
-            if caller is None or kind in RUNS:
+            logged = LoggedEvent(line, rules.ADDED_PROMPT if is_addition else kind, name, data, at)
+            if caller is None or kind in rules.RUNS:
                 self._take(logged)
             else:
                 self._take_of_subagent(caller, logged)
@@ -235,7 +223,7 @@ class LogReader:
         """The number of an event's id; one that repeats is numbered."""
         event_id = as_text(event.id) or ""
         if not UUID.fullmatch(event_id):
-            event_id = f"{NAME}:{self.log.session_id}:{event_id}"
+            event_id = f"{rules.NAME}:{self.log.session_id}:{event_id}"
         names = self._copies.names
         name = names.add(event_id)
         if name >= len(self._times_named):
@@ -257,9 +245,9 @@ class LogReader:
     def _take(self, event: LoggedEvent) -> None:
         kind, data = event.kind, event.data
         self._describe(kind, data)
-        if kind in RUNS:
+        if kind in rules.RUNS:
             self._totals.start_run(is_new=kind == "session.start")
-        elif kind == PROMPT:
+        elif kind == rules.PROMPT:
             turn = self.log.last_turn
             if turn is None or self._copies[turn].ended:
                 turn = self._open(event.name)
@@ -268,15 +256,15 @@ class LogReader:
             self._compaction(event)
         elif kind == "session.shutdown":
             self._add_totals(as_dict(data.model_metrics))
-        elif kind in CARRIED:
+        elif kind in rules.CARRIED:
             self._carry(event)
 
     def _describe(self, kind: str, data: EventData) -> None:
         models = data.new_model, data.chosen_model, data.selected_model
         self._model = next(filter(None, map(as_text, models)), self._model)
-        if kind in RUNS:
+        if kind in rules.RUNS:
             metadata, context = self.log.metadata, as_dict(data.context)
-            for name, theirs in CONTEXT_FIELDS.items():
+            for name, theirs in rules.CONTEXT_FIELDS.items():
                 if as_text(context.get(theirs)):
                     metadata.setdefault(name, context[theirs])
             self._cwd = metadata.get("cwd")
@@ -321,7 +309,7 @@ class LogReader:
         turn = self._calls.turn(call_id)
         turn = self.log.last_turn if turn is None else turn
         if turn is None or self._copies[turn].is_compaction:
-            if event.kind not in ANSWERS:
+            if event.kind not in rules.ANSWERS:
                 self._waiting.append(self._add(None, event))
                 return
             turn = self._open(event.name)
@@ -353,7 +341,7 @@ class LogReader:
         if self.log.last_turn is None:
             self._waiting.append(self._add(None, event, "system.notification"))
         else:
-            self._add(self._open(event.name, is_compaction=True), event, COMPACTION)
+            self._add(self._open(event.name, is_compaction=True), event, rules.COMPACTION)
 
     def _add_totals(self, metrics: dict[str, Any]) -> None:
         """Add to the last turn of a run what its messages did not report."""
@@ -368,20 +356,19 @@ class LogReader:
     # -- subagents: sessions of their own, in the file of their parent ------------------------
 
     def _subagent_label(self, call_id: str) -> str:
-        return f"{NAME}:{self.log.session_id}:{call_id}"
+        return f"{rules.NAME}:{self.log.session_id}:{call_id}"
 
     def _take_of_subagent(self, call_id: str, event: LoggedEvent) -> None:
         turn = self.log.subagents.get(call_id)
         if turn is None:
             turn = self._open_first(call_id)
-        elif event.kind == PROMPT and self._copies[turn].ended:
+        elif event.kind == rules.PROMPT and self._copies[turn].ended:
             turn = self._open_next(turn, event.name)
         self.log.subagents[call_id] = turn
-        if event.kind == PROMPT or event.kind in CARRIED:
+        if event.kind == rules.PROMPT or event.kind in rules.CARRIED:
             self._act(turn, event, default_model=None)
 
     def _open_first(self, call_id: str) -> int:
-        """Open the first turn of a subagent."""
         label, caller = self._subagent_label(call_id), self._calls.turn(call_id)
         caller = self.log.last_turn if caller is None else caller
         if caller is not None:
@@ -392,7 +379,6 @@ class LogReader:
         return self._copies.add(copy)
 
     def _open_next(self, turn: int, name: int) -> int:
-        """Open the next turn of a subagent."""
         before = self._copies.read(turn)
         copy = CopilotTurnCopy(name, before.name, self.log.file.id, before.model, self._cwd)
         copy.subagent, copy.first_at = before.subagent, before.first_at

@@ -9,14 +9,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from agents_ledger.importers.parsing.json_values import dicts, encoded
-from agents_ledger.importers.sources.copilot.rules import (
-    AGENT_SOURCE,
-    CANCELLED,
-    DOCUMENT_FIELDS,
-    NOTICE,
-    NOTICES,
-)
-from agents_ledger.importers.transcript.turn_tree import as_dict, as_list, as_text
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_text
+from agents_ledger.importers.sources.copilot import rules
 from agents_ledger.model.turns import MessageSource
 
 
@@ -64,12 +58,12 @@ def message_source(source: Any, text: str = "") -> MessageSource:
     name = as_text(source) or "user"
     if name == "user":
         return "event" if _is_notice(text) else "human"
-    return "agent" if name.startswith(AGENT_SOURCE) else "event"
+    return "agent" if name.startswith(rules.AGENT_SOURCE) else "event"
 
 
 def _is_notice(text: str) -> bool:
     end = 0
-    while match := NOTICE.match(text, end):
+    while match := rules.NOTICE.match(text, end):
         end = match.end()
     return 0 < end == len(text)
 
@@ -109,7 +103,7 @@ def _kind(entry: dict[str, Any]) -> str:
 
 
 def _start(document: dict[str, Any]) -> dict[str, Any]:
-    fields = DOCUMENT_FIELDS.items()
+    fields = rules.DOCUMENT_FIELDS.items()
     data = {to: document[name] for name, to in fields if as_text(document.get(name))}
     if as_text(document.get("cwd")):
         data["context"] = {"cwd": document["cwd"]}
@@ -134,9 +128,9 @@ def _timeline_events(entry: dict[str, Any], number: int, started: set[str]) -> I
         yield from _call_events(entry, name, started)
     elif kind == "error":
         yield _event("session.error", name, at, {"message": text})
-    elif kind in NOTICES and text.startswith(CANCELLED):
+    elif kind in rules.NOTICES and text.startswith(rules.CANCELLED):
         yield _event("abort", name, at, {"reason": text})
-    elif kind in NOTICES:
+    elif kind in rules.NOTICES:
         yield _event("system.message", name, at, {"content": text})
 
 

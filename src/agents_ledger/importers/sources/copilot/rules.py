@@ -78,7 +78,6 @@ HARMLESS_ERROR = "mcp"
 
 
 def ends_turn(kind: str, error_type: object) -> bool:
-    """Whether an event ends a turn that waits for an answer."""
     return kind == "abort" or (kind == "session.error" and error_type != HARMLESS_ERROR)
 
 

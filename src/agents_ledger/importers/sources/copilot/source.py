@@ -47,8 +47,6 @@ YAML_BLOCK = re.compile(r"[|>][+-]?(?: |$)")  # the value is in the lines below
 
 
 class Copilot(Source):
-    """Copilot CLI's sessions."""
-
     name = NAME
     version = 14
 
@@ -141,7 +139,6 @@ def _read_workspace(material: Material, file: SourceFile) -> dict[str, dict[str,
 
 
 def _yaml_value(text: str) -> str:
-    """A plain, quoted or block value."""
     return as_text(parse_json(text)) or YAML_BLOCK.sub("", text, count=1).strip("\"'")
 
 

@@ -52,7 +52,6 @@ class CopilotTree(MergedTurns):
         return self._turns[parent] if parent is not None else None
 
     def name(self, turn: int) -> str:
-        """The id of a turn."""
         return self.copies.names.name(self._names[turn])
 
     def best_of(self, number: int) -> CopilotTurnCopy:
@@ -92,12 +91,10 @@ class EventClaims:
         copies.entries.free_owners()
 
     def _keys(self, number: int) -> list[int]:
-        """The names of the events of a copy."""
         entries = self._copies.entries
         return [entries.tag(entry) for entry in entries.of(number)]
 
     def _claimed_events(self) -> set[int]:
-        """The events that several turns have."""
         owners = Links.empty(len(self._copies.names))
         claimed: set[int] = set()
         for number, copy in enumerate(self._copies):

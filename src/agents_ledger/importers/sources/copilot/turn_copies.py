@@ -12,19 +12,13 @@ from msgspec import Struct, field
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_number, parse_json
 from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.material import Material, SourceLine
-from agents_ledger.importers.sources.copilot.rules import (
-    ANSWERS,
-    CARRIED,
-    COMPACTION,
-    PROMPT,
-    ends_turn,
-)
+from agents_ledger.importers.sources.copilot import rules
 from agents_ledger.importers.transcript.entries import OwnedEntries
 from agents_ledger.importers.transcript.packed_store import PackedList
 from agents_ledger.model.imports.interning import Numbering
 from agents_ledger.model.turns import Usage
 
-KINDS = (PROMPT, COMPACTION, *sorted(CARRIED))
+KINDS = (rules.PROMPT, rules.COMPACTION, *sorted(rules.CARRIED))
 COLUMNS = Usage.__struct_fields__
 # A message reports its output alone.
 MESSAGE_COLUMNS = (COLUMNS.index("output_tokens"), COLUMNS.index("total_tokens"))
@@ -53,15 +47,14 @@ class CopilotTurnCopy(Struct, array_like=True):
     depth: int = 1  # turns from the root to it
 
     def add_tokens(self, tokens: Mapping[str, int]) -> None:
-        """Add the tokens of one more request."""
         for name, number in tokens.items():
             column = COLUMNS.index(name)
             self.counts[column] = self.counts.get(column, 0) + number
 
     def add_outcome(self, kind: str, error_type: object) -> None:
         """Note whether an event answers or fails the turn."""
-        self.answered = self.answered or kind in ANSWERS
-        self.failed = self.failed or ends_turn(kind, error_type)
+        self.answered = self.answered or kind in rules.ANSWERS
+        self.failed = self.failed or rules.ends_turn(kind, error_type)
 
     @property
     def ended(self) -> bool:
@@ -70,7 +63,6 @@ class CopilotTurnCopy(Struct, array_like=True):
 
     @property
     def tokens(self) -> dict[str, int]:
-        """The tokens that it used, by column."""
         return {COLUMNS[column]: number for column, number in self.counts.items()}
 
 
@@ -96,12 +88,10 @@ class CopilotCopies(PackedList[CopilotTurnCopy]):
         return entry
 
     def event(self, entry: int) -> dict[str, Any]:
-        """The event of an entry."""
         data = self._document_events.get(entry) or self.entries.data(entry)
         return as_dict(parse_json(data))
 
     def event_name(self, entry: int) -> str:
-        """The id of the event of an entry."""
         return self.names.name(self.entries.tag(entry))
 
     def all_entries(self, number: int) -> Iterable[int]:
@@ -126,7 +116,6 @@ class CopilotCopies(PackedList[CopilotTurnCopy]):
         copy.counts = dict(Counter(copy.counts) - counts if with_totals else counts)
 
     def fingerprints(self, number: int) -> list[bytes]:
-        """The fingerprints of the entries of a copy."""
         return list(map(self.entries.fingerprint, self.all_entries(number)))
 
     def rank(self, number: int) -> Rank:

@@ -14,18 +14,8 @@ from agents_ledger.importers.parsing.lenient_json import (
     without_data,
 )
 from agents_ledger.importers.parsing.timestamps import milliseconds
+from agents_ledger.importers.sources.copilot import rules
 from agents_ledger.importers.sources.copilot.records import message_source
-from agents_ledger.importers.sources.copilot.rules import (
-    ADDED_PROMPT,
-    ADDED_TIME,
-    COMPACTION,
-    COMPACTION_METADATA,
-    DENIED,
-    FILE_TOOLS,
-    METADATA,
-    PROMPT,
-    ends_turn,
-)
 from agents_ledger.importers.sources.copilot.tree import CopilotTree
 from agents_ledger.importers.sources.copilot.turn_copies import CopilotCopies
 from agents_ledger.importers.transcript.lazy_turns import LazyTurns
@@ -35,8 +25,6 @@ from agents_ledger.model.turns import CallStatus, MessageFile, Turn
 
 
 class CopilotTurns(LazyTurns):
-    """The turns of a family."""
-
     def __init__(self, tree: CopilotTree, version: int) -> None:
         self._tree = tree
         self._copies = tree.copies
@@ -62,16 +50,12 @@ class CopilotTurns(LazyTurns):
 
 
 class Refusal(NamedTuple):
-    """A call that was not permitted."""
-
     word: str
     reason: str
     at: int
 
 
 class CopilotTurnContent:
-    """Builds one turn."""
-
     def __init__(self, copies: CopilotCopies, number: int, parent_id: str | None) -> None:
         self.copies = copies
         self.number = number
@@ -101,22 +85,21 @@ class CopilotTurnContent:
         return builder.build()
 
     def _add(self, kind: str, name: str, data: dict[str, Any], at: int) -> None:
-        if kind in (PROMPT, ADDED_PROMPT):
-            self._prompt(name, data, at, is_added=kind == ADDED_PROMPT)
+        if kind in (rules.PROMPT, rules.ADDED_PROMPT):
+            self._prompt(name, data, at, is_added=kind == rules.ADDED_PROMPT)
         elif kind == "assistant.message":
             self._assistant(name, data, at)
         elif kind == "assistant.reasoning":
-            if text := as_text(data.get("content")):
-                self.reasoning.append(text)
+            self.reasoning += filter(None, [as_text(data.get("content"))])
         elif kind == "tool.execution_start":
             self._start(data, at)
         elif kind == "tool.execution_complete":
             self._result(name, data, at)
-        elif kind == COMPACTION:
+        elif kind == rules.COMPACTION:
             self._compaction(name, data, at)
         elif kind == "permission.completed":
             self._permission(data, at)
-        elif kind != "subagent.started":
+        else:
             self._notice(kind, name, data, at)
 
     # -- messages -----------------------------------------------------------------------------
@@ -125,11 +108,11 @@ class CopilotTurnContent:
         if not is_added:
             self.builder.failed, self.builder.error = False, None
         content = as_text(data.get("content")) or ""
-        has_time = ADDED_TIME.search(content)
-        text = (ADDED_TIME.sub("", content).strip() if has_time else "") or content
+        has_time = rules.ADDED_TIME.search(content)
+        text = (rules.ADDED_TIME.sub("", content).strip() if has_time else "") or content
         if text.strip() and text.strip() == self.prompt.strip():
             return
-        metadata = _present(data, METADATA)
+        metadata = _present(data, rules.METADATA)
         sent = as_text(data.get("transformedContent")) or content
         attachments = [as_dict(attachment) for attachment in as_list(data.get("attachments"))]
         if attachments:
@@ -157,7 +140,7 @@ class CopilotTurnContent:
         metadata = {"event": kind} | {n: v for n, v in data.items() if n in ("kind", "errorType")}
         if kind == "session.error":
             # After the last word of an answer an error is a notice (seen with errorType "model").
-            if self.is_waiting and ends_turn(kind, data.get("errorType")):
+            if self.is_waiting and rules.ends_turn(kind, data.get("errorType")):
                 self.builder.failed, self.builder.error = True, text or "error"
         elif kind == "abort":
             text = f"Aborted: {as_text(data.get('reason')) or 'unknown'}"
@@ -165,6 +148,8 @@ class CopilotTurnContent:
             self.builder.failed = not self.builder.answered
         elif kind == "session.truncation":
             metadata |= data
+        elif kind == "subagent.started":
+            return
         self.builder.message(
             name,
             "user" if kind == "system.notification" else "system",
@@ -178,7 +163,7 @@ class CopilotTurnContent:
         reasoning = as_text(data.get("reasoningText"))
         if reasoning and reasoning not in self.reasoning:
             self.reasoning.append(reasoning)
-        metadata = _present(data, METADATA)
+        metadata = _present(data, rules.METADATA)
         if not self.reasoning and data.get("reasoningOpaque"):
             metadata["thinking_withheld"] = True
         self.builder.failed, self.builder.error = False, None
@@ -217,8 +202,8 @@ class CopilotTurnContent:
         if call_id in self.copy.spawned:
             self.builder.spawned(call_id, self.copy.spawned[call_id])
         path = as_text(params.get("path"))
-        if tool in FILE_TOOLS and path and self.last_message and "toolName" not in request:
-            kind = "read" if params.get("command") == "view" else FILE_TOOLS[tool]
+        if tool in rules.FILE_TOOLS and path and self.last_message and "toolName" not in request:
+            kind = "read" if params.get("command") == "view" else rules.FILE_TOOLS[tool]
             self.builder.add_files(self.last_message, [MessageFile(kind, path)])
 
     def _result(self, name: str, data: dict[str, Any], at: int) -> None:
@@ -231,7 +216,7 @@ class CopilotTurnContent:
         status: CallStatus = "completed"
         message = None
         if data.get("success") is False:
-            is_refused = refusal is not None or (code or "").startswith(DENIED)
+            is_refused = refusal is not None or (code or "").startswith(rules.DENIED)
             status = "rejected" if is_refused else "failed"
             message = as_text(error.get("message")) or as_text(value) or "failed"
         has_call = self.builder.result(
@@ -251,7 +236,7 @@ class CopilotTurnContent:
         decision = as_dict(data.get("result"))
         word = as_text(decision.get("kind")) or ""
         call_id = as_text(data.get("toolCallId")) or ""
-        if call_id and word.startswith(DENIED):
+        if call_id and word.startswith(rules.DENIED):
             reason = as_text(decision.get("feedback")) or word
             self.refusals[call_id] = Refusal(word, reason, at)
         elif word:
@@ -267,7 +252,7 @@ class CopilotTurnContent:
 
     def _compaction(self, name: str, data: dict[str, Any], at: int) -> None:
         summary = as_text(data.get("summaryContent")) or ""
-        metadata = _present(data, COMPACTION_METADATA)
+        metadata = _present(data, rules.COMPACTION_METADATA)
         self.builder.message(name, "system", summary, at=at, source="event", metadata=metadata)
         if self.builder.parent_id is None:
             return

@@ -10,14 +10,8 @@ from typing import Any, NamedTuple
 from agents_ledger.importers.parsing.json_values import loose
 from agents_ledger.importers.parsing.lenient_json import as_dict
 from agents_ledger.importers.port.material import Material, SourceRow
+from agents_ledger.importers.sources.opencode import rules
 from agents_ledger.importers.sources.opencode.records import OpencodeTask
-from agents_ledger.importers.sources.opencode.rules import (
-    ANSWERS,
-    ASKS,
-    SUMMARY,
-    TIME_CHARS,
-    TYPES,
-)
 from agents_ledger.importers.transcript.columns import Groups
 from agents_ledger.model.imports.interning import Numbering
 from agents_ledger.model.imports.sources import SourceFile
@@ -25,15 +19,14 @@ from agents_ledger.model.imports.sources import SourceFile
 HASH_BYTES = 16
 PART_BITS = 32  # for the part within a message of an export
 FLAG_BITS = 3  # for the flags in a kind; the type of the second format is above them
-TYPE_NAMES = ("", *TYPES)
+TYPE_NAMES = ("", *rules.TYPES)
 WEAKEST = -1  # the rank of a message that any other one prevails over
 
 Standing = tuple[bool, bool, bool, int, int, bytes]
 
 
 def kind_of_type(type_name: str) -> int:
-    """The kind of a message of the second format."""
-    return TYPES[type_name] | TYPE_NAMES.index(type_name) << FLAG_BITS
+    return rules.TYPES[type_name] | TYPE_NAMES.index(type_name) << FLAG_BITS
 
 
 def rank_of(updated: int, *, is_first_format: bool) -> int:
@@ -79,7 +72,6 @@ class RecordLoader:
         self._last: tuple[int, Any] = (-1, None)
 
     def row(self, file: SourceFile, offset: int, length: int) -> dict[str, Any]:
-        """The content of a row."""
         row = SourceRow(file.id, offset, length, "", None, b"", latest=True)
         return as_dict(loose(self.material.values_of(row).get("data")))
 
@@ -153,11 +145,9 @@ class RecordStore:
         return self._loader.material.files[self._files[number]]
 
     def file_id(self, number: int) -> int:
-        """The file of a record."""
         return self._file(number).id
 
     def fingerprint(self, number: int) -> bytes:
-        """The fingerprint of a record."""
         return bytes(self._fingerprints[HASH_BYTES * number : HASH_BYTES * (number + 1)])
 
     def is_within_export(self, number: int) -> bool:
@@ -175,8 +165,6 @@ class RecordStore:
 
 
 class PartStore(RecordStore):
-    """Parts of messages by number."""
-
     def __init__(self, loader: RecordLoader) -> None:
         super().__init__(loader)
         self.tasks: dict[int, OpencodeTask] = {}
@@ -197,7 +185,6 @@ class PartStore(RecordStore):
                 self.tasks[number] = task
 
     def message(self, number: int) -> int:
-        """The message of a part."""
         return self._owners[number]
 
     def group(self, messages: int) -> None:
@@ -205,7 +192,6 @@ class PartStore(RecordStore):
         self._groups = Groups(self._owners, messages)
 
     def of(self, message: int) -> list[int]:
-        """The parts of a message in order."""
         return sorted(self._groups[message], key=self.ids.name)
 
 
@@ -260,11 +246,9 @@ class MessageStore(RecordStore):
             self._seqs[self.ids.get(name)] = seq + 1
 
     def session(self, number: int) -> int:
-        """The number of the session of a message."""
         return self._sessions[number]
 
     def created(self, number: int) -> int:
-        """When a message was created."""
         return self._created[number]
 
     def seq(self, number: int) -> int | None:
@@ -277,15 +261,14 @@ class MessageStore(RecordStore):
 
     def asks(self, number: int) -> bool:
         """Whether a message is the user's."""
-        return bool(self._kinds[number] & ASKS)
+        return bool(self._kinds[number] & rules.ASKS)
 
     def answers(self, number: int) -> bool:
         """Whether a message contains anything of the agent."""
-        return bool(self._kinds[number] & ANSWERS)
+        return bool(self._kinds[number] & rules.ANSWERS)
 
     def is_summary(self, number: int) -> bool:
-        """Whether a message is the summary of a compaction."""
-        return bool(self._kinds[number] & SUMMARY)
+        return bool(self._kinds[number] & rules.SUMMARY)
 
     def parts_of(self, number: int) -> list[int]:
         """The parts of a message in order. A message of the second format has none; those there are
@@ -309,7 +292,7 @@ class MessageStore(RecordStore):
         return array("I", (number for number in numbers if number not in seconds))
 
     def _time_in_id(self, number: int) -> str:
-        return self.ids.name(number)[:TIME_CHARS]
+        return self.ids.name(number)[: rules.TIME_CHARS]
 
     def in_order(self, numbers: Sequence[int]) -> Iterator[int]:
         """Messages in the order they were created. Those of the second format have numbers, which

@@ -71,7 +71,6 @@ def _of_session(storage: Path, session: str, probe: FileProbe) -> Folders:
 
 
 def _of_file(storage: Path, session: str, probe: FileProbe) -> tuple[Folders, str | None]:
-    """The folder and the parent of a session in its file."""
     for project in probe.names(storage / "session"):
         folder = storage / "session" / project
         if f"{session}.json" in probe.names(folder):

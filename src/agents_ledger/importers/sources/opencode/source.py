@@ -41,8 +41,6 @@ SCHEMA = re.compile(
 
 
 class OpenCode(Source):
-    """opencode's sessions, in all of its formats."""
-
     name = NAME
     version = 6
     kind: SourceKind = "rows"

@@ -15,6 +15,7 @@ from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_nu
 from agents_ledger.importers.parsing.text_size import has_text_exceeding
 from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.material import Material, SourceRow
+from agents_ledger.importers.sources.opencode import rules
 from agents_ledger.importers.sources.opencode.messages import (
     WEAKEST,
     MessageStore,
@@ -30,17 +31,6 @@ from agents_ledger.importers.sources.opencode.records import (
     OpencodeTask,
     task_of,
     tasks_in,
-)
-from agents_ledger.importers.sources.opencode.rules import (
-    ANSWERS,
-    ASKS,
-    DERIVED,
-    READABLE_RECORD,
-    READABLE_SESSION,
-    SESSIONS,
-    SUBAGENT_TOOLS,
-    SUMMARY,
-    TYPES,
 )
 from agents_ledger.model.imports.records import digest
 from agents_ledger.model.imports.sources import Fault, SourceFile
@@ -63,7 +53,6 @@ class OpencodeSession(Struct):
 
     @property
     def directory(self) -> str | None:
-        """The folder it worked in."""
         location = as_dict(self.fields.get("location"))
         return as_text(self.fields.get("directory")) or as_text(location.get("directory"))
 
@@ -109,13 +98,13 @@ class StorageReader:
     def _row(self, file: SourceFile, row: SourceRow) -> None:
         values = row.values or {}
         name = as_text(values.get("id"))
-        if row.table not in DERIVED or name is None:
+        if row.table not in rules.DERIVED or name is None:
             self._material.count(row.table, "unmapped")
         elif not row.latest:
-            if row.table in SESSIONS:
+            if row.table in rules.SESSIONS:
                 self._add_revert(name, loose(values.get("revert")), values.get("time_updated"))
             self._material.count(f"{row.table} (earlier)", "unmapped")
-        elif row.table in SESSIONS:
+        elif row.table in rules.SESSIONS:
             self._session_row(name, values, row, file)
         else:
             self._message_row(name, values, row, file)
@@ -135,7 +124,7 @@ class StorageReader:
             },
             "time": {"created": values.get("time_created"), "updated": values.get("time_updated")},
         }
-        generation = 1 + SESSIONS.index(row.table)
+        generation = 1 + rules.SESSIONS.index(row.table)
         self._add_session(name, fields, (generation, row.length, row.digest), file)
         self.session(name).is_second_format |= generation > 1
         self._material.count(row.table, "derived")
@@ -143,7 +132,6 @@ class StorageReader:
     def _message_row(
         self, name: str, values: dict[str, Any], row: SourceRow, file: SourceFile
     ) -> None:
-        """A row of a message or of a part."""
         record = decoded(values.get("data"), RECORD_DECODER)
         if record is None:
             self._material.fault(row, f"{row.table} {name} is not what it should be")
@@ -208,25 +196,29 @@ class StorageReader:
         fields, messages = as_dict(record.info), as_list(record.messages)
         session = _exported_id(fields, as_dict(messages[0]) if messages else {}, place.file)
         parent = as_text(fields.get("parentID"))
-        is_readable = parent and READABLE_SESSION.fullmatch(parent)
+        is_readable = parent and rules.READABLE_SESSION.fullmatch(parent)
         fields = {**fields, "parentID": parent if is_readable else None}
         self._add_session(session, fields, (0, place.length, place.fingerprint), place.file)
         for index, entry in enumerate(map(as_dict, messages)):
             info = entry.get("info", entry)  # in the second format there are no parts beside it
+            name = f"{session}:{index}"
             message = self._add_exported(
-                info, place, within_export(index), f"{session}:{index}", session
+                info, place, within_export(index), fallback=name, session=session
             )
             before = message or ""
             for number, part in enumerate(as_list(entry.get("parts"))):
-                at, fallback = within_export(index, number), f"{before}:{number:06}"
-                part_id = self._add_exported(part, place, at, fallback, session, message)
-                before = before if part_id in (None, fallback) else str(part_id)
+                at, name = within_export(index, number), f"{before}:{number:06}"
+                part_id = self._add_exported(
+                    part, place, at, fallback=name, session=session, message=message
+                )
+                before = before if part_id in (None, name) else str(part_id)
 
     def _add_exported(
         self,
         value: Any,
         export: RecordPlace,
         at: int,
+        *,
         fallback: str,
         session: str,
         message: str | None = None,
@@ -237,9 +229,9 @@ class StorageReader:
         record = decoded(data, RECORD_DECODER)
         if record is None:
             return None
-        record.id = record.id if READABLE_RECORD.match(str(record.id)) else fallback
+        record.id = record.id if rules.READABLE_RECORD.match(str(record.id)) else fallback
         record.message = message or record.message
-        is_readable = READABLE_SESSION.fullmatch(str(record.session))
+        is_readable = rules.READABLE_SESSION.fullmatch(str(record.session))
         record.session = record.session if is_readable else session
         place = RecordPlace(export.file, at, len(data), digest(data))
         if message is not None or as_text(record.role):
@@ -278,7 +270,8 @@ class StorageReader:
             place,
             session=session,
             created=milliseconds(as_dict(record.time).get("created")) or milliseconds(created),
-            kind=(ASKS if record.role == "user" else ANSWERS) | SUMMARY * is_summary,
+            kind=(rules.ASKS if record.role == "user" else rules.ANSWERS)
+            | rules.SUMMARY * is_summary,
             rank=rank_of(updated, is_first_format=True),
         )
 
@@ -287,7 +280,7 @@ class StorageReader:
     ) -> bool:
         """Add a message of the second format; False if it is not part of a conversation."""
         session, kind = as_text(record.session), as_text(record.type)
-        if session is None or kind not in TYPES:
+        if session is None or kind not in rules.TYPES:
             return False
         is_compaction = kind == "compaction"
         if is_compaction and record.status not in (None, "completed"):
@@ -312,7 +305,7 @@ class StorageReader:
         part_id, message_id = as_text(record.id), as_text(record.message)
         if part_id is None or message_id is None:
             return
-        starts_session = str(record.tool) in SUBAGENT_TOOLS
+        starts_session = str(record.tool) in rules.SUBAGENT_TOOLS
         task = task_of(as_dict(loose(bytes(record.state)))) if starts_session else None
         self.messages.parts.add(part_id, place, self.messages.ids.add(message_id), task)
 
@@ -364,7 +357,7 @@ def _sessions_in_second_format(material: Material) -> set[str | None]:
     """The sessions of the second format, which decide how messages are read."""
     databases = [file for file in material.files if file.kind == "rows"]
     rows = chain.from_iterable(map(material.peek, databases))
-    return {as_text(row.key) for row in rows if row.table == SESSIONS[1]}
+    return {as_text(row.key) for row in rows if row.table == rules.SESSIONS[1]}
 
 
 def _exported_id(session: dict[str, Any], first: dict[str, Any], file: SourceFile) -> str:
@@ -372,7 +365,7 @@ def _exported_id(session: dict[str, Any], first: dict[str, Any], file: SourceFil
     that it begins with, and without times also of the name of its file."""
     info = as_dict(first.get("info"))
     for session_id in (session.get("id"), info.get("sessionID")):
-        if isinstance(session_id, str) and READABLE_SESSION.fullmatch(session_id):
+        if isinstance(session_id, str) and rules.READABLE_SESSION.fullmatch(session_id):
             return session_id
     times = [as_dict(fields.get("time")).get("created") for fields in (session, info or first)]
     texts = [part.get("text") for part in dicts(first.get("parts"))] or [first.get("text")]

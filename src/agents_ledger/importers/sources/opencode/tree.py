@@ -24,7 +24,6 @@ Position = tuple[int | None, int]  # the number of a message in its session, and
 
 
 def session_label(session_id: str) -> str:
-    """The label of a session."""
     return f"{NAME}:{session_id}"[:500]
 
 
@@ -45,11 +44,9 @@ class OpencodeTree(TurnTree):
         self._forked: dict[str, dict[Position, int]] = {name: {} for name in forked if name}
 
     def members(self, turn: int) -> array[int]:
-        """The messages of a turn in order."""
         return self._members[self._ends[turn] : self._ends[turn + 1]]
 
     def session(self, turn: int) -> OpencodeSession:
-        """The session of a turn."""
         return self._sessions[self._session_numbers[turn]]
 
     def is_compaction(self, turn: int) -> bool:

@@ -14,18 +14,9 @@ from agents_ledger.importers.parsing.lenient_json import (
     as_text,
 )
 from agents_ledger.importers.parsing.timestamps import milliseconds
+from agents_ledger.importers.sources.opencode import rules
 from agents_ledger.importers.sources.opencode.messages import MessageStore, RecordStore
 from agents_ledger.importers.sources.opencode.records import child_session, to_first_format
-from agents_ledger.importers.sources.opencode.rules import (
-    FILE_PARAMS,
-    FILE_TOOLS,
-    IN_COLUMNS,
-    IN_CONTENT,
-    ROLES,
-    STATUSES,
-    SUBAGENT_TOOLS,
-    TOKENS,
-)
 from agents_ledger.importers.sources.opencode.tree import OpencodeTree, session_label
 from agents_ledger.importers.transcript.field_maps import token_counts
 from agents_ledger.importers.transcript.lazy_turns import LazyTurns
@@ -37,8 +28,6 @@ RESULT_FIELDS = ("output", "title", "metadata", "attachments")
 
 
 class OpencodeTurns(LazyTurns):
-    """The turns of a data folder."""
-
     def __init__(self, tree: OpencodeTree, version: int) -> None:
         self._tree = tree
         self._messages = tree.messages
@@ -101,7 +90,6 @@ class OpencodeMessage(NamedTuple):
     parts: list[tuple[str, dict[str, Any]]]
 
     def of_type(self, kind: str) -> list[dict[str, Any]]:
-        """The parts of a type."""
         return [part for _, part in self.parts if part.get("type") == kind]
 
 
@@ -128,7 +116,7 @@ class OpencodeTurnContent:
 
     def add(self, message: OpencodeMessage) -> None:
         info = message.info
-        role = ROLES.get(str(info.get("role")), "assistant")
+        role = rules.ROLES.get(str(info.get("role")), "assistant")
         at = milliseconds(as_dict(info.get("time")).get("created"))
         texts = [part for part in message.of_type("text") if as_text(part.get("text"))]
         typed = [part["text"] for part in texts if not part.get("synthetic")]
@@ -176,7 +164,7 @@ class OpencodeTurnContent:
         text = next(filter(None, map(as_text, names)), "failed")
         self.builder.failed, self.builder.error = bool(error), text if error else None
         if as_dict(info.get("tokens")):
-            counts = token_counts(info["tokens"], TOKENS)
+            counts = token_counts(info["tokens"], rules.TOKENS)
             self.builder.add_tokens(**counts, total_tokens=sum(counts.values()))
 
     def _add_call(self, part_id: str, part: dict[str, Any], message_id: str, at: int) -> None:
@@ -195,13 +183,13 @@ class OpencodeTurnContent:
             message_id=message_id,
         )
         word = as_text(state.get("status"))
-        status = STATUSES.get(word or "", "completed" if "output" in state else "running")
+        status = rules.STATUSES.get(word or "", "completed" if "output" in state else "running")
         result = {
             name: _without_data_urls(state[name])
             for name in RESULT_FIELDS
             if state.get(name) not in (None, "", [], {})
         }
-        child = child_session(state) if str(part.get("tool")) in SUBAGENT_TOOLS else None
+        child = child_session(state) if str(part.get("tool")) in rules.SUBAGENT_TOOLS else None
         self.builder.result(
             call_id,
             result or None,
@@ -215,12 +203,12 @@ class OpencodeTurnContent:
 
 def _metadata(message: OpencodeMessage) -> dict[str, Any]:
     """What has no column. The bytes of attached files stay in the source record."""
-    info = {name: value for name, value in message.info.items() if name not in IN_COLUMNS}
+    info = {name: value for name, value in message.info.items() if name not in rules.IN_COLUMNS}
     parts = [
         {"id": part_id}
-        | {name: _without_data_urls(part[name]) for name in part if name not in IN_COLUMNS}
+        | {name: _without_data_urls(part[name]) for name in part if name not in rules.IN_COLUMNS}
         for part_id, part in message.parts
-        if str(part.get("type")) not in IN_CONTENT
+        if str(part.get("type")) not in rules.IN_CONTENT
     ]
     return as_dict(pruned({**info, "parts": parts}))
 
@@ -254,9 +242,9 @@ def _file_names(message: OpencodeMessage) -> Iterator[tuple[FileKind, Any]]:
         elif kind == "patch":
             for name in as_list(part.get("files")):
                 yield "written", name
-        elif kind == "tool" and str(part.get("tool")) in FILE_TOOLS:
+        elif kind == "tool" and str(part.get("tool")) in rules.FILE_TOOLS:
             params = as_dict(as_dict(part.get("state")).get("input"))
-            name = next(filter(None, map(params.get, FILE_PARAMS)), None)
-            yield FILE_TOOLS[str(part.get("tool"))], name
+            name = next(filter(None, map(params.get, rules.FILE_PARAMS)), None)
+            yield rules.FILE_TOOLS[str(part.get("tool"))], name
     for name in as_list(as_dict(message.info.get("snapshot")).get("files")):
         yield "written", name

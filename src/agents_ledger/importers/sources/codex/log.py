@@ -14,7 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
+from agents_ledger.importers.parsing.lenient_json import (
+    UUID,
+    as_dict,
+    as_number,
+    as_text,
+    parse_json,
+)
+from agents_ledger.importers.parsing.timestamps import UUID7, milliseconds
 from agents_ledger.importers.port.material import Material, SourceLine
+from agents_ledger.importers.sources.codex import rules
 from agents_ledger.importers.sources.codex.records import (
     ORDINALS,
     CodexPrompt,
@@ -26,17 +35,6 @@ from agents_ledger.importers.sources.codex.records import (
     read_prompt,
     rollout_name,
 )
-from agents_ledger.importers.sources.codex.rules import (
-    AGENT_ITEMS,
-    CWD_IN_PROMPT,
-    DETAIL_EVENTS,
-    DETAIL_ITEMS,
-    ENDINGS,
-    INJECTED,
-    NAME,
-    NEWLY_SPAWNED,
-    TOKENS,
-)
 from agents_ledger.importers.sources.codex.scripts import event_call_id, script_call_tool
 from agents_ledger.importers.sources.codex.turn_copies import (
     CodexCopies,
@@ -45,18 +43,8 @@ from agents_ledger.importers.sources.codex.turn_copies import (
     Totals,
     add_growth,
 )
-from agents_ledger.importers.transcript.call_index import CallIndex
-from agents_ledger.importers.transcript.turn_builder import milliseconds
-from agents_ledger.importers.transcript.turn_tree import (
-    UUID,
-    UUID7,
-    as_dict,
-    as_number,
-    as_text,
-    decoded,
-    parsed,
-)
-from agents_ledger.model.imports.interning import Numbering
+from agents_ledger.importers.transcript.lines import decode_line
+from agents_ledger.importers.transcript.turn_index import TurnIndex
 from agents_ledger.model.imports.sources import Fate, SourceFile, SourceTitle
 
 
@@ -69,7 +57,6 @@ class OrdinalIndex:
 
     @property
     def first(self) -> int | None:
-        """The first ordinal."""
         return self._ordinals[0] if self._ordinals else None
 
     def add(self, ordinal: Any, turn: int | None) -> None:
@@ -106,12 +93,10 @@ class Rollout:
 
     @property
     def meta(self) -> Payload:
-        """The metadata of its own thread."""
         return self.metas[0] if self.metas else Payload()
 
     @property
     def thread(self) -> str:
-        """The id of its thread."""
         thread_id = as_text(self.meta.id)
         return thread_id or hashlib.blake2b(self.first_line, digest_size=8).hexdigest()
 
@@ -153,42 +138,7 @@ class Rollout:
         return self.metas[-1] if self.metas else None
 
 
-class TaskTurns:
-    """The turns of each task of a rollout: a compaction cuts a task into several."""
-
-    def __init__(self) -> None:
-        self._tasks = Numbering()
-        self._last = array("i")
-        self._turns = array("I")
-        self._compactions = array("I")
-
-    def add(self, task: str, turn: int, *, is_compaction: bool) -> None:
-        """Add a turn of a task."""
-        number = self._tasks.add(task)
-        if number == len(self._last):
-            self._last.append(turn)
-            self._turns.append(0)
-            self._compactions.append(0)
-        self._last[number] = turn
-        (self._compactions if is_compaction else self._turns)[number] += 1
-
-    def last(self, task: str | None) -> int | None:
-        """The last turn of a task."""
-        number = self._tasks.get(task) if task is not None else -1
-        return self._last[number] if number >= 0 else None
-
-    def turns(self, task: str) -> int:
-        """How many turns of a task are not compactions."""
-        number = self._tasks.get(task)
-        return self._turns[number] if number >= 0 else 0
-
-    def compactions(self, task: str) -> int:
-        """How many turns of a task are compactions."""
-        number = self._tasks.get(task)
-        return self._compactions[number] if number >= 0 else 0
-
-
-class TokenTotals:
+class ThreadTotals:
     """The running totals of a thread."""
 
     def __init__(self) -> None:
@@ -203,7 +153,7 @@ class TokenTotals:
         usage = as_dict(as_dict(info).get("total_token_usage"))
         after = {
             name: as_number(usage.get(theirs)) or 0
-            for name, theirs in TOKENS.items()
+            for name, theirs in rules.TOKENS.items()
             if theirs in usage
         }
         if not after:
@@ -214,7 +164,7 @@ class TokenTotals:
         if before is None and has_earlier:
             before = {
                 name: after.get(name, 0) - (as_number(last.get(theirs)) or 0)
-                for name, theirs in TOKENS.items()
+                for name, theirs in rules.TOKENS.items()
             }
         elif before is None or after.get("total_tokens", 0) < before.get("total_tokens", 0):
             before = {}
@@ -235,9 +185,9 @@ class RolloutReader:
         self._copy: CodexTurnCopy | None = None
         self._waiting: list[tuple[str, SourceLine]] = []  # records for the next turn
         self._early_growth: list[Growth] = []  # before the first turn
-        self._tokens = TokenTotals()
-        self._tasks = TaskTurns()
-        self._calls = CallIndex()
+        self._tokens = ThreadTotals()
+        self._tasks = TurnIndex()
+        self._calls = TurnIndex()
         self._content_hash = hashlib.blake2b(digest_size=8)
 
     def read(self) -> Rollout:
@@ -249,7 +199,7 @@ class RolloutReader:
         return self.rollout
 
     def _read_line(self, line: SourceLine) -> None:
-        record = decoded(self._material, line, decode_record)
+        record = decode_line(self._material, line, decode_record)
         if record is None:
             return
         rollout = self.rollout
@@ -312,7 +262,7 @@ class RolloutReader:
         """Take the title of a thread: the last line counts."""
         file, title = line.file, as_text(payload.thread_name.strip())
         if title is not None:
-            label = f"{NAME}:{payload.id}"
+            label = f"{rules.NAME}:{payload.id}"
             self.rollout.index_titles[payload.id] = SourceTitle(
                 label, file.id, file.path, file.generation, line.offset, title
             )
@@ -324,7 +274,7 @@ class RolloutReader:
         turn_id = as_text(payload.turn_id)
         if turn_id is None or UUID.fullmatch(turn_id):
             return turn_id
-        return f"{NAME}:{self.rollout.root}:{turn_id}"
+        return f"{rules.NAME}:{self.rollout.root}:{turn_id}"
 
     def _start_task(self, payload: Payload) -> None:
         task = self._task_of(payload)
@@ -333,7 +283,7 @@ class RolloutReader:
         self._task_ended = False
         if task != self._task:
             self._task = task
-            self._select(self._tasks.last(task))
+            self._select(self._tasks.turn(task))
 
     def _select(self, turn: int | None) -> None:
         self._turn = turn
@@ -341,42 +291,48 @@ class RolloutReader:
         self._copy = None if turn is None else self._copies[turn]
 
     def _open(self, turn_id: str, task: str, *, is_compaction: bool = False) -> int:
-        rollout = self.rollout
+        rollout, before = self.rollout, self._last_of_task(task)
         meta = rollout.owner(task)
         thread = (as_text(meta.id) if meta else None) or rollout.thread
-        turn = self._copies.add(
-            CodexTurnCopy(
-                turn_id,
-                task,
-                self._copies[rollout.path[-1]].id if rollout.path else None,
-                rollout.file.id,
-                rollout.thread,
-                thread != rollout.thread,
-                as_text(meta.model_provider) if meta else None,
-                (as_text(meta.cwd) if meta else None) or rollout.cwd,
-                milliseconds(meta.timestamp) if meta else 0,
-                meta is not None and meta.is_subagent,
-                is_compaction,
-            )
+        copy = CodexTurnCopy(
+            turn_id,
+            task,
+            self._copies[rollout.path[-1]].id if rollout.path else None,
+            rollout.file.id,
+            rollout.thread,
+            thread != rollout.thread,
+            as_text(meta.model_provider) if meta else None,
+            (as_text(meta.cwd) if meta else None) or rollout.cwd,
+            milliseconds(meta.timestamp) if meta else 0,
+            meta is not None and meta.is_subagent,
+            is_compaction,
+            task_turns=(before.task_turns if before else 0) + (not is_compaction),
+            task_compactions=(before.task_compactions if before else 0) + is_compaction,
         )
+        turn = self._copies.add(copy)
         self._select(turn)
-        self._tasks.add(task, turn, is_compaction=is_compaction)
+        self._tasks.add(task, turn)
         rollout.turns = range(rollout.turns.start, turn + 1)
         rollout.path.append(turn)
         return turn
+
+    def _last_of_task(self, task: str) -> CodexTurnCopy | None:
+        turn = self._tasks.turn(task)
+        return None if turn is None else self._copies.read(turn)
 
     def _content_turn(self, content: bytes) -> int:
         """The turn that content belongs to, opened if need be."""
         if self._turn is not None and self._copy is not None and not self._copy.is_compaction:
             return self._turn
         if self._task is not None:
-            turns = self._tasks.turns(self._task)
-            turn = self._open(f"{self._task}:{turns + 1}" if turns else self._task, self._task)
+            before = self._last_of_task(self._task)
+            number = before.task_turns + 1 if before else 1
+            turn = self._open(f"{self._task}:{number}" if number > 1 else self._task, self._task)
         else:
             content_hash = self._content_hash.copy()
             content_hash.update(content)
             number = len(self.rollout.turns) + 1
-            turn_id = f"{NAME}:{self.rollout.root}:{number}:{content_hash.hexdigest()}"
+            turn_id = f"{rules.NAME}:{self.rollout.root}:{number}:{content_hash.hexdigest()}"
             turn = self._open(turn_id, turn_id)
         for role, line in self._waiting:
             self._add(turn, role, line, 0)
@@ -405,7 +361,7 @@ class RolloutReader:
             copy.weight += 1
         elif role == "prompt_event":
             number, copy.prompt_events = copy.prompt_events, copy.prompt_events + 1
-        self._copies.add_record(turn, role, number, line)
+        self._copies.entries.add(line, role, turn, number)
         copy.first_at = copy.first_at or at
 
     def _describe_turn(self, line: SourceLine) -> None:
@@ -427,9 +383,9 @@ class RolloutReader:
         elif kind.endswith(("_output", "_result")):
             turn = self._calls.turn(as_text(payload.call_id))
             turn = self._content_turn(content) if turn is None else turn
-            if NEWLY_SPAWNED in bytes(memoryview(payload.output)[:200]):
+            if rules.NEWLY_SPAWNED in bytes(memoryview(payload.output)[:200]):
                 self._copies[turn].weight -= 1
-        elif kind in AGENT_ITEMS or kind.endswith("_call"):
+        elif kind in rules.AGENT_ITEMS or kind.endswith("_call"):
             turn = self._content_turn(content)
             copy = self._copies[turn]
             copy.answered = copy.answered or kind != "agent_message"
@@ -452,10 +408,10 @@ class RolloutReader:
             copy.answered = copy.has_assistant_items = True
             return turn
         if payload.role == "user":
-            prompt = read_prompt(parsed(payload.content) or parsed(payload.message))
-            if not prompt.sent.startswith(INJECTED):
+            prompt = read_prompt(parse_json(payload.content) or parse_json(payload.message))
+            if not prompt.sent.startswith(rules.INJECTED):
                 return self._prompt_turn(content, prompt)
-            cwd = CWD_IN_PROMPT.search(prompt.sent)
+            cwd = rules.CWD_IN_PROMPT.search(prompt.sent)
             self.rollout.cwd = self.rollout.cwd or (cwd[1].strip() if cwd else None)
         if self._task is None and self._turn is None:
             return None
@@ -475,8 +431,8 @@ class RolloutReader:
             if payload.thread_id in (None, self.rollout.thread):
                 self.rollout.title = as_text(payload.thread_name) or self.rollout.title
         elif kind == "user_message":
-            self._prompt_event(line, event_prompt(parsed(payload.message), None), at)
-        elif kind in ENDINGS:
+            self._prompt_event(line, event_prompt(parse_json(payload.message), None), at)
+        elif kind in rules.ENDINGS:
             return self._ending(line, kind, at)
         else:
             return self._item_event(line, kind, payload, at)
@@ -484,13 +440,13 @@ class RolloutReader:
 
     def _item_event(self, line: SourceLine, kind: str, payload: Payload, at: int) -> bool:
         """Take an event about an item; False if it adds nothing to it."""
-        completed = as_dict(parsed(payload.item)) if kind == "item_completed" else {}
+        completed = as_dict(parse_json(payload.item)) if kind == "item_completed" else {}
         event = {"type": kind, "call_id": payload.call_id, "event_id": payload.event_id}
         if completed.get("type") == "UserMessage":
             self._prompt_event(line, event_prompt(None, completed), at)
         elif script_call_tool(completed or event) is not None:
             self._script_call(line, payload, at)
-        elif kind in DETAIL_EVENTS or completed.get("type") in DETAIL_ITEMS:
+        elif kind in rules.DETAIL_EVENTS or completed.get("type") in rules.DETAIL_ITEMS:
             turn = self._calls.turn(event_call_id(completed or event))
             self._detail(self._turn if turn is None else turn, line, at)
         else:
@@ -530,7 +486,7 @@ class RolloutReader:
     def _script_call(self, line: SourceLine, payload: Payload, at: int) -> None:
         """Add a call to the turn that it names: a script may outlive its turn."""
         task = self._task_of(payload)
-        turn = self._tasks.last(task) if task != self._task else None
+        turn = self._tasks.turn(task) if task != self._task else None
         turn = self._turn if turn is None else turn
         is_compaction = turn is not None and self._copies[turn].is_compaction
         self._detail(None if is_compaction else turn, line, at)
@@ -543,11 +499,12 @@ class RolloutReader:
             self._copies[turn].is_first_summary = True
         else:
             task = self._task or self._copies[path[-1]].id
-            number, is_within = self._tasks.compactions(task) + 1, self._tasks.turns(task) > 0
+            before = self._last_of_task(task)
+            number = before.task_compactions + 1 if before else 1
             turn = self._open(f"{task}:compaction:{number}", task, is_compaction=True)
             copy = self._copies[turn]
             copy.context_tokens = self._tokens.context
-            copy.trigger = "context_limit" if is_within else None
+            copy.trigger = "context_limit" if copy.task_turns else None
             copy.answered = True
         self._add(turn, "item", line, at)
 
