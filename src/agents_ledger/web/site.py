@@ -110,7 +110,7 @@ class Site:
         if self.broker is None:
             raise Refused(
                 "no engine is configured for this ledger",
-                "Name one in its policy file; docs/broker.md shows how.",
+                "Name one in its policy file; docs/how-to/run-turns-with-the-broker.md shows how.",
             )
         return self.broker
 

@@ -84,7 +84,7 @@ def get_hits(
     limit: Limit = 20,
     after: FromQuery[str | None] = None,
 ) -> Response[Found]:
-    """The turns that match a query; docs/search.md lists the operators."""
+    """The turns that match a query; docs/reference/search.md lists the operators."""
     return answer(site.ledger.search(q, limit=limit, order=order, after=after), request)
 
 
