@@ -1,4 +1,4 @@
-"""What is given away: a thread with its subagents, read some turns at a time, secrets masked."""
+"""The thread that an export shows, with its subagents: read in batches, secrets masked."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from agents_ledger.model.reports.trees import Headline
 from agents_ledger.model.sessions import Session, Thread
 from agents_ledger.model.turns import Message, ToolCall, Turn
 
-AT_ONCE = 50
-LISTED_MAX = 1000
+BATCH_TURNS = 50
+PROMPTS_MAX = 1000  # in the table of contents
 NESTED_MAX = 5  # subagents of subagents
 
 S = TypeVar("S", bound=Struct)
 
-# Where people and programs put text of their own.
+# The fields that may hold a secret: those with text of people and programs.
 _TURN = (
     "error", "workspace_path", "tools_available", "permissions_granted", "permissions_used",
     "effective_config_json",
@@ -31,8 +31,8 @@ _COMPACTION = ("summary", "metadata_json")
 _SESSION = ("title", "note", "task_description", "metadata_json")
 
 
-class Material:
-    """A thread on its way out."""
+class ExportedThread:
+    """A session or a turn with everything above it."""
 
     def __init__(
         self,
@@ -64,55 +64,54 @@ class Material:
 
     @property
     def is_masked(self) -> bool:
-        """Whether secrets were looked for."""
+        """Whether secrets are masked."""
         return self._masker.on
 
     @property
     def title(self) -> str:
-        """What it is called."""
         if self.session is None:
             return f"Turn {self.thread.turn_id}"
         return self.session.title or self.session.task_description or self.session.label
 
     def turns(self) -> Iterator[Turn]:
-        """Its turns, root first, as they may be shown."""
-        for depth in range(self.first_depth, self.thread.depth + 1, AT_ONCE):
-            last = min(depth + AT_ONCE - 1, self.thread.depth)
-            part = self._ledger.thread(str(self.thread.turn_id), from_depth=depth, to_depth=last)
-            for turn in part.turns:
+        """The turns, root first, masked."""
+        for depth in range(self.first_depth, self.thread.depth + 1, BATCH_TURNS):
+            last = min(depth + BATCH_TURNS - 1, self.thread.depth)
+            batch = self._ledger.thread(str(self.thread.turn_id), from_depth=depth, to_depth=last)
+            for turn in batch.turns:
                 yield self._masked(turn)
 
     def prompts(self) -> tuple[Headline, ...]:
-        """Its turns in a line each, unless they are too many to be listed."""
-        if self.thread.depth - self.first_depth >= LISTED_MAX:
+        """The headlines of the turns; none if they are too many for a table of contents."""
+        if self.thread.depth - self.first_depth >= PROMPTS_MAX:
             return ()
         ids = self._ledger.ancestry(str(self.thread.turn_id))[self.first_depth - 1 :]
-        unseen = Masker(on=self.is_masked)  # they are counted where they stand
+        uncounted = Masker(on=self.is_masked)  # the turns themselves are counted
         return tuple(
-            structs.replace(each, text=each.text and unseen.text(each.text, ""))
-            for each in self._ledger.headlines(ids)
+            structs.replace(line, text=line.text and uncounted.text(line.text, ""))
+            for line in self._ledger.headlines(ids)
         )
 
-    def beside(self, turn: Turn) -> tuple[Headline, ...]:
-        """The other turns that hang where this one does."""
+    def siblings(self, turn: Turn) -> tuple[Headline, ...]:
+        """The other turns with the same parent."""
         if turn.parent_turn_id is None:
             return ()
-        others = self._ledger.siblings(turn.id)
+        siblings = self._ledger.siblings(turn.id)
         return tuple(
-            structs.replace(each, text=self._text(each.text, f"turn {each.short_id}"))
-            for each in self._ledger.headlines(other.id for other in others)
+            structs.replace(line, text=self._text(line.text, f"turn {line.short_id}"))
+            for line in self._ledger.headlines(sibling.id for sibling in siblings)
         )
 
-    def subagent(self, call: ToolCall) -> Material | None:
-        """The conversation that a call started, if it is to be given away too."""
+    def subagent(self, call: ToolCall) -> ExportedThread | None:
+        """The thread of the subagent that a call started, if it is exported too."""
         label = call.spawned_session_label
         if not self._subagents or label is None or label in self._inside:
             return None
         if len(self._inside) > NESTED_MAX:
             return None
         try:
-            return Material(self._ledger, label, masker=self._masker, _inside=self._inside)
-        except Refused:  # it has not said anything yet
+            return ExportedThread(self._ledger, label, masker=self._masker, _inside=self._inside)
+        except Refused:  # it has no turns yet
             return None
 
     # -- masking -------------------------------------------------------------------------------
@@ -146,13 +145,13 @@ class Material:
     def _mask(self, value: S, names: tuple[str, ...], where: str) -> S:
         if not self._masker.on:
             return value
-        said: dict[str, Any] = {name: getattr(value, name) for name in names}
-        changed = {
+        texts: dict[str, Any] = {name: getattr(value, name) for name in names}
+        masked = {
             name: self._text(text, f"{where}, {name.removesuffix('_json')}")
-            for name, text in said.items()
+            for name, text in texts.items()
             if text
         }
-        return structs.replace(value, **changed)
+        return structs.replace(value, **masked)
 
     def _text(self, text: str | None, where: str) -> str | None:
         return None if text is None else self._masker.text(text, where)

@@ -1,20 +1,20 @@
-// Small things that every page has.
+// Elements, fragments, messages, the clipboard and the theme: what all pages share.
 
-const AGAIN_MS = 2500;
+const RELOAD_MS = 2500;
 
 export const $ = (selector, within = document) => within.querySelector(selector);
 export const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
 
-/** Say something to everybody, also to those who do not see it. */
-export function say(text) {
+/** Show a short message, which screen readers announce too. */
+export function announce(text) {
   const status = $("#status");
   status.textContent = text;
-  clearTimeout(say.timer);
-  say.timer = setTimeout(() => { status.textContent = ""; }, 3000);
+  clearTimeout(announce.timer);
+  announce.timer = setTimeout(() => { status.textContent = ""; }, 3000);
 }
 
-/** An element; text is text, never markup. */
-export function made(name, properties = {}, ...children) {
+/** Create an element. Strings become text, never markup. */
+export function create(name, properties = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(properties)) {
     if (key in element && key !== "list") element[key] = value;
@@ -24,7 +24,7 @@ export function made(name, properties = {}, ...children) {
   return element;
 }
 
-/** A piece of a page, made by the server. */
+/** Nodes of a page fragment, rendered by the server. */
 export async function fragment(url, signal) {
   const answer = await fetch(url, { headers: { Accept: "text/html" }, signal });
   if (!answer.ok) throw new Error(`${answer.status} for ${url}`);
@@ -41,12 +41,12 @@ export function remember(name, value) {
 export async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
-    say("Copied");
+    announce("Copied");
   } catch {
-    const area = made("textarea", { value: text, className: "visually-hidden" });
+    const area = create("textarea", { value: text, className: "visually-hidden" });
     document.body.append(area);
     area.select();
-    say(document.execCommand("copy") ? "Copied" : "This browser does not let us copy");
+    announce(document.execCommand("copy") ? "Copied" : "The browser refused to copy");
     area.remove();
   }
 }
@@ -58,10 +58,10 @@ export function wireCopy() {
   });
 }
 
-/** What is still being made is looked at again until it is there. */
-export function wireAgain() {
-  const waiting = $("[data-again]");
-  if (waiting) setTimeout(() => location.replace(waiting.dataset.again), AGAIN_MS);
+/** Reload a page that shows work in progress. */
+export function wireReload() {
+  const waiting = $("[data-reload]");
+  if (waiting) setTimeout(() => location.replace(waiting.dataset.reload), RELOAD_MS);
 }
 
 export function toggleTheme() {

@@ -1,14 +1,14 @@
-"""Lanes: the tree as rows, drawn from a tree alone."""
+"""The rows and lanes of a tree."""
 
 from __future__ import annotations
 
 from agents_ledger import Headline, Node, Session, Subagent, Tree, Turn
-from agents_ledger.web.pages.tree_rows import (
+from agents_ledger.render.tree_layout import (
     BRANCHES_MAX,
     LANES_MAX,
-    Lanes,
-    Row,
-    without_short_runs,
+    TreeLayout,
+    TreeRow,
+    last_rows,
 )
 
 
@@ -22,27 +22,27 @@ def a_node(name: str, above: str | None = None, folded: int = 0, **fields: objec
     return Node(Headline(turn, name, f"says {name}"), above, folded, heads, subagents)
 
 
-def drawn(*nodes: Node, head: str | None, **asked: object) -> list[Row]:
+def layout(*nodes: Node, head: str | None, **options: object) -> list[TreeRow]:
     tree = Tree(nodes, len(nodes))
-    return Lanes(tree, head_id=head, **asked).rows()  # type: ignore[arg-type]
+    return list(TreeLayout(tree, head_id=head, **options).rows())  # type: ignore[arg-type]
 
 
-def shape(rows: list[Row]) -> list[str]:
+def shape(rows: list[TreeRow]) -> list[str]:
     return [
         f"{row.lane}{row.kind[0]}{row.node.headline.turn.id if row.node else ''}" for row in rows
     ]
 
 
-def test_a_line_stays_in_the_first_lane() -> None:
-    rows = drawn(a_node("a"), a_node("b", "a"), a_node("c", "b", heads=["main"]), head="c")
+def test_a_thread_without_forks_stays_in_the_first_lane() -> None:
+    rows = layout(a_node("a"), a_node("b", "a"), a_node("c", "b", heads=["main"]), head="c")
 
     assert shape(rows) == ["0ta", "0tb", "0tc"]
     assert [(row.above, row.below) for row in rows] == [(False, True), (True, True), (True, False)]
     assert rows[-1].is_head
 
 
-def test_the_path_to_the_head_is_straight_whatever_was_recorded_later() -> None:
-    rows = drawn(
+def test_the_path_to_the_head_is_straight_even_if_a_branch_is_newer() -> None:
+    rows = layout(
         a_node("a"),
         a_node("b", "a"),
         a_node("x", "a", heads=["other"]),
@@ -58,27 +58,27 @@ def test_the_path_to_the_head_is_straight_whatever_was_recorded_later() -> None:
     assert [row.on_path for row in rows] == [True, False, False, True, True]
 
 
-def test_a_branch_nobody_points_to_is_one_row_until_it_is_opened() -> None:
+def test_a_branch_without_sessions_is_one_row_until_it_is_opened() -> None:
     nodes = (a_node("a"), a_node("b", "a", heads=["main"]), a_node("x", "a"), a_node("y", "x", 3))
 
-    folded = drawn(*nodes, head="b")
-    opened = drawn(*nodes, head="b", opened=["x"])
-    unfolded = drawn(*nodes, head="b", unfold=True)
+    folded = layout(*nodes, head="b")
+    opened = layout(*nodes, head="b", opened=["x"])
+    unfolded = layout(*nodes, head="b", unfold=True)
 
     assert shape(folded) == ["0ta", "1bx", "0tb"]
     assert folded[1].turns == 5
     assert shape(opened) == shape(unfolded) == ["0ta", "1tx", "1ry", "1ty", "0tb"]
 
 
-def test_a_run_is_a_row_of_its_own_before_its_end() -> None:
-    rows = drawn(a_node("a"), a_node("z", "a", 37, heads=["main"]), head="z")
+def test_a_folded_run_is_a_row_before_its_last_turn() -> None:
+    rows = layout(a_node("a"), a_node("z", "a", 37, heads=["main"]), head="z")
 
     assert shape(rows) == ["0ta", "0rz", "0tz"]
     assert rows[1].turns == 37
 
 
-def test_marks_tell_what_a_turn_is() -> None:
-    rows = drawn(
+def test_a_mark_shows_the_kind_of_a_turn() -> None:
+    rows = layout(
         a_node("a", subagents=["helper"]),
         a_node("b", "a", turn_type="compaction"),
         a_node("c", "b", status="failed"),
@@ -92,60 +92,64 @@ def test_marks_tell_what_a_turn_is() -> None:
 
 def test_a_live_turn_is_never_hidden() -> None:
     live = a_node("x", "a", status="pending")
-    rows = drawn(a_node("a"), a_node("b", "a", heads=["m"]), live, head="b")
+    rows = layout(a_node("a"), a_node("b", "a", heads=["m"]), live, head="b")
 
     assert shape(rows) == ["0ta", "1tx", "0tb"]
 
 
-def test_many_branches_are_counted_instead_of_drawn() -> None:
+def test_many_branches_are_counted_instead_of_layout() -> None:
     branches = [a_node(f"x{number:02}", "a") for number in range(BRANCHES_MAX + 5)]
-    rows = drawn(a_node("a"), *branches, a_node("b", "a", heads=["main"]), head="b")
+    rows = layout(a_node("a"), *branches, a_node("b", "a", heads=["main"]), head="b")
 
     assert rows[1].kind == "more"
     assert rows[1].turns == 5
     assert len(rows) == BRANCHES_MAX + 3
 
 
-def test_lanes_do_not_run_off_the_page() -> None:
+def test_the_number_of_lanes_is_limited() -> None:
     nodes = [a_node("n0")]
     for number in range(LANES_MAX + 4):
         nodes.append(a_node(f"s{number}", f"n{number}", heads=[f"main{number}"]))
         nodes.append(a_node(f"n{number + 1}", f"n{number}", heads=[f"h{number}"]))
-    rows = drawn(*nodes, head="s0")
+    rows = layout(*nodes, head="s0")
 
     assert max(row.lane for row in rows) == LANES_MAX
     assert any(row.kind == "branch" for row in rows)
 
 
-def test_of_too_many_rows_the_last_are_shown_and_how_many_turns_are_above() -> None:
+def test_the_last_rows_are_preceded_by_the_number_of_turns_above() -> None:
     nodes = [a_node("n1", depth=1)]
     nodes += [a_node(f"n{i}", f"n{i - 1}", depth=i) for i in range(2, 31)]
 
-    rows = drawn(*nodes, head="n30", rows_max=10)
+    rows = last_rows(layout(*nodes, head="n30"), 10)
 
     assert shape(rows) == ["0a", *(f"0tn{number}" for number in range(21, 31))]
     assert rows[0].turns == 20
     assert rows[-1].is_head
 
 
-def test_a_cut_is_made_at_the_path_never_within_a_branch() -> None:
+def test_the_last_rows_begin_with_a_turn_of_the_path() -> None:
     nodes = [a_node("a", depth=7), a_node("b", "a", depth=8)]
     nodes += [a_node(f"x{i}", "a", depth=8) for i in range(5)]
     nodes += [a_node("c", "b", depth=9), a_node("d", "c", depth=10)]
 
-    rows = drawn(*nodes, head="d", rows_max=5)
+    rows = last_rows(layout(*nodes, head="d"), 5)
 
     assert shape(rows) == ["0a", "0tb", "0tc", "0td"]
     assert rows[0].turns == 7
 
 
-def test_a_node_that_only_begins_a_run_is_folded_with_it() -> None:
-    tree = Tree((a_node("a"), a_node("b", "a"), a_node("z", "b", 10, heads=["main"])), 12)
+def test_a_turn_that_only_begins_a_run_is_folded_with_it() -> None:
+    nodes = (a_node("a"), a_node("b", "a"), a_node("z", "b", 10, heads=["main"]))
 
-    short = without_short_runs(tree)
+    folded = layout(*nodes, head="z")
 
-    assert [(node.headline.turn.id, node.above_id, node.folded) for node in short.nodes] == [
-        ("a", None, 0),
-        ("z", "a", 11),
-    ]
-    assert without_short_runs(tree, keep="b") == tree
+    assert shape(folded) == ["0ta", "0rz", "0tz"]
+    assert folded[1].turns == 11
+    assert shape(layout(*nodes, head="z", path_id="b")) == ["0ta", "0tb", "0rz", "0tz"]
+
+
+def test_the_first_turn_of_a_branch_is_never_folded() -> None:
+    nodes = (a_node("a"), a_node("b", "a", heads=["main"]), a_node("x", "a"), a_node("y", "x", 9))
+
+    assert shape(layout(*nodes, head="b", opened=["x"])) == ["0ta", "1tx", "1ry", "1ty", "0tb"]
