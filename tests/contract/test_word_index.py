@@ -175,12 +175,12 @@ def test_a_server_puts_in_what_others_left_while_others_write(
 ) -> None:
     leave_waiting(ledger, raw, monkeypatch, batch=4)
 
-    ledger._core.index_behind()
+    ledger.index_in_background()
     chain(ledger, "other", 10)
     for _ in range(2):
         for thread in indexers():
             thread.join()
-        ledger._core.index_behind()
+        ledger.index_in_background()
     ledger.close()
 
     assert waits(raw) == 0

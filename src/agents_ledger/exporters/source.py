@@ -37,14 +37,14 @@ class Kept(NamedTuple):
 def kept_files(ledger: Ledger, named: str | None = None) -> Kept:
     """All that are kept, or the one at a path, those below a folder, or those of a source: also
     those that are of no session."""
-    sources = Sources(ledger._core)
+    sources = ledger.sources
     found = Kept(list(sources.all_files()), False) if named is None else _named(sources, named)
     return found._replace(files=_with_former(sources, found.files))
 
 
 def session_files(ledger: Ledger, label: str) -> list[SourceFile]:
     """The same of the files that a session comes from."""
-    sources = Sources(ledger._core)
+    sources = ledger.sources
     files = _with_former(sources, sources.files_of_session(label))
     if not files:
         hint = _NATIVE
@@ -75,7 +75,7 @@ def write_files(
     holds it no longer. A database is made anew, with the rows that were read of it. Nothing is
     written if a file is there already.
     """
-    sources = Sources(ledger._core)
+    sources = ledger.sources
     target = Path(target_path)
     is_single = len(files) == 1 and not in_folder
     paths = [target] if is_single else _inside(target, files)
@@ -97,7 +97,7 @@ def print_file(ledger: Ledger, files: Sequence[SourceFile], out: BinaryIO) -> No
     if len(files) > 1 or files[0].kind == "rows":
         what = f"there are {len(files)} files" if len(files) > 1 else "it is a database"
         raise Refused(f"{what}: not to be printed", "Say where to write with --output.")
-    out.writelines(Sources(ledger._core).stream(files[0].id))
+    out.writelines(ledger.sources.stream(files[0].id))
     out.flush()
 
 

@@ -36,7 +36,7 @@ from agents_ledger.model.tasks import (
     TaskMessagePage,
     TaskPage,
 )
-from agents_ledger.store.database import Transaction
+from agents_ledger.store.database import Transaction, Work
 
 Entity = Task | TaskMessage | TaskCall
 ACTIVE = "null"  # how a filter asks for tasks in progress
@@ -56,13 +56,7 @@ class Tasks:
     def save(self, *entities: Entity) -> None:
         """Save tasks, messages and calls: all of them, or none."""
         self._core.recover_once()
-        self._core.db.write(self.saving(entities))
-
-    def saving(self, entities: Sequence[Entity]) -> partial[None]:
-        """The same as a work to be committed."""
-        runs = any(isinstance(e, TaskCall) and e.status == "in_progress" for e in entities)
-        writer_id = self._core.db.writer().id if runs else None
-        return partial(save, entities=entities, writer_id=writer_id)
+        self._core.db.write(saving(self._core, entities))
 
     def get(self, task_id: str) -> Task | None:
         """A task by its id."""
@@ -195,6 +189,13 @@ class TaskStream:
 
 
 # -- saving -----------------------------------------------------------------------------------
+
+
+def saving(core: Core, entities: Sequence[Entity]) -> Work[None]:
+    """The work that saves entities."""
+    runs = any(isinstance(e, TaskCall) and e.status == "in_progress" for e in entities)
+    writer_id = core.db.writer().id if runs else None
+    return partial(save, entities=entities, writer_id=writer_id)
 
 
 def save(tx: Transaction, entities: Sequence[Entity], writer_id: str | None) -> None:

@@ -191,4 +191,4 @@ def http_app(
             ],
         ),
     )
-    return _Guard(app, Tokens(ledger._core), rates, json_limits)
+    return _Guard(app, ledger.tokens, rates, json_limits)

@@ -95,7 +95,7 @@ def make(
 
     @asynccontextmanager
     async def broker(_: Litestar) -> AsyncIterator[None]:
-        async with Broker.open(ledger._core.db.address) as opened:
+        async with Broker.open(ledger.address) as opened:
             site.broker = opened
             yield
 
@@ -135,7 +135,7 @@ def make(
             }
         ),
     )
-    admission = Admission(app, reads_at_once(ledger._core.db.engine))
+    admission = Admission(app, reads_at_once(ledger.backend))
     return Guard(admission, door, policy)
 
 

@@ -145,13 +145,11 @@ def _told_by(output: str | None) -> str | None:
 
 def _kept_as(ledger: Ledger, target: str) -> str:
     """As its source has it; what was recorded here, and what ends at a turn, as people read it."""
-    from agents_ledger.ledger.projection.source_records import Sources
-
     try:
         label = ledger.session(target).label
     except NotFound:
         return "markdown"
-    return "source" if Sources(ledger._core).files_of_session(label) else "markdown"
+    return "source" if ledger.sources.files_of_session(label) else "markdown"
 
 
 def _source(run: Invocation, ledger: Ledger, target: str, output: str | None) -> None:

@@ -222,6 +222,30 @@ class Projector:
         self._core.db.write(partial(_together, parts=parts))
         self._core.index()
 
+    # -- files of the same trees --------------------------------------------------------------
+
+    def files_sharing(self, names: Names) -> set[int]:
+        """The files that hold any of these records or sessions: they are of the same trees, or
+        copies of one file each of which has lost something else."""
+        return self._file_ids("source_files_of_records", names.records()) | self._file_ids(
+            "files_of_sessions", names.sessions
+        )
+
+    def files_of_kin(self, names: Names) -> set[int]:
+        """The files of the parents and children of these sessions."""
+        return (
+            self._file_ids("files_of_children", names.sessions)
+            | self._file_ids("files_of_spawners", names.sessions)
+            | self._file_ids("files_of_parents", names.parents)
+        )
+
+    def _file_ids(self, statement: str, keys: Iterable[str]) -> set[int]:
+        def work(tx: Transaction, ids: str) -> list[Row]:
+            return tx.run(statement, ids=ids)
+
+        batches = in_batches(keys)
+        return {row[0] for ids in batches for row in self._core.db.read(partial(work, ids=ids))}
+
 
 class Names:
     """What others would name to be of the same trees as a derivation."""
@@ -303,36 +327,6 @@ def _outcome(before: str | None, now: str) -> Outcome:
 
 
 # -- what changed -----------------------------------------------------------------------------
-
-
-def files_sharing(core: Core, names: Names) -> set[int]:
-    """The files that already told of any of these records, or sessions: they are of the same
-    trees, or copies of one file of which each has lost something else."""
-    found: set[int] = set()
-    for statement, given in (
-        ("source_files_of_records", names.records()),
-        ("files_of_sessions", names.sessions),
-    ):
-        for ids in in_batches(given):
-            found |= {row[0] for row in core.db.read(partial(_run, statement, ids))}
-    return found
-
-
-def files_of_kin(core: Core, names: Names) -> set[int]:
-    """The files of the parents and children of these sessions."""
-    found: set[int] = set()
-    for statement, labels in (
-        ("files_of_children", names.sessions),
-        ("files_of_spawners", names.sessions),
-        ("files_of_parents", names.parents),
-    ):
-        for ids in in_batches(labels):
-            found |= {row[0] for row in core.db.read(partial(_run, statement, ids))}
-    return found
-
-
-def _run(statement: str, ids: str, tx: Transaction) -> list[Row]:
-    return tx.run(statement, ids=ids)
 
 
 def _has_more(turn: DerivedTurn, stored: Known) -> bool:

@@ -125,7 +125,7 @@ class LiveState:
             add_message, live=self.live, message=filled, streamed=streamed, again=known is not None
         )
 
-    def said(self, message: Message, *, streamed: bool) -> Message:
+    def committed(self, message: Message, *, streamed: bool) -> Message:
         """After a message's commit: calls that follow an assistant's belong to it."""
         if message.role == "assistant":
             self._speaker = message.id

@@ -11,7 +11,6 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
-from agents_ledger.ledger.context import compaction_rules
 from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.sessions.heads import Pointer
@@ -375,7 +374,9 @@ def write_turn(
         depth=parent.depth + 1,
     )
     if turn.compaction is not None:
-        compaction_rules.check(tx, turn.compaction, parent_id)
+        from agents_ledger.ledger.context import compaction
+
+        compaction.check(tx, turn.compaction, parent_id)
         tx.run("insert_compaction", **asdict(turn.compaction))
     if new.system_prompt is not None:
         tx.run("insert_system_prompt", hash=prepared.prompt_hash, content=new.system_prompt)

@@ -10,7 +10,6 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
 from agents_ledger.importers import requests as import_requests
-from agents_ledger.ledger.access import Tokens
 from agents_ledger.ledger.sessions.queue import Queue
 from agents_ledger.model.access import Scope, Token
 from agents_ledger.model.queue import QueueEntry
@@ -225,22 +224,20 @@ def invoke(
 @reads("/tokens", opt={"scope": "admin"})
 def list_tokens(site: Here) -> Response[list[Token]]:
     """Every token; their secrets are known to their holders alone."""
-    return answer(list(Tokens(site.ledger._core).all()))
+    return answer(list(site.ledger.tokens.all()))
 
 
 @makes("/tokens", scope="admin")
 def create_token(site: Here, data: JSONBody[NewToken]) -> Response[TokenMade]:
     """Make a token."""
-    made, secret = Tokens(site.ledger._core).create(
-        data.name, data.scopes, expires_at=data.expires_at
-    )
+    made, secret = site.ledger.tokens.create(data.name, data.scopes, expires_at=data.expires_at)
     return answer(TokenMade(made, secret))
 
 
 @removes("/tokens/{token:str}", scope="admin")
 def revoke_token(site: Here, token: FromPath[str]) -> Response[Token]:
     """Make a token worthless for ever."""
-    return answer(Tokens(site.ledger._core).revoke(named(token)))
+    return answer(site.ledger.tokens.revoke(named(token)))
 
 
 ROUTES = (
