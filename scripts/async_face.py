@@ -29,8 +29,8 @@ MODULES = {
 NAMES = {
     "Face": "AsyncFace",
     "Begins": "AsyncBegins",
-    "Reading": "AsyncReading",
-    "Subjects": "AsyncReading",  # they are for synchronous callers only
+    "ReadVerbs": "AsyncReadVerbs",
+    "Subjects": "AsyncReadVerbs",  # they are for synchronous callers only
     "Ledger": "AsyncLedger",
     "Batch": "AsyncBatch",
     "LiveTurn": "AsyncLiveTurn",

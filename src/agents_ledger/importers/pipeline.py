@@ -32,7 +32,7 @@ from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.projection.reconcile import (
     Names,
     Outcome,
-    Written,
+    ProjectionResult,
 )
 from agents_ledger.model.errors import StoreUnavailable
 from agents_ledger.model.ids import now_ms
@@ -257,7 +257,7 @@ class Importer:
         kept, derivation, names = found
         together = {file.family for file in kept.values()}
 
-        def done(written: Written | Exception) -> None:
+        def done(written: ProjectionResult | Exception) -> None:
             if isinstance(written, Exception):
                 failed(written)
                 return

@@ -149,7 +149,7 @@ def _turn(
 ) -> tuple[list[Message], list[Message | ToolCall], Message | None]:
     """Query, steps and response of items. Calls get the outcomes added with them."""
     given = [_plain(item) for item in items]
-    calls = _Calls(given)
+    calls = _ItemCalls(given)
     steps: list[Message | ToolCall] = []
     for at, item in enumerate(given):
         call_id = calls.ids.get(at)
@@ -173,7 +173,7 @@ def _turn(
     return query, steps[asked:], None
 
 
-class _Calls:
+class _ItemCalls:
     """Which outputs are those of which calls. A call that has no id of its own gets one."""
 
     def __init__(self, given: Sequence[dict[str, Any]]) -> None:

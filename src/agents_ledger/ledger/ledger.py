@@ -15,7 +15,7 @@ from agents_ledger.ledger.face import Begins, uninterrupted
 from agents_ledger.ledger.sessions import heads, names
 from agents_ledger.ledger.subjects import Subjects
 from agents_ledger.ledger.turns import live, recording
-from agents_ledger.ledger.turns.batch_recording import Record
+from agents_ledger.ledger.turns.batch_recording import RecordTurn
 from agents_ledger.ledger.turns.live import NO_RESPONSE, LiveState
 from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.engine import Engine
@@ -82,7 +82,7 @@ class Ledger(Subjects):
         }
         prepared = recording.recording(session, query, response, passed)
         try:
-            return self._write(Record(prepared))
+            return self._write(RecordTurn(prepared))
         except OutcomeUnknown as unknown:
             raise OutcomeUnknown(str(unknown), prepared.id) from unknown
 
@@ -265,7 +265,7 @@ class LiveTurn(Begins):
     def __init__(
         self,
         ledger: Ledger,
-        prepared: recording.Prepared,
+        prepared: recording.PreparedTurn,
         within: Callable[[Work[None]], Work[None]] = lambda first: first,
     ) -> None:
         """`within` wraps the first commit, so that it can include more."""

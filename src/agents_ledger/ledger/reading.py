@@ -40,7 +40,7 @@ from agents_ledger.model.text.tokens import LAST_TURNS, Counter, estimate_tokens
 from agents_ledger.model.turns import Query, Turn
 
 
-class Reading(Face):
+class ReadVerbs(Face):
     """The verbs that only read.
 
     A target is a session's label or alias, or a turn's id or a prefix of it.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from agents_ledger.ledger.reading import Reading
+from agents_ledger.ledger.reading import ReadVerbs
 from agents_ledger.ledger.reports import transcripts
 from agents_ledger.ledger.reports.transcripts import TranscriptPage
 from agents_ledger.ledger.turns import grafting
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Subjects(Reading):
+class Subjects(ReadVerbs):
     """Each object is made anew when it is read, so that it sees what other processes wrote."""
 
     @property

@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 
 from agents_ledger.ledger.aio.async_face import AsyncBegins, uninterrupted
-from agents_ledger.ledger.aio.async_reading import AsyncReading
+from agents_ledger.ledger.aio.async_reading import AsyncReadVerbs
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.sessions import heads, names
 from agents_ledger.ledger.turns import live, recording
-from agents_ledger.ledger.turns.batch_recording import Record
+from agents_ledger.ledger.turns.batch_recording import RecordTurn
 from agents_ledger.ledger.turns.live import NO_RESPONSE, LiveState
 from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.engine import Engine
@@ -41,7 +41,7 @@ from agents_ledger.model.turns import (
 from agents_ledger.store.database import Work
 
 
-class AsyncLedger(AsyncReading):
+class AsyncLedger(AsyncReadVerbs):
     """One ledger, for any number of threads or tasks.
 
     A target is a session's label or alias, or a turn's id or a prefix of it.
@@ -79,7 +79,7 @@ class AsyncLedger(AsyncReading):
         }
         prepared = recording.recording(session, query, response, passed)
         try:
-            return await self._write(Record(prepared))
+            return await self._write(RecordTurn(prepared))
         except OutcomeUnknown as unknown:
             raise OutcomeUnknown(str(unknown), prepared.id) from unknown
 
@@ -266,7 +266,7 @@ class AsyncLiveTurn(AsyncBegins):
     def __init__(
         self,
         ledger: AsyncLedger,
-        prepared: recording.Prepared,
+        prepared: recording.PreparedTurn,
         within: Callable[[Work[None]], Work[None]] = lambda first: first,
     ) -> None:
         """`within` wraps the first commit, so that it can include more."""

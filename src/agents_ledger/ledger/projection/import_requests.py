@@ -22,7 +22,7 @@ class AnsweredRequest(NamedTuple):
     response_json: str
 
 
-class ImportedSession(NamedTuple):
+class SessionImport(NamedTuple):
     fingerprint: str
     label: str
     head: str | None
@@ -82,13 +82,13 @@ class ImportRequests:
         self._core.recover_once()
         return self._core.db.write(work)
 
-    def imported(self, source: str, provider: str, session_id: str) -> ImportedSession | None:
+    def imported(self, source: str, provider: str, session_id: str) -> SessionImport | None:
         rows = self._core.db.read(
             lambda tx: tx.run(
                 "session_import", source=source, provider=provider, session_id=session_id
             )
         )
-        return ImportedSession(*rows[0]) if rows else None
+        return SessionImport(*rows[0]) if rows else None
 
     def adoptable(self, hint: str, persona_id: str, label: str) -> bool:
         """Whether an import may go into the session of a hint instead of a new one at `label`.

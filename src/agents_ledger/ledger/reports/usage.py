@@ -178,7 +178,7 @@ def of_range(
 # -- sessions ---------------------------------------------------------------------------------
 
 
-class _Head(NamedTuple):
+class _SessionHead(NamedTuple):
     label: str
     turn_id: str
     updated_at: int
@@ -196,9 +196,9 @@ def _by_session(
     """
     segments = {row[0]: (row[1], row[2]) for row in tx.run("head_segments")}
     claimed: dict[int, int] = {}
-    found: list[tuple[int, int, int, _Head]] = []
+    found: list[tuple[int, int, int, _SessionHead]] = []
     for row in tx.run("session_heads"):
-        head = _Head(*row)
+        head = _SessionHead(*row)
         shared_depth, shared_tokens = _claim(tx, head, segments, claimed)
         if _moved_within(head, turns) and head.depth > shared_depth:
             found.append((head.total_tokens - shared_tokens, shared_depth, shared_tokens, head))
@@ -210,14 +210,14 @@ def _by_session(
     return _report("session", lines, total, len(found) - len(lines))
 
 
-def _moved_within(head: _Head, turns: UsageFilter) -> bool:
+def _moved_within(head: _SessionHead, turns: UsageFilter) -> bool:
     since, until = turns.since or 0, DEEPEST if turns.until is None else turns.until
     return since <= head.updated_at < until
 
 
 def _claim(
     tx: Transaction,
-    head: _Head,
+    head: _SessionHead,
     segments: Mapping[int, tuple[int | None, int]],
     claimed: dict[int, int],
 ) -> tuple[int, int]:

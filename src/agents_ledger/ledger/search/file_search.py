@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from agents_ledger.ledger.search.documents import Document, TouchedFile, documents
+from agents_ledger.ledger.search.documents import IndexedFile, SearchDocument, documents
 from agents_ledger.ledger.search.query import Asked, Narrowed
 from agents_ledger.ledger.search.turn_search import Candidate, Looking, page_of
 from agents_ledger.ledger.sessions.lookup import holders
@@ -55,15 +55,15 @@ def files(
 
 class _Found(NamedTuple):
     number: float
-    document: Document
-    files: list[TouchedFile]
+    document: SearchDocument
+    files: list[IndexedFile]
 
 
 def _meant(
     tx: Transaction, candidates: Sequence[Candidate], wanted: str, action: Action | None
 ) -> Iterator[_Found]:
     """Of turns that touched a file of that name, those that touched this one."""
-    found: dict[str, Document] = {}
+    found: dict[str, SearchDocument] = {}
     for ids in in_batches([each.turn_id for each in candidates]):
         found |= documents(tx, ids)
     for candidate in candidates:
@@ -77,7 +77,7 @@ def _meant(
             yield _Found(candidate.number, document, touched)
 
 
-def _action(file: TouchedFile) -> Action:
+def _action(file: IndexedFile) -> Action:
     return "written" if file.written else "read"
 
 
@@ -88,7 +88,7 @@ def _plain(path: str) -> str:
     return plain
 
 
-def _is_meant(wanted: str, file: TouchedFile, document: Document) -> bool:
+def _is_meant(wanted: str, file: IndexedFile, document: SearchDocument) -> bool:
     """Whether the path asked for is the file's own, or the end of it; of a folder, any part."""
     own = _plain(file.path)
     if not own.startswith("/") and own[1:3] != ":/":

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agents_ledger.ledger.context import contexts
 from agents_ledger.ledger.search import relevance
-from agents_ledger.ledger.search.documents import Document, documents
+from agents_ledger.ledger.search.documents import SearchDocument, documents
 from agents_ledger.ledger.search.query import Asked, Term
 from agents_ledger.ledger.search.relevance import Telling
 from agents_ledger.ledger.search.snippets import Finder
@@ -199,11 +199,11 @@ def _proposal(
     )
 
 
-def _numbers(finder: Finder, document: Document) -> set[int]:
+def _numbers(finder: Finder, document: SearchDocument) -> set[int]:
     return {number for piece in document.pieces for number in finder.marks(piece)}
 
 
-def _files(document: Document, paths: Collection[str]) -> tuple[str, ...]:
+def _files(document: SearchDocument, paths: Collection[str]) -> tuple[str, ...]:
     """The files a turn touched that the text names."""
     return tuple(
         dict.fromkeys(

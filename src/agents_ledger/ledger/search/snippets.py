@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from agents_ledger.ledger.search import tokenizer
-from agents_ledger.ledger.search.documents import Document, Piece
+from agents_ledger.ledger.search.documents import IndexedPiece, SearchDocument
 from agents_ledger.ledger.search.query import Asked, Term
 from agents_ledger.model.reports.search import PARTS, Snippet
 
@@ -27,7 +27,7 @@ class Finder:
         self._sought = _phrases(asked.terms, negated=False)
         self._unwanted = _phrases(asked.terms, negated=True)
 
-    def share(self, document: Document) -> float:
+    def share(self, document: SearchDocument) -> float:
         """The part of the words that a turn has: 1.0 if all, or if there are none."""
         if not self._sought:
             return 1.0
@@ -35,7 +35,7 @@ class Finder:
         found = sum(any(map(sought.is_in, texts)) for sought in self._sought)
         return found / len(self._sought)
 
-    def has_unwanted(self, document: Document) -> bool:
+    def has_unwanted(self, document: SearchDocument) -> bool:
         """Whether a turn has a word that it may not have."""
         return any(
             unwanted.is_in(tokenizer.fold(piece.text))
@@ -43,10 +43,10 @@ class Finder:
             for unwanted in self._unwanted
         )
 
-    def _readable(self, document: Document) -> Iterator[Piece]:
+    def _readable(self, document: SearchDocument) -> Iterator[IndexedPiece]:
         return (piece for piece in document.pieces if piece.part in self._parts)
 
-    def marks(self, piece: Piece) -> dict[int, list[tuple[int, int]]]:
+    def marks(self, piece: IndexedPiece) -> dict[int, list[tuple[int, int]]]:
         """Where each of the words stands in a text, by the word's place in the search."""
         if piece.part not in self._parts:
             return {}
@@ -69,9 +69,9 @@ def _phrases(terms: Sequence[Term], *, negated: bool) -> list[tokenizer.Phrase]:
     return [phrase for phrase in found if phrase is not None]
 
 
-def snippets(document: Document, finder: Finder) -> tuple[Snippet, ...]:
+def snippets(document: SearchDocument, finder: Finder) -> tuple[Snippet, ...]:
     """The pieces of a turn that show most of the words: what people said before what tools did."""
-    found: list[tuple[int, int, Piece, dict[int, list[tuple[int, int]]]]] = []
+    found: list[tuple[int, int, IndexedPiece, dict[int, list[tuple[int, int]]]]] = []
     for at, piece in enumerate(document.pieces):
         marks = finder.marks(piece)
         if marks:
@@ -87,7 +87,7 @@ def snippets(document: Document, finder: Finder) -> tuple[Snippet, ...]:
     return tuple(shown)
 
 
-def _snippet(piece: Piece, spans: list[tuple[int, int]]) -> Snippet:
+def _snippet(piece: IndexedPiece, spans: list[tuple[int, int]]) -> Snippet:
     """The stretch of a text that holds most marks, in one line."""
     first, last = spans[0] if len(spans) == 1 else _densest(spans)
     start = max(0, first - BEFORE)

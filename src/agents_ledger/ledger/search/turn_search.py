@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from agents_ledger.ledger.reports.events import readable
 from agents_ledger.ledger.search import query as search_query
 from agents_ledger.ledger.search import tokenizer
-from agents_ledger.ledger.search.documents import Document, documents, project_of
+from agents_ledger.ledger.search.documents import SearchDocument, documents, project_of
 from agents_ledger.ledger.search.index import NUMBERS, first_number
 from agents_ledger.ledger.search.query import Asked, Narrowed, Term
 from agents_ledger.ledger.search.snippets import Finder, snippets
@@ -277,7 +277,7 @@ class Looking:
             if share:
                 yield each._replace(score=share)
 
-    def waiting(self, low: float, high: float) -> Iterator[tuple[Candidate, Document]]:
+    def waiting(self, low: float, high: float) -> Iterator[tuple[Candidate, SearchDocument]]:
         """Turns that wait for the index, newest first. It stops after so many that one page takes
         its time, and no more."""
         waiting = list(self._numbered(low, high))
@@ -291,12 +291,12 @@ class Looking:
             letters += sum(document.letters for document in found.values())
             yield from ((each, found[each.turn_id]) for each in batch)
 
-    def _documents(self, batch: Sequence[Candidate], *, keep: bool) -> dict[str, Document]:
+    def _documents(self, batch: Sequence[Candidate], *, keep: bool) -> dict[str, SearchDocument]:
         """The texts of turns that wait; those of sealed turns are read only once."""
         known = self._tx.known
         if known is None or not keep:
             return documents(self._tx, ids_of([each.turn_id for each in batch]))
-        found: dict[str, Document] = {}
+        found: dict[str, SearchDocument] = {}
         for each in batch:
             document = known.get(f"document {each.turn_id}")
             if document is not None:
@@ -323,7 +323,7 @@ class Looking:
             if low <= number < high and from_ms <= started_at < until_ms:
                 yield Candidate(number, turn_id, segment_id, depth)
 
-    def _share(self, document: Document) -> float:
+    def _share(self, document: SearchDocument) -> float:
         """The part of the words that a turn has; 0: it has too few, or is not meant."""
         if not self._is_meant(document):
             return 0.0
@@ -334,7 +334,7 @@ class Looking:
         """Look no further on this page than down to a number."""
         self.capped, self._reached = True, number
 
-    def _is_meant(self, document: Document) -> bool:
+    def _is_meant(self, document: SearchDocument) -> bool:
         return _has_facets(document, self.asked.facets) and not self._finder.has_unwanted(document)
 
     def _fits(self, candidate: Candidate) -> bool:
@@ -357,7 +357,7 @@ class Looking:
 
     def _hits(self, candidates: Sequence[Candidate], *, ranked: bool) -> tuple[Hit, ...]:
         turn_ids = [each.turn_id for each in candidates]
-        found: dict[str, Document] = {}
+        found: dict[str, SearchDocument] = {}
         for ids in in_batches(turn_ids):
             found |= documents(self._tx, ids)
         held = holders(self._tx, turn_ids)
@@ -367,7 +367,7 @@ class Looking:
         )
 
     def _hit(
-        self, candidate: Candidate, document: Document, holder: Holder, *, ranked: bool
+        self, candidate: Candidate, document: SearchDocument, holder: Holder, *, ranked: bool
     ) -> Hit:
         return Hit(
             document.turn_id,
@@ -384,7 +384,7 @@ class Looking:
         )
 
 
-def first_words(document: Document) -> str | None:
+def first_words(document: SearchDocument) -> str | None:
     """How the first message of a turn begins, without what a harness put before it."""
     texts = (piece.text for piece in document.pieces if piece.part in ("user", "assistant"))
     said = (readable(text[:FIRST_LETTERS]) for text in texts)
@@ -450,7 +450,7 @@ def _facet_text(facet: Narrowed) -> str:
     return project_of(facet.value) if facet.of == "project" else facet.value
 
 
-def _has_facets(document: Document, facets: Sequence[Narrowed]) -> bool:
+def _has_facets(document: SearchDocument, facets: Sequence[Narrowed]) -> bool:
     """The same for a turn that waits."""
     if not facets:
         return True

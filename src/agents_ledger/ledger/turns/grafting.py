@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.turns import recording
-from agents_ledger.ledger.turns.recording import Prepared
+from agents_ledger.ledger.turns.recording import PreparedTurn
 from agents_ledger.model.errors import NotFound
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Answer, Query
@@ -29,7 +29,7 @@ class GraftedTurn(NamedTuple):
     fields: Mapping[str, Any] = {}
 
 
-def prepare(label: str, turn: GraftedTurn) -> tuple[str | None, Prepared]:
+def prepare(label: str, turn: GraftedTurn) -> tuple[str | None, PreparedTurn]:
     """The parent's id and the turn ready to be written, before the transaction."""
     fields = {**turn.fields, "id": turn.id, "parent": turn.parent_id}
     return turn.parent_id, recording.recording(label, turn.query, turn.response, fields)
@@ -38,7 +38,7 @@ def prepare(label: str, turn: GraftedTurn) -> tuple[str | None, Prepared]:
 def graft(
     tx: Transaction,
     session: Session,
-    turns: Sequence[tuple[str | None, Prepared]],
+    turns: Sequence[tuple[str | None, PreparedTurn]],
     *,
     head: str | None,
     check: SessionCheck,
