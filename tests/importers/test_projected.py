@@ -28,7 +28,9 @@ def _turn(name: str, parent: str | None, answer: str | None) -> DerivedTurn:
     return DerivedTurn(name, parent, name.encode(), frozenset(), (f"{name}-asked",), build)
 
 
-def project(ledger: Ledger, turns: tuple[DerivedTurn, ...], *sessions: DerivedSession) -> ProjectionResult:
+def project(
+    ledger: Ledger, turns: tuple[DerivedTurn, ...], *sessions: DerivedSession
+) -> ProjectionResult:
     derivation = Derivation(turns=turns, sessions=sessions)
     done: list[ProjectionResult | Exception] = []
     projector = Projector(ledger._core)

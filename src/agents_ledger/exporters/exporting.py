@@ -55,10 +55,11 @@ class Export:
 def _messages(
     ledger: Ledger, target: str, provider: str, last: int | None, masker: Masker
 ) -> Callable[[], Iterator[str]]:
-    from agents_ledger.exporters.messages import PROVIDERS, as_messages
+    from agents_ledger.exporters.messages import as_messages
+    from agents_ledger.model.context import PROVIDER_FORMATS
 
-    if provider not in PROVIDERS:
-        raise Refused(f"a provider is one of {', '.join(PROVIDERS)}, not {provider!r}")
+    if provider not in PROVIDER_FORMATS:
+        raise Refused(f"a provider is one of {', '.join(PROVIDER_FORMATS)}, not {provider!r}")
     if last is not None:
         raise Refused(
             "messages are what the model is shown, not the last turns",

@@ -11,9 +11,9 @@ import click
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import note
 from agents_ledger.exporters.exporting import Export, Form
-from agents_ledger.exporters.messages import PROVIDERS
 from agents_ledger.exporters.private_files import open_new
 from agents_ledger.exporters.secrets import Masked, review
+from agents_ledger.model.context import PROVIDER_FORMATS
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.text import humanize
 
@@ -44,7 +44,7 @@ SUFFIXES = {
 @click.option("-o", "--output", type=click.Path(), help="Where to write; else it is printed.")
 @click.option(
     "--provider",
-    type=click.Choice(PROVIDERS),
+    type=click.Choice(PROVIDER_FORMATS),
     default="anthropic",
     show_default=True,
     help="Whose messages.",

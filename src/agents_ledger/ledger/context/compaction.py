@@ -20,6 +20,7 @@ from agents_ledger.ledger.turns import live, recording, threads
 from agents_ledger.model.agents.config import Config
 from agents_ledger.model.agents.engine import Engine, ModelConfig, Request, ask
 from agents_ledger.model.compaction import (
+    COMPACT_AT,
     Chosen,
     Compaction,
     CompactionPlan,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BUDGET_PART = 0.4  # of the context now, if the caller names no budget
-LIMIT_PART = 0.85  # of a model's window, from where on a compaction is due
 SUMMARY_PART = 0.25  # of the budget, what a summary may take
 SUMMARY_MAX = 8000
 PIECE_TOKENS = 60_000  # of a transcript, what a summariser is given at once
@@ -203,7 +203,7 @@ def due(
         return None
     if window is not None:
         shown = contexts.at(tx, turn_id, count=count)
-        if shown.total_tokens > window * LIMIT_PART:
+        if shown.total_tokens > window * COMPACT_AT:
             return "context_limit"
     place = threads.place_of(tx, turn_id)
     compacted = threads.place_of(tx, place.compaction_turn_id).depth

@@ -97,7 +97,7 @@ def _key(by: UsageBy, zone: Zone | None) -> Callable[[Row], str | None]:
         return lambda row: cast("str | None", row[1])
     if by == "project":
         return lambda row: cast("str | None", row[3])
-    if by == "session":  # its lines are made another way; only the total is turns for
+    if by == "session":  # only for the total: the lines are made by _by_session()
         return lambda _: None
 
     @cache
@@ -190,7 +190,7 @@ class _SessionHead(NamedTuple):
 def _by_session(
     tx: Transaction, turns: UsageFilter, total: ByModel, limit: int | None
 ) -> UsageReport:
-    """Sessions that moved in the time turns for, with all they used that no older one had.
+    """Sessions that moved within the time, each with what it used and no older one had.
 
     Threads overlap: what two sessions share counts for the older, so that the lines add up.
     """
