@@ -10,7 +10,6 @@ from msgspec.structs import asdict
 from agents_ledger.bus.ability import Ability
 from agents_ledger.bus.inputs import COUNT_MAX, PAGE_MAX, Input, Time
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.tasks import Tasks
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import LATEST_MS
 from agents_ledger.model.tasks import (
@@ -202,41 +201,37 @@ class PartialText(Struct):
     text: str
 
 
-def _tasks(ledger: Ledger) -> Tasks:
-    return Tasks(ledger._core)
-
-
 def _save_task(ledger: Ledger, asked: SaveTask) -> Saved:
-    _tasks(ledger).save(Task(**asdict(asked.task)))
+    ledger.tasks.save(Task(**asdict(asked.task)))
     return Saved(True)
 
 
 def _get_task(ledger: Ledger, asked: OfTask) -> OneTask:
-    return OneTask(_tasks(ledger).get(asked.task_id))
+    return OneTask(ledger.tasks.get(asked.task_id))
 
 
 def _query_tasks(ledger: Ledger, asked: TaskQuery) -> TaskPage:
     given = {name: value for name, value in asdict(asked).items() if value is not UNSET}
-    return _tasks(ledger).query(**given)
+    return ledger.tasks.query(**given)
 
 
 def _save_call(ledger: Ledger, asked: SaveCall) -> Saved:
-    _tasks(ledger).save(TaskCall(**asdict(asked.call)))
+    ledger.tasks.save(TaskCall(**asdict(asked.call)))
     return Saved(True)
 
 
 def _list_calls(ledger: Ledger, asked: CallQuery) -> Calls:
-    return Calls(_tasks(ledger).calls(asked.task_id, asked.status))
+    return Calls(ledger.tasks.calls(asked.task_id, asked.status))
 
 
 def _save_message(ledger: Ledger, asked: SaveMessage) -> SavedMessage:
-    _tasks(ledger).save(TaskMessage(**asdict(asked.message)))
+    ledger.tasks.save(TaskMessage(**asdict(asked.message)))
     return SavedMessage(True, asked.message.id)
 
 
 def _list_messages(ledger: Ledger, asked: MessageQuery) -> TaskMessagePage:
     limit = None if asked.limit is UNSET else asked.limit
-    return _tasks(ledger).messages(asked.task_id, limit=limit, offset=asked.offset)
+    return ledger.tasks.messages(asked.task_id, limit=limit, offset=asked.offset)
 
 
 def _save_all(ledger: Ledger, asked: SaveAll) -> Saved:
@@ -253,20 +248,20 @@ _KINDS: dict[type, Any] = {TaskEntity: Task, MessageEntity: TaskMessage, CallEnt
 
 
 def _begin(ledger: Ledger, asked: BeginMessage) -> Begun:
-    return Begun(_tasks(ledger).stream(asked.task_id, asked.message_id or "").id)
+    return Begun(ledger.tasks.stream(asked.task_id, asked.message_id or "").id)
 
 
 def _append(ledger: Ledger, asked: Piece) -> Saved:
-    _tasks(ledger).resume_stream(asked.message_id).write(asked.text)
+    ledger.tasks.resume_stream(asked.message_id).write(asked.text)
     return Saved(True)
 
 
 def _finish(ledger: Ledger, asked: OfMessage) -> OneMessage:
-    return OneMessage(_tasks(ledger).resume_stream(asked.message_id).finish())
+    return OneMessage(ledger.tasks.resume_stream(asked.message_id).finish())
 
 
 def _partial(ledger: Ledger, asked: OfTask) -> PartialText:
-    return PartialText(_tasks(ledger).partial_text(asked.task_id))
+    return PartialText(ledger.tasks.partial_text(asked.task_id))
 
 
 ABILITIES = (

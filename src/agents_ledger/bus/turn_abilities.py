@@ -230,7 +230,7 @@ def _compact_now(ledger: Ledger, asked: Compact) -> OneTurn:
     if asked.strategy == "summary":
         from agents_ledger.broker.engines.chosen import summariser
 
-        engine, model = summariser(ledger._core.db.address, model=asked.model)
+        engine, model = summariser(ledger.address, model=asked.model)
     turn = ledger.compact(
         asked.session,
         strategy=asked.strategy,

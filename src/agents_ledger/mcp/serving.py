@@ -167,4 +167,4 @@ def http_app(
             ],
         ),
     )
-    return _Guard(app, Tokens(ledger._core), rates, json_limits)
+    return _Guard(app, ledger.tokens, rates, json_limits)

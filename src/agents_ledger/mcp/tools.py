@@ -13,9 +13,9 @@ from msgspec import Meta, Struct, to_builtins
 
 from agents_ledger.bus.ability import Ability
 from agents_ledger.bus.inputs import Count, Input, Limit, Name, Target, Time
-from agents_ledger.bus.report_abilities import Form
 from agents_ledger.ledger.context.contexts import Context
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model.context import ProviderFormat
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.search import Action, Order
 from agents_ledger.model.reports.usage import UsageBy
@@ -81,7 +81,7 @@ class ContextOf(Input):
 
     target: Target
     budget: Annotated[Count, Meta(description="So many tokens at most.")] = 8000
-    form: Form = "anthropic"
+    form: ProviderFormat = "anthropic"
 
 
 class Fork(Input):

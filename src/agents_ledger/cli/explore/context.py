@@ -12,6 +12,7 @@ from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import Output, Span, fit, lines_of
 from agents_ledger.ledger.context.contexts import Context
 from agents_ledger.model.context import (
+    PROVIDER_FORMATS,
     CallItem,
     CutKind,
     ImageItem,
@@ -23,7 +24,6 @@ from agents_ledger.model.context import (
 from agents_ledger.model.text import humanize
 from agents_ledger.model.text.tokens import LAST_TURNS, item_tokens
 
-FORMS = ("anthropic", "openai", "openai-responses")
 PARTS = {
     "system": "system prompt",
     "summary": "summary",
@@ -53,7 +53,10 @@ LINES_MAX = 3  # of one text, unless all is asked for
     help="Turns at the end that are never cut.",
 )
 @click.option(
-    "--as", "form", type=click.Choice(FORMS), help="Print the JSON that this provider takes."
+    "--as",
+    "form",
+    type=click.Choice(PROVIDER_FORMATS),
+    help="Print the JSON that this provider takes.",
 )
 @click.option("--full", is_flag=True, help="Whole texts, parameters and results.")
 def context(

@@ -71,7 +71,7 @@ def start(run: Invocation, ledger: Ledger, serving: Serving, *, browser: bool) -
     from agents_ledger.app import Server
 
     server = Server(ledger, serving)
-    ledger._core.index_behind()
+    ledger.index_in_background()
     embed_behind(ledger)
     if run.as_json:
         run.out.json(address=server.address, token=server.secret)
@@ -107,16 +107,14 @@ def token(
 
     A token's secret is printed once, when it is created; the ledger keeps its hash.
     """
-    from agents_ledger.ledger.access import Tokens
-
     if action == "list":
         with run.reading() as ledger:
-            _list(run, Tokens(ledger._core).all())
+            _list(run, ledger.tokens.all())
         return
     if not name:
         raise click.UsageError(f"{action} needs the NAME of a token")
     with run.writing() as ledger:
-        tokens = Tokens(ledger._core)
+        tokens = ledger.tokens
         if action == "revoke":
             _tell(run, tokens.revoke(name), "revoked")
             return

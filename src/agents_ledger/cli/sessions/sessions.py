@@ -11,7 +11,6 @@ from msgspec import to_builtins
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import Span, fit, note
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.reports.pages import Pages
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.reports.trees import Headline
@@ -61,7 +60,7 @@ def sessions(
     """List sessions, latest first."""
     changed_since = moment(since, now_ms()) if since else 0
     with run.reading() as ledger:
-        found = Pages(ledger._core).session_lines(
+        found = ledger.pages.session_lines(
             status=next((word for word in STATUSES if word == status), None),
             persona_id=persona,
             origin=origin,
@@ -157,10 +156,8 @@ def fork(
     """Make a new session at a turn, or at a session's head. Nothing is copied."""
     if label == "":
         raise Refused("the label is empty", "Leave out --label to have one made up.")
-    from agents_ledger.ledger.search import routing
-
     with run.writing() as ledger:
-        meant, reasons = ledger._core.db.read(lambda tx: routing.reasoned(tx, target))
+        meant, reasons = ledger.explain_route(target)
         session = ledger.fork(meant, label=label, before=before, persona_id=persona)
         depth = ledger.thread(session.label, last=0).depth
     if run.as_json:

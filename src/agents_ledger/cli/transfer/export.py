@@ -11,9 +11,9 @@ import click
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import note
 from agents_ledger.exporters.exporting import Export, Form
-from agents_ledger.exporters.messages import PROVIDERS
 from agents_ledger.exporters.private_files import open_new
 from agents_ledger.exporters.secrets import Masked, review
+from agents_ledger.model.context import PROVIDER_FORMATS
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.text import humanize
 
@@ -44,7 +44,7 @@ SUFFIXES = {
 @click.option("-o", "--output", type=click.Path(), help="Where to write; else it is printed.")
 @click.option(
     "--provider",
-    type=click.Choice(PROVIDERS),
+    type=click.Choice(PROVIDER_FORMATS),
     default="anthropic",
     show_default=True,
     help="Whose messages.",
@@ -145,13 +145,11 @@ def _told_by(output: str | None) -> str | None:
 
 def _kept_as(ledger: Ledger, target: str) -> str:
     """As its source has it; what was recorded here, and what ends at a turn, as people read it."""
-    from agents_ledger.ledger.projection.source_records import Sources
-
     try:
         label = ledger.session(target).label
     except NotFound:
         return "markdown"
-    return "source" if Sources(ledger._core).files_of_session(label) else "markdown"
+    return "source" if ledger.sources.files_of_session(label) else "markdown"
 
 
 def _source(run: Invocation, ledger: Ledger, target: str, output: str | None) -> None:

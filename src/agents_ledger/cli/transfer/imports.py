@@ -228,11 +228,10 @@ def _dry_run(run: Invocation, found: Sequence[Found], report: Report, asked: Seq
 def _behind(run: Invocation, found: Sequence[Found]) -> Counter[str]:
     """How many files of each source hold something that is not kept."""
     from agents_ledger.importers.survey import is_behind
-    from agents_ledger.ledger.projection.source_records import Sources
 
     try:
         with run.reading() as ledger:
-            kept = Sources(ledger._core)
+            kept = ledger.sources
             return Counter(each.reader.name for each in found if is_behind(kept, each))
     except NotFound:  # there is no ledger yet
         return Counter(each.reader.name for each in found)
