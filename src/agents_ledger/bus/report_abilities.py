@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from agents_ledger.bus.ability import Ability
 from agents_ledger.bus.inputs import Count, Input, Limit, Target, Time
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model.context import ProviderFormat
 from agents_ledger.model.reports.comparison import Comparison
 from agents_ledger.model.reports.routing import Route
 from agents_ledger.model.reports.search import Action, Found, Order, Touched
 from agents_ledger.model.reports.usage import ToolUsage, UsageBy, UsageReport
-
-Form = Literal["anthropic", "openai", "openai-responses"]
 
 
 class Search(Input):
@@ -55,7 +54,7 @@ class ContextOf(Input):
     budget: Annotated[Count | None, Meta(description="So many tokens at most.")] = None
     last: Annotated[Count, Meta(description="So many turns are never cut.")] = 3
     before: Annotated[bool, Meta(description="As the turn itself was asked.")] = False
-    form: Annotated[Form, Meta(description="Whose messages.")] = "anthropic"
+    form: Annotated[ProviderFormat, Meta(description="Whose messages.")] = "anthropic"
 
 
 class Compare(Input):

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from agents_ledger.exporters.material import Material
 from agents_ledger.exporters.secrets import Masked, Masker
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model.context import PROVIDER_FORMATS
 from agents_ledger.model.errors import Refused
 
 Form = Literal["markdown", "json", "messages", "html"]
@@ -55,10 +56,10 @@ class Export:
 def _messages(
     ledger: Ledger, target: str, provider: str, last: int | None, masker: Masker
 ) -> Callable[[], Iterator[str]]:
-    from agents_ledger.exporters.messages import PROVIDERS, as_messages
+    from agents_ledger.exporters.messages import as_messages
 
-    if provider not in PROVIDERS:
-        raise Refused(f"a provider is one of {', '.join(PROVIDERS)}, not {provider!r}")
+    if provider not in PROVIDER_FORMATS:
+        raise Refused(f"a provider is one of {', '.join(PROVIDER_FORMATS)}, not {provider!r}")
     if last is not None:
         raise Refused(
             "messages are what the model is shown, not the last turns",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Response
@@ -13,6 +13,7 @@ from agents_ledger.importers import requests as import_requests
 from agents_ledger.ledger.access import Tokens
 from agents_ledger.ledger.sessions.queue import Queue
 from agents_ledger.model.access import Scope, Token
+from agents_ledger.model.context import ProviderFormat
 from agents_ledger.model.queue import QueueEntry
 from agents_ledger.model.reports.comparison import Comparison, WrittenFile
 from agents_ledger.model.reports.pages import ImportRun
@@ -26,7 +27,6 @@ IMPORT_MAX = 64 << 20
 LINES_MAX = 1000
 LINES = 100
 
-ContextForm = Literal["anthropic", "openai", "openai-responses"]
 Since = Annotated[int | None, QueryParameter(ge=0, le=2**53)]
 
 
@@ -152,7 +152,7 @@ def get_context(
     site: Here,
     *,
     target: FromPath[str],
-    form: FromQuery[ContextForm] = "anthropic",
+    form: FromQuery[ProviderFormat] = "anthropic",
     budget: Annotated[int | None, QueryParameter(ge=1, le=2**53)] = None,
 ) -> Response[dict[str, Any]]:
     """What a model would be shown at a turn, in the form of a provider."""
