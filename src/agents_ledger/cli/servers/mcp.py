@@ -25,6 +25,7 @@ PORT = 8718
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
+    metavar="PORT",
     default=PORT,
     show_default=True,
     help="Port to listen on; 0 for any free port.",
