@@ -19,7 +19,7 @@ ARGS ?=
 MINUTES ?= 10
 
 .DELETE_ON_ERROR:
-.PHONY: help up dev test check format bench soak abilities requirements clean
+.PHONY: help up dev test check format bench soak reference pictures requirements clean
 
 help:
 	@echo "make up            set up, import, and open the Command Center"
@@ -29,7 +29,8 @@ help:
 	@echo "make bench         measure the speed, write docs/benchmarks.md (ONLY=name for one part)"
 	@echo "make peers         install what make bench compares with, into $(PEERS)"
 	@echo "make soak          run the trust harnesses for MINUTES=$(MINUTES)"
-	@echo "make abilities     write docs/abilities.md from the table of abilities"
+	@echo "make reference     write docs/reference from the code"
+	@echo "make pictures      take the pictures of the README (needs Chromium)"
 	@echo "make requirements  pin again after a change in pyproject.toml (ARGS=--upgrade for newer)"
 	@echo "make clean         remove .venv and the caches"
 
@@ -65,8 +66,11 @@ $(PEERS)/installed: requirements/peers.txt | dev
 soak: dev
 	$(BIN)/python -m tests.trust.soak --minutes $(MINUTES) $(ARGS)
 
-abilities: dev
-	$(BIN)/python scripts/abilities.py > docs/abilities.md
+reference: dev
+	$(BIN)/python -m scripts.reference
+
+pictures: dev
+	$(BIN)/python -m scripts.pictures
 
 # The second file is held to the first, so that tests run on what users get.
 requirements: dev

@@ -1,4 +1,4 @@
-"""The one table of the ledger's abilities: what the bus, MCP, HTTP and docs/abilities.md offer."""
+"""The one table of the ledger's abilities: what the bus, MCP, HTTP and docs/reference/abilities.md offer."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ class Reading:
         after: str | None = None,
         embedder: Embedder | None = None,
     ) -> Found:
-        """The turns that say or do something; docs/search.md has the operators.
+        """The turns that say or do something; docs/reference/search.md has the operators.
 
         Newest first, by relevance, or by meaning, which needs an embedder. The next page comes
         `after` the `next` of this.

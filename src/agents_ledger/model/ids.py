@@ -67,6 +67,7 @@ class _Ids:
         self.prefix = _letters(ms, 5) + self.chance + _letters(self.low >> 20, 2)
 
     def next(self) -> str:
+        """A new id (ULID): ids of one process sort in the order in which they were made."""
         ms = time.time_ns() // 1_000_000
         with self.lock:
             self.low = low = self.low + 1

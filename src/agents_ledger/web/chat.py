@@ -39,7 +39,7 @@ def _broker(site: Site) -> Broker:
     if site.broker is None:
         raise Refused(
             "no engine is configured for this ledger",
-            "Name one in its policy file: docs/broker.md shows how.",
+            "Name one in its policy file: docs/how-to/run-turns-with-the-broker.md shows how.",
         )
     return site.broker
 

@@ -293,7 +293,7 @@ class AsyncReading:
         after: str | None = None,
         embedder: Embedder | None = None,
     ) -> Found:
-        """The turns that say or do something; docs/search.md has the operators.
+        """The turns that say or do something; docs/reference/search.md has the operators.
 
         Newest first, by relevance, or by meaning, which needs an embedder. The next page comes
         `after` the `next` of this.

@@ -129,7 +129,7 @@ def get_hits(
     limit: Limit = 20,
     after: FromQuery[str | None] = None,
 ) -> Response[Found]:
-    """The turns that say or do something; docs/search.md has the operators."""
+    """The turns that say or do something; docs/reference/search.md has the operators."""
     return answer(site.ledger.search(q, limit=limit, order=order, after=after), request)
 
 
