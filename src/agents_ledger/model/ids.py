@@ -38,8 +38,8 @@ def as_id(text: str) -> str:
     like = "".join(letter if is_id(letter) else "_" for letter in text[: ID_MAX // 2])
     import hashlib  # it loads OpenSSL, which most programs do not need at once
 
-    told = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8)
-    return f"{like}~{told.hexdigest()}"
+    digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8)
+    return f"{like}~{digest.hexdigest()}"
 
 
 def now_ms() -> int:

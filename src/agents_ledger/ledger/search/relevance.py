@@ -19,7 +19,7 @@ from agents_ledger.ledger.search.snippets import Finder
 from agents_ledger.ledger.search.turn_search import LAST, Candidate, Looking
 from agents_ledger.model.reports.search import PARTS
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.matching import Group, Wanted, match
+from agents_ledger.store.matching import QueryTerm, TermGroup, match
 
 WORDS_MAX = 1000  # of a text are looked at, its first
 TERMS = 24  # the rarest words, and as many of the rarest pairs, are looked for
@@ -75,7 +75,7 @@ def _tells(word: str) -> bool:
 
 
 def _match(tx: Transaction, said: tuple[str, ...]) -> str:
-    return match(tx.engine, [Group((Wanted(said, PARTS),))], tokenizer.fold)
+    return match(tx.engine, [TermGroup((QueryTerm(said, PARTS),))], tokenizer.fold)
 
 
 def _count(tx: Transaction, word: str) -> _Count:

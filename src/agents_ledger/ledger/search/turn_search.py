@@ -25,7 +25,7 @@ from agents_ledger.ledger.sessions.lookup import Holder, holders
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.search import Found, Hit, Ranking
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.matching import Group, Wanted, match
+from agents_ledger.store.matching import QueryTerm, TermGroup, match
 from agents_ledger.store.text import ids_of, in_batches
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ class Looking:
 
     def _documents(self, batch: Sequence[Candidate], *, keep: bool) -> dict[str, Document]:
         """The texts of turns that wait; those of sealed turns are read only once."""
-        known = self._tx.known
+        known = self._tx.cache
         if known is None or not keep:
             return documents(self._tx, ids_of([each.turn_id for each in batch]))
         found: dict[str, Document] = {}
@@ -399,41 +399,41 @@ def _is_common(text: str) -> bool:
     return tokenizer.COMMON.issuperset(tokenizer.words(text))
 
 
-def _wanted(term: Term, asked: Asked) -> list[Wanted]:
+def _wanted(term: Term, asked: Asked) -> list[QueryTerm]:
     said = tuple(tokenizer.asked(term.text))
     if not said:
         return []
     prefix = term.prefix or tokenizer.is_letter(said[-1])
-    return [Wanted(said, asked.parts, prefix)]
+    return [QueryTerm(said, asked.parts, prefix)]
 
 
-def _plain(asked: Asked) -> list[Wanted]:
+def _plain(asked: Asked) -> list[QueryTerm]:
     return [each for term in asked.terms if not term.negated for each in _wanted(term, asked)]
 
 
-def _groups(asked: Asked, mode: Mode) -> list[Group]:
+def _groups(asked: Asked, mode: Mode) -> list[TermGroup]:
     """Each group must be found; words are one group if any of them will do."""
-    groups: list[Group] = []
+    groups: list[TermGroup] = []
     plain = _plain(asked)
     if mode == "any" and plain:
-        groups.append(Group(tuple(plain)))
+        groups.append(TermGroup(tuple(plain)))
     else:
-        groups += [Group((wanted,)) for wanted in plain]
+        groups += [TermGroup((wanted,)) for wanted in plain]
     for negated in (False, True):
         groups += _facet_groups([f for f in asked.facets if f.negated is negated], negated)
     groups += [
-        Group((wanted,), negated=True)
+        TermGroup((wanted,), negated=True)
         for term in asked.terms
         if term.negated
         for wanted in _wanted(term, asked)
     ]
     if all(group.negated for group in groups):
-        groups.insert(0, Group((Wanted(("turn",), ("state",)),)))
+        groups.insert(0, TermGroup((QueryTerm(("turn",), ("state",)),)))
     return groups
 
 
-def _facet_groups(facets: Iterable[Narrowed], negated: bool) -> list[Group]:
-    by_kind: dict[str, list[Wanted]] = {}
+def _facet_groups(facets: Iterable[Narrowed], negated: bool) -> list[TermGroup]:
+    by_kind: dict[str, list[QueryTerm]] = {}
     for facet in facets:
         said = tuple(tokenizer.asked(_facet_text(facet)))
         if not said:
@@ -442,8 +442,8 @@ def _facet_groups(facets: Iterable[Narrowed], negated: bool) -> list[Group]:
                 f"Give {facet.of}: a value with letters or digits.",
             )
         prefix = facet.value.endswith("*") or tokenizer.is_letter(said[-1])
-        by_kind.setdefault(facet.of, []).append(Wanted(said, (facet.of,), prefix))
-    return [Group(tuple(wanted), negated) for wanted in by_kind.values()]
+        by_kind.setdefault(facet.of, []).append(QueryTerm(said, (facet.of,), prefix))
+    return [TermGroup(tuple(wanted), negated) for wanted in by_kind.values()]
 
 
 def _facet_text(facet: Narrowed) -> str:

@@ -18,7 +18,7 @@ Misuse = Literal["not granted", "not available", "rejected"]
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a name is among these; `*` and `?` stand for any letters and any letter."""
+    """Whether a name matches one of these patterns, with `*` and `?` as in shells."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
