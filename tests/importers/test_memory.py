@@ -15,13 +15,14 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.discovery import Unknown, found_at
+from agents_ledger.importers.parsing import timestamps
 from agents_ledger.importers.pipeline import Importer, rederive
 from agents_ledger.importers.port import source as reader
 from agents_ledger.importers.port.source import Material, Reader
 from agents_ledger.importers.sources.claude_code.source import ClaudeCode
 from agents_ledger.importers.sources.codex.source import Codex
 from agents_ledger.importers.sources.registry import READERS
-from agents_ledger.importers.transcript import packed_store, turn_builder, turn_tree
+from agents_ledger.importers.transcript import moving, packed_store
 from agents_ledger.ledger.projection import reconcile, source_records
 from agents_ledger.ledger.projection import turns as projected_turns
 from agents_ledger.ledger.projection.turns import Change
@@ -98,10 +99,10 @@ def held_of(
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is small enough to be held as it is, is smaller."""
     monkeypatch.setattr(reader, "HOLD_MAX", 0)
-    monkeypatch.setattr(turn_tree, "HELD_TURNS", 0)
+    monkeypatch.setattr(moving, "HELD_TURNS", 0)
     monkeypatch.setattr(interning, "LATEST", 256)
     monkeypatch.setattr(packed_store, "OPEN", 16)
-    monkeypatch.setattr(turn_builder, "_of_text", turn_builder._of_text.__wrapped__)
+    monkeypatch.setattr(timestamps, "_from_iso", timestamps._from_iso.__wrapped__)
 
 
 @pytest.mark.usefixtures("large")
