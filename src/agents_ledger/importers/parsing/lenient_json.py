@@ -13,8 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from agents_ledger.importers.parsing.encodings import BOM
-from agents_ledger.importers.port.source import is_text, texts
+from agents_ledger.importers.parsing.encodings import BOM, is_text, texts
 
 BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from agents_ledger.importers.port.source import Line, Material
+from agents_ledger.importers.port.material import Material, SourceLine
 from agents_ledger.importers.transcript.columns import NONE, Groups
 from agents_ledger.importers.transcript.record_offsets import RecordOffsets
 
@@ -34,7 +34,7 @@ class Entries:
     def __len__(self) -> int:
         return len(self._kinds)
 
-    def add_record(self, line: Line, kind: str) -> int:
+    def add_record(self, line: SourceLine, kind: str) -> int:
         """The number of one more entry."""
         self._offsets.add(line)
         self._kinds.append(self._kind_numbers[kind])
@@ -64,7 +64,7 @@ class Entries:
                 bits[owner] |= 1 << kinds[entry]
         return bits
 
-    def replace(self, entry: int, line: Line) -> None:
+    def replace(self, entry: int, line: SourceLine) -> None:
         """Show another copy of the record."""
         self._offsets.put(entry, line)
 
@@ -86,7 +86,7 @@ class OwnedEntries(Entries):
         self._tags = array("I")
         self._groups = Groups((), 0)
 
-    def add(self, line: Line, kind: str, owner: int | None, tag: int = 0) -> int:
+    def add(self, line: SourceLine, kind: str, owner: int | None, tag: int = 0) -> int:
         """The number of one more entry. `tag` is a number of the source's own."""
         self._owners.append(NONE if owner is None else owner)
         self._tags.append(tag)

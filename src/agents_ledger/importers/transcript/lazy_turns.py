@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from agents_ledger.importers.port.source import fingerprint
+from agents_ledger.importers.port.material import fingerprint
 from agents_ledger.importers.transcript.columns import SetColumn
 from agents_ledger.importers.transcript.turn_tree import TurnTree
 from agents_ledger.model.imports.sources import DerivedTurn

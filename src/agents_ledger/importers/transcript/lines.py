@@ -15,18 +15,18 @@ from agents_ledger.importers.parsing.lenient_json import (
     decode_leniently,
     parse_json,
 )
-from agents_ledger.importers.port.source import Held, Line, Material
+from agents_ledger.importers.port.material import HeldRecord, Material, SourceLine
 from agents_ledger.model.imports.sources import SourceFile
 
 T = TypeVar("T")
 
 
-def record_of(material: Material, held: Held) -> dict[str, Any]:
+def record_of(material: Material, held: HeldRecord) -> dict[str, Any]:
     """A held record, parsed whole."""
     return as_dict(parse_json(material.bytes_of(held)))
 
 
-def report_malformed(material: Material, line: Line, reason: object) -> None:
+def report_malformed(material: Material, line: SourceLine, reason: object) -> None:
     """Report a line that is not a record, and count it."""
     unfinished = line.offset + line.length >= line.file.kept_bytes
     what = "the last line is unfinished" if unfinished else f"not a record: {reason}"
@@ -34,7 +34,7 @@ def report_malformed(material: Material, line: Line, reason: object) -> None:
     material.count("(malformed)", "malformed")
 
 
-def decode_line(material: Material, line: Line, decode: Callable[[bytes], T]) -> T | None:
+def decode_line(material: Material, line: SourceLine, decode: Callable[[bytes], T]) -> T | None:
     """The decoded record of a line; None if it has none, which is counted."""
     data = line.data or b""
     try:

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
 
-from agents_ledger.importers.port.source import Held
+from agents_ledger.importers.port.material import HeldRecord
 from agents_ledger.importers.transcript.columns import NONE
 from agents_ledger.importers.transcript.lazy_turns import LazyTurns
 from agents_ledger.importers.transcript.packed_store import PackedDict, PackedList
@@ -42,7 +42,7 @@ class MessageNode(Struct, gc=False, array_like=True):
     parent: str | None
     fingerprint: bytes
     file_ids: frozenset[int]
-    record: Held
+    record: HeldRecord
 
     @property
     def print(self) -> bytes:
@@ -50,7 +50,7 @@ class MessageNode(Struct, gc=False, array_like=True):
 
 
 def message_node(
-    kind: MessageKind, parent: str | None, data: bytes, record: Held, file_id: int
+    kind: MessageKind, parent: str | None, data: bytes, record: HeldRecord, file_id: int
 ) -> MessageNode:
     """The node of a message with this content, which can be read again from its record."""
     fingerprint = b"%d:%d;" % (len(data), zlib.crc32(data))

@@ -9,7 +9,7 @@ from itertools import accumulate
 from struct import Struct
 from typing import TypeVar
 
-from agents_ledger.importers.port.source import Line, Material
+from agents_ledger.importers.port.material import Material, SourceLine
 from agents_ledger.importers.transcript.spill_file import LazySequence
 from agents_ledger.model.imports.sources import SourceFile
 
@@ -37,7 +37,7 @@ class RecordOffsets:
     def __len__(self) -> int:
         return len(self._rows) // WIDTH
 
-    def add(self, line: Line) -> None:
+    def add(self, line: SourceLine) -> None:
         data = line.data or b""
         if line.file is not self._file:
             self._file, self._base = line.file, self._first[line.file.id]
@@ -45,7 +45,7 @@ class RecordOffsets:
         if self._data is not None:
             self._data.append(data)
 
-    def put(self, number: int, line: Line) -> None:
+    def put(self, number: int, line: SourceLine) -> None:
         """Replace a line."""
         data = line.data or b""
         self._rows[WIDTH * number : WIDTH * number + WIDTH] = _pack(
@@ -61,11 +61,11 @@ class RecordOffsets:
         if self._data is not None:
             self._data[number] = self._data[other]
 
-    def line(self, number: int) -> Line:
+    def line(self, number: int) -> SourceLine:
         """A line without its content."""
         at, length, count, _ = _unpack(self._rows, WIDTH * number)
         file = bisect_right(self._starts, at) - 1 if len(self._files) > 1 else 0
-        return Line(self._files[file], at - self._starts[file], length, count, None)
+        return SourceLine(self._files[file], at - self._starts[file], length, count, None)
 
     def bytes_of(self, number: int) -> bytes:
         if self._data is not None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_text, parse_json
-from agents_ledger.importers.port.source import Line, Material
+from agents_ledger.importers.port.material import Material, SourceLine
 from agents_ledger.importers.sources.claude_code.records import (
     Record,
     message_blocks,
@@ -126,7 +126,7 @@ class ClaudeEntries(Entries):
         self,
         uuid: str,
         kind: str,
-        line: Line,
+        line: SourceLine,
         *,
         at: int,
         parent: str | None,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from agents_ledger.importers.parsing.timestamps import milliseconds
-from agents_ledger.importers.port.source import Line
+from agents_ledger.importers.port.material import SourceLine
 from agents_ledger.importers.sources.claude_code.entries import MAIN, ClaudeEntries
 from agents_ledger.importers.sources.claude_code.records import Record, text_of
 from agents_ledger.importers.sources.claude_code.rules import NOTICE_TAGS
@@ -30,7 +30,7 @@ class QueuedText(NamedTuple):
     """A text in the queue."""
 
     session: _Session
-    line: Line
+    line: SourceLine
     text: str
     typed_at: str
     after: int | None  # the record before it in its file
@@ -53,7 +53,7 @@ class PromptQueue:
         """Forget what waits in the file before."""
         self._waiting = {}
 
-    def enqueue(self, session: _Session, line: Line, record: Record) -> bool:
+    def enqueue(self, session: _Session, line: SourceLine, record: Record) -> bool:
         """Add a text, unless the program put it there itself."""
         text = text_of(record.content)
         if not text or text.startswith(NOTICE_TAGS):

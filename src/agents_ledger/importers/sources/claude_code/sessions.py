@@ -16,7 +16,8 @@ from agents_ledger.importers.parsing.lenient_json import (
     parse_json,
     project_name,
 )
-from agents_ledger.importers.port.source import RECORD_MAX, Line, Material, is_long
+from agents_ledger.importers.parsing.text_size import exceeds
+from agents_ledger.importers.port.material import Material, SourceLine
 from agents_ledger.importers.sources.claude_code.entries import (
     MAIN,
     ClaudeEntries,
@@ -194,7 +195,10 @@ class ClaudeFamily:
     def _read_document(self, file: SourceFile) -> None:
         """The latest generation of a file counts."""
         material, name = self.material, META_NAME.search(file.path)
-        if file.kept_bytes > RECORD_MAX or is_long(data := material.document(file)):
+        limits = material.limits
+        if file.kept_bytes > limits.record_bytes or exceeds(
+            data := material.document(file), limits.text_bytes
+        ):
             what = f"{file.kept_bytes:,} bytes are kept, but too many to read"
             material.faults.append(Fault(file.path, what))
             material.count("(overlong)", "malformed")
@@ -277,10 +281,10 @@ class ClaudeFamily:
         ends = [(times[s.chain[-1]], len(s.chain), s.path) for s in (other, merged)]
         return other.path == merged.path or ends[0] > ends[1]
 
-    def _read_chain_record(self, line: Line, record: Record, session: ClaudeSession) -> None:
+    def _read_chain_record(self, line: SourceLine, record: Record, session: ClaudeSession) -> None:
         kind = self._kind_of(line, record)
         self.material.count(str(record.type), "unmapped" if kind == "other" else "derived")
-        at = self.material.moment(record.timestamp, line)
+        at = self.material.timestamp(record.timestamp, line)
         session.first_at = session.first_at or at
         session.last_at = max(session.last_at, at)
         session.describe(record)
@@ -305,7 +309,7 @@ class ClaudeFamily:
 
     def _add_entry(
         self,
-        line: Line,
+        line: SourceLine,
         record: Record,
         kind: str,
         session: ClaudeSession,
@@ -337,7 +341,7 @@ class ClaudeFamily:
         return entry
 
     def _files_of(
-        self, entry: int, line: Line, record: Record, kind: str, session: ClaudeSession
+        self, entry: int, line: SourceLine, record: Record, kind: str, session: ClaudeSession
     ) -> Iterable[int]:
         """The file of a record, and those of the outputs that it refers to."""
         if kind != "result" or not self.spills:
@@ -347,7 +351,9 @@ class ClaudeFamily:
             self.entries.spills[entry] = tuple(sorted(referred))
         return (line.file.id, *(self.spills[key].file.id for key in referred))
 
-    def _merge_copy(self, entry: int, kind: str, side: int, line: Line, *, is_repeat: bool) -> None:
+    def _merge_copy(
+        self, entry: int, kind: str, side: int, line: SourceLine, *, is_repeat: bool
+    ) -> None:
         """Of two contents under one uuid that is shown which was not repeated behind a compaction,
         then which is not a subagent's copy, then the longer one, then by hash."""
         entries = self.entries
@@ -365,7 +371,7 @@ class ClaudeFamily:
             if not is_repeat:
                 self._only_repeated.discard(entry)
 
-    def _kind_of(self, line: Line, record: Record) -> str:
+    def _kind_of(self, line: SourceLine, record: Record) -> str:
         if record.type == "assistant":
             return "assistant"
         if record.type == "system":
@@ -378,7 +384,7 @@ class ClaudeFamily:
             return "queued"
         return self._kind_of_user(line, record)
 
-    def _kind_of_user(self, line: Line, record: Record) -> str:
+    def _kind_of_user(self, line: SourceLine, record: Record) -> str:
         if record.is_compact_summary:
             return "summary"
         if has_result(record, line.data or b""):
@@ -390,7 +396,7 @@ class ClaudeFamily:
             return "prompt" if is_delivered else ignored
         return kind_of_user_text(text, is_subagent=bool(record.is_sidechain))
 
-    def _read_other_record(self, line: Line, record: Record, session: ClaudeSession) -> None:
+    def _read_other_record(self, line: SourceLine, record: Record, session: ClaudeSession) -> None:
         kind = record.type or "(none)"
         if record.uuid:
             self.entries.pass_on(record.uuid, record.parent_uuid)
@@ -512,7 +518,7 @@ class _LeafTitles:
         self._titles: dict[str, SourceTitle] = {}
         self._leaves: list[str] = []
 
-    def add(self, leaf: str, line: Line, text: str) -> None:
+    def add(self, leaf: str, line: SourceLine, text: str) -> None:
         """The title of the session that a record is in."""
         file = line.file
         self._leaves.append(leaf)

@@ -11,7 +11,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from agents_ledger.importers.parsing.lenient_json import BROKEN
-from agents_ledger.importers.port.source import Home, Look, Material, Project, Trace
+from agents_ledger.importers.port.homes import Home
+from agents_ledger.importers.port.material import Material
+from agents_ledger.importers.port.source import FileProbe, FolderTrace, Project, Source
 from agents_ledger.importers.sources.claude_code.records import (
     CHAIN,
     META_NAME,
@@ -30,7 +32,7 @@ QWEN_MARK = b'"systemPayload"'  # Qwen Code writes similar records
 PROJECT_FOLDER = re.compile("-|[A-Za-z]--")  # an absolute path, with dashes for all punctuation
 
 
-class ClaudeCode:
+class ClaudeCode(Source):
     """Sessions of Claude Code, with their subagents and spilled outputs."""
 
     name = NAME
@@ -84,15 +86,19 @@ class ClaudeCode:
                 path = folder.parent.with_name(folder.parent.name + ".jsonl")
         return f"{self.name}:{path}"
 
-    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
+    def projects(self, path: Path, probe: FileProbe) -> Collection[Project] | None:
         """The working folder in the session's log, else in this file, else in the other files of
         its folder, as some files have only titles; else by the name of that folder."""
         session = Path(self.family(path).partition(":")[2])
-        cwd = look.folder(session) or look.folder(path) or look.folder_beside(session.parent)
+        cwd = (
+            probe.working_folder(session)
+            or probe.working_folder(path)
+            or probe.working_folder_within(session.parent)
+        )
         if cwd:
             return [cwd]
         name = session.parent.name
-        return [Trace("dashes", name)] if PROJECT_FOLDER.match(name) else None
+        return [FolderTrace("dashes", name)] if PROJECT_FOLDER.match(name) else None
 
     def derive(self, material: Material) -> Derivation:
         """The turns and sessions of a family."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_number, as_text
 from agents_ledger.importers.parsing.timestamps import milliseconds
-from agents_ledger.importers.port.source import Material
+from agents_ledger.importers.port.material import Material
 from agents_ledger.importers.sources.claude_code.records import (
     read_content,
     spill_shown,

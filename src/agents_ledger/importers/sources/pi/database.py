@@ -10,19 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import NamedTuple
 
+from agents_ledger.importers.parsing.encodings import is_text
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_text, parse_json
 from agents_ledger.importers.parsing.row_filter import BySession, told
-from agents_ledger.importers.port.source import (
-    NO_TEXT,
-    RECORD_MAX,
-    Line,
+from agents_ledger.importers.port.limits import LIMITS
+from agents_ledger.importers.port.material import (
+    NOT_UTF8,
     Material,
-    Project,
-    Select,
-    Table,
-    is_text,
-    long_value,
+    SourceLine,
+    oversized_value,
 )
+from agents_ledger.importers.port.source import Project, SelectRows, Table
 from agents_ledger.importers.transcript.record_offsets import RecordOffsets
 from agents_ledger.model.imports.records import Framed, Peeked, digest, raw, unframe
 from agents_ledger.model.imports.sources import Fault, SourceFile
@@ -56,17 +54,17 @@ def unpacked(data: bytes) -> bytes:
     import zstandard
 
     try:
-        text = zstandard.ZstdDecompressor().stream_reader(data).read(RECORD_MAX + 1)
+        text = zstandard.ZstdDecompressor().stream_reader(data).read(LIMITS.record_bytes + 1)
     except zstandard.ZstdError:
         return data
-    return text if len(text) <= RECORD_MAX else data
+    return text if len(text) <= LIMITS.record_bytes else data
 
 
 class DatabaseTranscript(NamedTuple):
     """The transcript of one session in a database."""
 
     session_id: str
-    lines: Iterable[Line]
+    lines: Iterable[SourceLine]
     was_rewritten: bool  # then its last entry is the latest, not the last in order
 
 
@@ -90,13 +88,19 @@ class DatabaseEvents:
     def _add(self, peeked: Peeked) -> None:
         row = unframe(peeked.data)
         values = dict(zip(row.columns, row.values, strict=False)) if row else {}
-        size = long_value(Framed(peeked.offset, len(peeked.data), peeked.data, row))
+        framed = Framed(peeked.offset, len(peeked.data), peeked.data, row)
+        size = oversized_value(framed, self._material.limits.text_bytes)
         if row is not None and size:
-            self._material.too_long(self._file, peeked.offset, row, size)
+            self._material.report_long_value(self._file, peeked.offset, row, size)
             return
         data = raw(values.get("event_json")) or raw(values.get("event_zstd"))
         session_id, seq = as_text(values.get("session_id")), values.get("seq")
-        if not data or session_id is None or not isinstance(seq, int) or len(data) > RECORD_MAX:
+        if (
+            not data
+            or session_id is None
+            or not isinstance(seq, int)
+            or len(data) > LIMITS.record_bytes
+        ):
             self._material.faults.append(Fault(self._file.path, "not an event", peeked.offset))
             self._material.count("(malformed)", "malformed")
             return
@@ -104,7 +108,7 @@ class DatabaseEvents:
         number = min(max(seq, 0) + 1, LINE_NUMBER_MAX)
         self._sessions.setdefault(session_id, array("I")).append(len(self._sequence))
         self._sequence.append(seq)
-        self._offsets.add(Line(self._file, start, len(data), number, data))
+        self._offsets.add(SourceLine(self._file, start, len(data), number, data))
 
     def transcripts(self) -> Iterator[DatabaseTranscript]:
         """The transcript of each session, with all versions of its events."""
@@ -140,7 +144,7 @@ class DatabaseEvents:
 
     def _lines(
         self, events: Sequence[int], was_rewritten: bool, held: dict[int, bytes]
-    ) -> Iterator[Line]:
+    ) -> Iterator[SourceLine]:
         seen: set[bytes] = set()
         for event in sorted(events, key=self._sequence.__getitem__) if was_rewritten else events:
             data = held.pop(event, None) or self._offsets.bytes_of(event)
@@ -151,13 +155,13 @@ class DatabaseEvents:
                     continue
                 seen.add(content)
             at = self._offsets.line(event)
-            line = Line(at.file, at.offset, at.length, at.number, data)
+            line = SourceLine(at.file, at.offset, at.length, at.number, data)
             if not (data.isascii() or data.startswith(ZSTANDARD) or is_text(data)):
-                self._material.fault(line, NO_TEXT)
+                self._material.fault(line, NOT_UTF8)
             yield line
 
 
-def session_filter(rows: Select, is_excluded: Callable[[Project], bool]) -> BySession:
+def session_filter(rows: SelectRows, is_excluded: Callable[[Project], bool]) -> BySession:
     """All but the sessions of excluded projects, by the headers of their transcripts."""
     folders: dict[str, Project] = {}
     names: dict[str, None] = {}

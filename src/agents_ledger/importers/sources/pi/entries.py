@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from agents_ledger.importers.port.source import Line, Material
+from agents_ledger.importers.port.material import Material, SourceLine
 from agents_ledger.importers.sources.pi.rules import KINDS
 from agents_ledger.importers.transcript.columns import Column, Links, SetColumn
 from agents_ledger.importers.transcript.entries import Entries
@@ -63,7 +63,7 @@ class PiEntries(Entries):
         self,
         digest: bytes,
         kind: str,
-        line: Line,
+        line: SourceLine,
         data: bytes,
         *,
         weight: int,

@@ -19,7 +19,7 @@ from agents_ledger.importers.parsing.lenient_json import (
     as_text,
     parse_json,
 )
-from agents_ledger.importers.port.source import Material
+from agents_ledger.importers.port.material import Material
 from agents_ledger.importers.sources.pi.database import (
     CURRENT_SESSIONS,
     EARLIER_SESSIONS,

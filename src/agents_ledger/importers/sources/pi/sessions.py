@@ -8,7 +8,7 @@ from typing import Any
 
 from agents_ledger.importers.parsing.lenient_json import UUID, as_number, as_text, project_name
 from agents_ledger.importers.parsing.timestamps import milliseconds
-from agents_ledger.importers.port.source import Material
+from agents_ledger.importers.port.material import Material
 from agents_ledger.importers.sources.pi.database import DatabaseEvents
 from agents_ledger.importers.sources.pi.entries import PiEntries
 from agents_ledger.importers.sources.pi.rules import AGENT_KEY, source_of_key

@@ -12,7 +12,15 @@ from pathlib import Path
 
 from agents_ledger.importers.parsing.databases import MAGIC
 from agents_ledger.importers.parsing.lenient_json import BROKEN, as_text, decode_leniently
-from agents_ledger.importers.port.source import Home, Look, Material, Project, Select, Sieve
+from agents_ledger.importers.port.homes import Home
+from agents_ledger.importers.port.material import Material
+from agents_ledger.importers.port.source import (
+    FileProbe,
+    Project,
+    RowFilter,
+    SelectRows,
+    Source,
+)
 from agents_ledger.importers.sources.pi.database import DATABASE, EVENTS, TABLES, session_filter
 from agents_ledger.importers.sources.pi.records import PiRecord, decode_record
 from agents_ledger.importers.sources.pi.rules import GATEWAY_MODELS, SETTINGS
@@ -75,7 +83,7 @@ def _is_openclaw(path: Path, records: list[PiRecord]) -> bool:
     return False
 
 
-class Pi:
+class Pi(Source):
     """Sessions of pi."""
 
     name = "pi"
@@ -96,13 +104,9 @@ class Pi:
         records = _records(head)
         return _is_transcript(records) and not _is_openclaw(path, records)
 
-    def family(self, path: Path) -> str:
-        """Each file by itself. Forks are joined by the entries they share."""
-        return f"{self.name}:{path}"
-
-    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
+    def projects(self, path: Path, probe: FileProbe) -> Collection[Project] | None:
         """The folder in its header."""
-        folder = look.folder(path)
+        folder = probe.working_folder(path)
         return [folder] if folder else None
 
     def derive(self, material: Material) -> Derivation:
@@ -110,7 +114,7 @@ class Pi:
         return PiFamily(material, self.name).derivation(self.version)
 
 
-class OpenClaw:
+class OpenClaw(Source):
     """Sessions of OpenClaw, under each of its names."""
 
     name = "openclaw"
@@ -155,20 +159,26 @@ class OpenClaw:
         is_sibling = folder.name == ARCHIVE or (path.name == DATABASE and folder.name == "agent")
         return f"{self.name}:{folder.parent / 'sessions' if is_sibling else folder}"
 
-    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
+    def projects(self, path: Path, probe: FileProbe) -> Collection[Project] | None:
         """The folder in the header of a transcript. The session map is of all transcripts in its
         folder; in a database the rows say it."""
         if path.name == DATABASE:
             return ()
         names = [path.name]
         if path.name == "sessions.json":
-            names = [name for name in look.names(path.parent) if ".jsonl" in name]
-        folders = (look.folder(path.parent / name) for name in names)
+            names = [name for name in probe.names(path.parent) if ".jsonl" in name]
+        folders = (probe.working_folder(path.parent / name) for name in names)
         return [folder for folder in folders if folder] or None
 
-    def sieve(self, _: Path, own: Select, __: Look, is_left: Callable[[Project], bool]) -> Sieve:
+    def row_filter(
+        self,
+        path: Path,
+        select: SelectRows,
+        probe: FileProbe,
+        is_excluded: Callable[[Project], bool],
+    ) -> RowFilter:
         """All but the sessions of excluded projects."""
-        return session_filter(own, is_left)
+        return session_filter(select, is_excluded)
 
     def derive(self, material: Material) -> Derivation:
         """The turns and sessions of a family."""

@@ -17,7 +17,7 @@ from agents_ledger.importers.parsing.lenient_json import (
     repair_json,
 )
 from agents_ledger.importers.parsing.timestamps import milliseconds
-from agents_ledger.importers.port.source import Line, Material
+from agents_ledger.importers.port.material import Material, SourceLine
 from agents_ledger.importers.sources.pi.database import DatabaseTranscript, unpacked
 from agents_ledger.importers.sources.pi.entries import (
     NAMED,
@@ -136,7 +136,7 @@ class Transcript:
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _read(self, line: Line, repaired: bytes | None = None) -> None:
+    def _read(self, line: SourceLine, repaired: bytes | None = None) -> None:
         data = repaired or unpacked(line.data or b"")
         try:
             record = decode_record(data)
@@ -160,8 +160,8 @@ class Transcript:
             name = f"{name}/{record.message.role}"
         self.material.count(name, "derived" if is_mapped else "unmapped")
 
-    def _read_record(self, line: Line, data: bytes, record: PiRecord) -> bool:
-        self.last_at = max(self.last_at, self.material.moment(record.timestamp, line))
+    def _read_record(self, line: SourceLine, data: bytes, record: PiRecord) -> bool:
+        self.last_at = max(self.last_at, self.material.timestamp(record.timestamp, line))
         if record.type == "session":
             if as_text(self.header.id) is None:
                 self.header = record
@@ -184,7 +184,9 @@ class Transcript:
         self._end_record(as_text(record.id), here)
         return kind is not None or record.type == "session_info" or str(record.type) in SETTINGS
 
-    def _add(self, line: Line, data: bytes, record: PiRecord, kind: str, parent: _Parent) -> int:
+    def _add(
+        self, line: SourceLine, data: bytes, record: PiRecord, kind: str, parent: _Parent
+    ) -> int:
         """The entry of a record.
 
         Where OpenClaw shortens a result it writes all that follows again, with other ids and times.
@@ -219,7 +221,7 @@ class Transcript:
         Of results the longest is shown anyway."""
         return self._was_rewritten and kind != "result" and own_time(record) > 0
 
-    def _merge_states(self, line: Line, record: PiRecord, entry: int) -> int:
+    def _merge_states(self, line: SourceLine, record: PiRecord, entry: int) -> int:
         """The first of the states of an entry, which are shown as one."""
         if line.number != self._event:
             self._event, self._states = line.number, {}
