@@ -9,17 +9,13 @@ from msgspec import Raw, Struct
 
 from agents_ledger.importers.parsing.export_documents import Counts, Told
 from agents_ledger.importers.parsing.json_spans import Pieces, brief_of
+from agents_ledger.importers.sources.chatgpt import rules
 from agents_ledger.importers.sources.chatgpt.records import (
     ChatGptNode,
     decode_conversation,
     decode_message_head,
     node_in,
     role_of,
-)
-from agents_ledger.importers.sources.chatgpt.rules import (
-    CONVERSATION_FIELDS,
-    INSTRUCTION_TYPES,
-    KINDS,
 )
 from agents_ledger.importers.sources.chatgpt.turns import ChatGptTurn
 from agents_ledger.importers.transcript.message_tree import Kind, Node, Nodes, node_of
@@ -53,7 +49,11 @@ class ChatGptTree:
             as_text(conversation.title),
             milliseconds(conversation.create_time),
             milliseconds(conversation.update_time),
-            {name: value for name in CONVERSATION_FIELDS if (value := getattr(conversation, name))},
+            {
+                name: value
+                for name in rules.CONVERSATION_FIELDS
+                if (value := getattr(conversation, name))
+            },
         )
         mapping = Named(_MappedNode)
         for name, raw in conversation.mapping.items():
@@ -116,13 +116,13 @@ def _kind(message: Raw, counts: Counts) -> Kind | None:
         return None
     role = role_of(head.author)
     content = as_dict(head.content)
-    if role not in KINDS and not any(as_list(content.get("parts"))):
+    if role not in rules.KINDS and not any(as_list(content.get("parts"))):
         counts[role or "(no role)", "unmapped"] += 1
         return None
     counts[role or "(no role)", "derived"] += 1
-    if content.get("content_type") in INSTRUCTION_TYPES:
+    if content.get("content_type") in rules.INSTRUCTION_TYPES:
         return "notice"
-    return KINDS.get(role, "notice")
+    return rules.KINDS.get(role, "notice")
 
 
 def _parents_first(mapping: Named[_MappedNode]) -> Iterator[int]:

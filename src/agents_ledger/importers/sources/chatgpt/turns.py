@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from agents_ledger.importers.sources.chatgpt import rules
 from agents_ledger.importers.sources.chatgpt.records import role_of
-from agents_ledger.importers.sources.chatgpt.rules import (
-    EVERYONE,
-    FAILED_PREFIXES,
-    FAILED_TYPE,
-    FINISHED_STATUSES,
-    MESSAGE_FIELDS,
-    TEXT_FIELDS,
-)
 from agents_ledger.importers.transcript.message_tree import Kind
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder, milliseconds
 from agents_ledger.importers.transcript.turn_tree import as_dict, as_list, as_text, parsed
@@ -49,7 +42,7 @@ class ChatGptTurn:
         self.builder.model = model or self.builder.model
         self.builder.provider = "openai"
         recipient = message.get("recipient")
-        if recipient not in EVERYONE:
+        if recipient not in rules.EVERYONE:
             self.builder.call(message_id, str(recipient), _params(message), at=at)
             self.open_call = message_id
             return
@@ -86,7 +79,7 @@ def _status(message: dict[str, Any], text: str) -> tuple[CallStatus, str | None]
     run = as_dict(as_dict(message.get("metadata")).get("aggregate_result"))
     status = as_text(run.get("status")) or ""
     content_type = as_dict(message.get("content")).get("content_type")
-    if status.startswith(FAILED_PREFIXES) or content_type == FAILED_TYPE:
+    if status.startswith(rules.FAILED_PREFIXES) or content_type == rules.FAILED_TYPE:
         return "failed", text or status or "failed"
     return "completed", None
 
@@ -113,7 +106,7 @@ def _text(message: dict[str, Any], metadata: dict[str, Any]) -> str:
             texts.append(text)
         elif part:
             other_parts.append(part)
-    texts += [content[name] for name in TEXT_FIELDS if as_text(content.get(name))]
+    texts += [content[name] for name in rules.TEXT_FIELDS if as_text(content.get(name))]
     if other_parts:
         metadata["parts"] = other_parts
     if content.get("content_type") not in ("text", None):
@@ -134,9 +127,9 @@ def _thinking(message: dict[str, Any]) -> str | None:
 
 def _metadata(message: dict[str, Any]) -> dict[str, Any]:
     fields = as_dict(message.get("metadata"))
-    metadata = {name: fields[name] for name in MESSAGE_FIELDS if fields.get(name)}
+    metadata = {name: fields[name] for name in rules.MESSAGE_FIELDS if fields.get(name)}
     if message.get("weight") == 0:
         metadata["weight"] = 0  # discarded
-    if message.get("status") not in FINISHED_STATUSES:
+    if message.get("status") not in rules.FINISHED_STATUSES:
         metadata["status"] = message["status"]
     return metadata

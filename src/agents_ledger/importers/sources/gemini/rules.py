@@ -11,6 +11,8 @@ import re
 from agents_ledger.importers.transcript.message_tree import Kind
 from agents_ledger.model.turns import CallStatus, FileKind
 
+NAME = "gemini-cli"
+
 KINDS: dict[str, Kind] = {"user": "prompt", "gemini": "reply", "model": "reply"}
 NOTICES = ("info", "error", "warning")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from agents_ledger.importers.port.source import Home, Look, Material, Project
 from agents_ledger.importers.sources.gemini.projects import ROOT_FILE, is_root_file, projects
 from agents_ledger.importers.sources.gemini.records import is_own_record
+from agents_ledger.importers.sources.gemini.rules import NAME
 from agents_ledger.importers.sources.gemini.tree import GeminiTree
-from agents_ledger.importers.sources.gemini.turns import NAME
 from agents_ledger.importers.transcript.turn_tree import as_dict, as_list, parsed
 from agents_ledger.model.imports.sources import Derivation, SourceKind
 

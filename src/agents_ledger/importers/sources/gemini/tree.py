@@ -23,6 +23,7 @@ from agents_ledger.importers.parsing.json_spans import (
     read_message,
 )
 from agents_ledger.importers.port.source import Held, Line, Material, fingerprint
+from agents_ledger.importers.sources.gemini import rules
 from agents_ledger.importers.sources.gemini.projects import (
     ROOT_FILE,
     SEARCHED_BYTES,
@@ -37,13 +38,7 @@ from agents_ledger.importers.sources.gemini.records import (
     is_cancellation,
     session_key,
 )
-from agents_ledger.importers.sources.gemini.rules import (
-    KINDS,
-    NOTICES,
-    SESSION_FIELDS,
-    SPAWN_ARGUMENT_MIN,
-)
-from agents_ledger.importers.sources.gemini.turns import NAME, GeminiTurnContext, build_turn
+from agents_ledger.importers.sources.gemini.turns import GeminiTurnContext, build_turn
 from agents_ledger.importers.transcript.message_tree import (
     Live,
     Node,
@@ -178,7 +173,7 @@ class GeminiTree:
     ) -> None:
         if "$rewindTo" in record:
             # The messages from this one on become a branch; an unknown id rewinds everything.
-            target = scoped(NAME, session.own_id, str(parsed(record["$rewindTo"])))
+            target = scoped(rules.NAME, session.own_id, str(parsed(record["$rewindTo"])))
             session.live.cut(self.nodes.number(target))
             self.material.count("$rewindTo", "derived")
         elif "id" in record:
@@ -230,8 +225,8 @@ class GeminiTree:
         if head is None:
             return NONE
         type_ = str(head.type or head.role)
-        kind = KINDS.get(type_, "notice")
-        is_mapped = kind != "notice" or type_ in NOTICES
+        kind = rules.KINDS.get(type_, "notice")
+        is_mapped = kind != "notice" or type_ in rules.NOTICES
         if type_ == "error" or (type_ == "info" and is_cancellation(as_dict(parsed(data)))):
             kind = "failure"
         self.material.count(type_, "derived" if is_mapped else "unmapped")
@@ -239,7 +234,7 @@ class GeminiTree:
         session.first_at = session.first_at or at
         session.last_at = max(session.last_at, at)
         name = str(head.id if head.id is not None else number)
-        node_id = scoped(NAME, session.own_id, name)
+        node_id = scoped(rules.NAME, session.own_id, name)
         self.nodes.put(node_id, node_of(kind, None, data, record, file.id))
         node = self.nodes.number(node_id)
         if node == len(self.chat_of):
@@ -280,7 +275,10 @@ class GeminiTree:
             parent = self.by_number[number]
             replies = (n for n in parent.live if self.nodes.values.read(n).kind == "reply")
             calls = spawning_calls(map(self._message, replies), by_child)
-            yield parent.session_id, {call: f"{NAME}:{child}" for call, child in calls.items()}
+            yield (
+                parent.session_id,
+                {call: f"{rules.NAME}:{child}" for call, child in calls.items()},
+            )
 
     def _mark_shared_ids(self) -> Iterator[tuple[GeminiSession, GeminiSession]]:
         """Subagents whose chats have the id of their session, each with that session.
@@ -349,7 +347,7 @@ class GeminiTree:
     def _uncount(self, node: Node) -> None:
         """A notice that no prompt has followed yet makes no row."""
         type_ = str(strictly(decode_message_head, self.material.bytes_of(node.record)).type)
-        if type_ in NOTICES:
+        if type_ in rules.NOTICES:
             self.material.count(type_, "derived", -1)
             self.material.count(type_, "unmapped")
 
@@ -372,19 +370,19 @@ class GeminiTree:
     def _sessions(self, plan: Plan) -> Iterator[DerivedSession]:
         for session in self.sessions:
             head, folder = session.head, session.folder
-            metadata = {name: head[name] for name in SESSION_FIELDS if head.get(name)}
+            metadata = {name: head[name] for name in rules.SESSION_FIELDS if head.get(name)}
             if folder is not None:
                 metadata |= {"workspace_path": folder, "project": project_name(folder)}
             yield DerivedSession(
                 session_id=session.session_id,
-                label=f"{NAME}:{session.session_id}",
+                label=f"{rules.NAME}:{session.session_id}",
                 head=plan.head(session.live.last),
                 file_ids=frozenset(session.file_ids),
                 title=as_text(head.get("summary")),
                 created_at=milliseconds(head.get("startTime")) or session.first_at,
                 updated_at=milliseconds(head.get("lastUpdated")) or session.last_at,
                 is_subagent=session.is_subagent,
-                parent_label=f"{NAME}:{session.parent}" if session.parent else None,
+                parent_label=f"{rules.NAME}:{session.parent}" if session.parent else None,
                 routing_key=folder,
                 metadata=metadata,
             )
@@ -410,7 +408,7 @@ def spawning_calls(replies: Iterable[dict[str, Any]], prompts: dict[str, str]) -
         texts = filter(None, map(as_text, as_dict(call.get("args")).values()))
         arguments = sorted(map(str.strip, texts), key=len)
         for child, prompt in prompts.items() if arguments else ():
-            longest, _ = best.get(child, (SPAWN_ARGUMENT_MIN - 1, ""))
+            longest, _ = best.get(child, (rules.SPAWN_ARGUMENT_MIN - 1, ""))
             if len(arguments[-1]) > longest and (size := _overlap(arguments, prompt)) > longest:
                 best[child] = size, call_id
                 break

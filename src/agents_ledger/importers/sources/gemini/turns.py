@@ -6,16 +6,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from agents_ledger.importers.port.source import Material
+from agents_ledger.importers.sources.gemini import rules
 from agents_ledger.importers.sources.gemini.records import content_of, is_cancellation
-from agents_ledger.importers.sources.gemini.rules import (
-    API_ERROR,
-    CALL_TIME,
-    FILE_PATHS,
-    FILE_TOOLS,
-    INJECTED,
-    STATUSES,
-    TOKENS,
-)
 from agents_ledger.importers.transcript.message_tree import Kind, Node, PlannedTurn
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder, milliseconds
 from agents_ledger.importers.transcript.turn_tree import (
@@ -27,8 +19,6 @@ from agents_ledger.importers.transcript.turn_tree import (
     without_data,
 )
 from agents_ledger.model.turns import MessageFile, MessageSource, Turn
-
-NAME = "gemini-cli"
 
 
 class GeminiTurnContext(NamedTuple):
@@ -81,13 +71,15 @@ class _GeminiTurn:
         if is_cancellation(message):
             fails = not self.builder.answered
         else:
-            fails = not self.is_done or text.startswith(API_ERROR)
+            fails = not self.is_done or text.startswith(rules.API_ERROR)
         if fails:
             self.builder.failed, self.builder.error = True, text or "error"
 
     def _add_prompt(self, message_id: str, message: dict[str, Any]) -> None:
         text, metadata = _input(message)
-        source: MessageSource = "event" if text.startswith(INJECTED) else self.context.asked_by
+        source: MessageSource = (
+            "event" if text.startswith(rules.INJECTED) else self.context.asked_by
+        )
         self.builder.failed, self.builder.error = False, None
         self.builder.message(
             message_id, "user", text, at=_time(message), source=source, metadata=metadata
@@ -107,7 +99,9 @@ class _GeminiTurn:
         self.builder.model = as_text(message.get("model")) or self.builder.model
         self.builder.provider = "google"
         usage = as_dict(message.get("tokens"))
-        self.builder.add_tokens(**{ours: as_number(usage.get(n)) for ours, n in TOKENS.items()})
+        self.builder.add_tokens(
+            **{ours: as_number(usage.get(n)) for ours, n in rules.TOKENS.items()}
+        )
         metadata: dict[str, Any] = {"parts": other_parts} if other_parts else {}
         if as_number(usage.get("tool")):
             metadata["tool_tokens"] = usage["tool"]
@@ -126,7 +120,7 @@ class _GeminiTurn:
         started = _call_start(call_id, at, ended)
         self.builder.call(call_id, name, args, at=started, message_id=message_id)
         source_status = as_text(call.get("status"))
-        status = STATUSES.get(source_status or "", "running")
+        status = rules.STATUSES.get(source_status or "", "running")
         result = _result(call.get("result"))
         error = None
         if status == "failed":
@@ -140,11 +134,11 @@ class _GeminiTurn:
             status=status,
             error=error,
             source_status=source_status,
-            spawned=f"{NAME}:{agent}" if agent else self.context.spawned.get(call_id),
+            spawned=f"{rules.NAME}:{agent}" if agent else self.context.spawned.get(call_id),
         )
-        path = next(filter(None, (as_text(args.get(field)) for field in FILE_PATHS)), None)
-        if name in FILE_TOOLS and path:
-            self.builder.add_files(message_id, [MessageFile(FILE_TOOLS[name], path)])
+        path = next(filter(None, (as_text(args.get(field)) for field in rules.FILE_PATHS)), None)
+        if name in rules.FILE_TOOLS and path:
+            self.builder.add_files(message_id, [MessageFile(rules.FILE_TOOLS[name], path)])
 
 
 def _input(message: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -171,7 +165,7 @@ def _thoughts(message: dict[str, Any]) -> Iterator[str]:
 
 def _call_start(call_id: str, at: int, ended: int) -> int:
     """The time in the id of a call: its message may have been written after it ended."""
-    match = CALL_TIME.search(call_id)
+    match = rules.CALL_TIME.search(call_id)
     started = int(match[1]) if match else at
     return started if started <= ended else min(at, ended)
 
