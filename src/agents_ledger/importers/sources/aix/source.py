@@ -32,7 +32,8 @@ from agents_ledger.importers.port.source import (
     Table,
     fingerprint,
 )
-from agents_ledger.importers.sources.cursor.turns import STATUSES, metadata_of, thinking_of
+from agents_ledger.importers.sources.cursor.records import metadata_of, thinking_of
+from agents_ledger.importers.sources.cursor.rules import STATUSES
 from agents_ledger.importers.transcript.turn_builder import (
     TurnBuilder,
     milliseconds,
