@@ -11,7 +11,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.importers.port.source import Material
+from agents_ledger.importers.port.material import Material
 from agents_ledger.importers.sources.cursor.agent_sessions import (
     parse_text_message,
     read_transcript,

@@ -15,8 +15,9 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.discovery import Unknown, found_at
+from agents_ledger.importers.parsing import timestamps
 from agents_ledger.importers.pipeline import Importer, rederive
-from agents_ledger.importers.port import source as reader
+from agents_ledger.importers.port.limits import ImportLimits
 from agents_ledger.importers.port.source import Material, Reader
 from agents_ledger.importers.sources.claude_code.source import ClaudeCode
 from agents_ledger.importers.sources.codex.source import Codex
@@ -85,7 +86,7 @@ def held_of(
         gc.collect()  # when it will come next is then the same each time
         tracemalloc.start()
         try:
-            derivation = reader.derive(Material(given, [file]))
+            derivation = reader.derive(Material(given, [file], limits=ImportLimits(held_bytes=0)))
             assert sum(1 for _ in derivation.turns) == len(derivation.turns)
             found.append(tracemalloc.get_traced_memory())
         finally:
@@ -97,10 +98,10 @@ def held_of(
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is small enough to be held as it is, is smaller."""
-    monkeypatch.setattr(reader, "HOLD_MAX", 0)
     monkeypatch.setattr(turn_tree, "HELD_TURNS", 0)
     monkeypatch.setattr(interning, "LATEST", 256)
     monkeypatch.setattr(packed_store, "OPEN", 16)
+    monkeypatch.setattr(timestamps, "_from_iso", timestamps._from_iso.__wrapped__)
     monkeypatch.setattr(turn_builder, "_of_text", turn_builder._of_text.__wrapped__)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 from agents_ledger.importers.parsing.export_documents import Service, derive
-from agents_ledger.importers.port.source import Home, Look, Material, Project
+from agents_ledger.importers.port.material import Material
+from agents_ledger.importers.port.source import FileProbe, Project, Source
 from agents_ledger.importers.sources.chatgpt.records import conversation_id
 from agents_ledger.importers.sources.chatgpt.tree import ChatGptTree
 from agents_ledger.model.imports.sources import Derivation, SourceKind
@@ -19,15 +20,12 @@ MAPPING = re.compile(
 )
 
 
-class ChatGpt:
+class ChatGpt(Source):
     """Conversations of ChatGPT exports."""
 
     name = "chatgpt"
     version = 3
     kind: SourceKind = "document"
-
-    def roots(self, home: Home) -> Sequence[Path]:
-        return ()  # an export is wherever its owner put it
 
     def wants(self, path: Path) -> bool:
         return FILE_NAME.fullmatch(path.name) is not None
@@ -36,11 +34,7 @@ class ChatGpt:
         start = head.lstrip()
         return start[:1] in (b"[", b"{") and MAPPING.search(start) is not None
 
-    def family(self, path: Path) -> str:
-        """The file alone: a conversation that moved to another is matched by its messages."""
-        return f"{self.name}:{path}"
-
-    def projects(self, _: Path, __: Look) -> Collection[Project] | None:
+    def projects(self, _: Path, __: FileProbe) -> Collection[Project] | None:
         return ()  # conversations of a web page have no folder
 
     def derive(self, material: Material) -> Derivation:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from agents_ledger.importers.parsing.export_documents import Counts, Told
-from agents_ledger.importers.parsing.json_spans import Pieces, brief_of
+from agents_ledger.importers.parsing.json_spans import Pieces
 from agents_ledger.importers.sources.chatgpt import rules
 from agents_ledger.importers.sources.chatgpt.records import (
     ChatGptNode,
@@ -74,7 +74,7 @@ class ChatGptTree:
     def _mapped(
         self, node: ChatGptNode, pieces: Pieces, file_id: int, counts: Counts
     ) -> _MappedNode:
-        kind = _kind(node.message, counts)
+        kind = _kind(node.message, pieces, counts)
         message = bytes(node.message)
         return _MappedNode(
             node_of(kind, None, message, pieces.held(message), file_id) if kind else None,
@@ -104,10 +104,10 @@ class ChatGptTree:
         return builder.build()
 
 
-def _kind(message: Raw, counts: Counts) -> Kind | None:
+def _kind(message: Raw, pieces: Pieces, counts: Counts) -> Kind | None:
     """The kind of a node, counted; None if it only connects others."""
     try:
-        head = brief_of(decode_message_head, bytes(message))
+        head = pieces.decode(decode_message_head, bytes(message))
     except BROKEN:
         counts["(malformed)", "malformed"] += 1
         return None

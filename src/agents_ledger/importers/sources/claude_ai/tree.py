@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agents_ledger.importers.parsing.export_documents import Counts, Told
-from agents_ledger.importers.parsing.json_spans import Pieces, brief_of
+from agents_ledger.importers.parsing.json_spans import Pieces
 from agents_ledger.importers.sources.claude_ai.records import (
     decode_conversation,
     decode_message_head,
@@ -41,7 +41,7 @@ class ClaudeAiTree:
         for number, raw in enumerate(conversation.chat_messages):
             data = bytes(raw)
             try:
-                head = brief_of(decode_message_head, data)
+                head = pieces.decode(decode_message_head, data)
             except BROKEN:
                 counts["(malformed)", "malformed"] += 1
                 continue

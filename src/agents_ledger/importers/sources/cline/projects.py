@@ -7,7 +7,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from agents_ledger.importers.port.source import RECORD_MAX, Look, Project
+from agents_ledger.importers.port.limits import LIMITS
+from agents_ledger.importers.port.source import FileProbe, Project
 from agents_ledger.importers.sources.cline.records import HISTORY, TIMELINE
 from agents_ledger.importers.sources.cline.rules import WORKSPACE
 from agents_ledger.importers.transcript.turn_tree import as_dict, as_list, as_text, parsed
@@ -16,23 +17,23 @@ SENT_WORKSPACE = re.compile(WORKSPACE.pattern.encode())
 SEARCHED_BYTES = 1 << 20  # of a file, for the folder that was sent with the task
 
 
-def task_projects(path: Path, look: Look) -> Collection[Project] | None:
+def task_projects(path: Path, probe: FileProbe) -> Collection[Project] | None:
     """By the folder that was sent to the model, else by the list of tasks."""
     for name in (HISTORY, TIMELINE):
-        sent = SENT_WORKSPACE.search(look.head(path.with_name(name), SEARCHED_BYTES))
+        sent = SENT_WORKSPACE.search(probe.head(path.with_name(name), SEARCHED_BYTES))
         if sent is not None:
             return [str(parsed(b'"%s"' % sent[1]) or sent[1].decode(errors="replace"))]
-    own = parsed(look.head(path.with_name("history_item.json"), RECORD_MAX))
+    own = parsed(probe.head(path.with_name("history_item.json"), LIMITS.record_bytes))
     state = path.parent.parent.parent / "state" / "taskHistory.json"
-    folder = _task_folder(own) or look.document(state, _listed_folders).get(path.parent.name)
+    folder = _task_folder(own) or probe.document(state, _listed_folders).get(path.parent.name)
     return [folder] if folder else None
 
 
-def session_projects(path: Path, look: Look) -> Collection[Project] | None:
+def session_projects(path: Path, probe: FileProbe) -> Collection[Project] | None:
     """By the manifest: a session's own, or that of the session that a subagent works for."""
     own = path.name.removesuffix(".json").removesuffix(".messages").removesuffix(".compaction")
     for name in (own, path.parent.name):
-        folder = look.document(path.with_name(f"{name}.json"), manifest_folder)
+        folder = probe.document(path.with_name(f"{name}.json"), manifest_folder)
         if folder:
             return [folder]
     return None

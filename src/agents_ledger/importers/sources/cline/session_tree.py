@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.parsing.json_spans import Pieces, read_document, read_message
-from agents_ledger.importers.port.source import Held, Material, fingerprint
+from agents_ledger.importers.port.material import HeldRecord, Material, fingerprint
 from agents_ledger.importers.sources.cline import rules
 from agents_ledger.importers.sources.cline.projects import manifest_folder
 from agents_ledger.importers.sources.cline.records import (
@@ -94,7 +94,7 @@ class _CompactionFile(Struct):
     session_id: str
     replaced: int  # number of messages
     data: bytes
-    held: Held
+    held: HeldRecord
 
 
 class _MessageDocument(Struct):
@@ -196,7 +196,7 @@ class ClineSessionTree:
         written = milliseconds(parsed(fields.get("updated_at", b"null")))
         session.written_at = max(session.written_at, written)
 
-    def _add_message(self, document: _MessageDocument, data: bytes, held: Held) -> int:
+    def _add_message(self, document: _MessageDocument, data: bytes, held: HeldRecord) -> int:
         """The number of its node, or NONE."""
         session, file = document.session, document.file
         what = f"message {len(document.listed)}"
@@ -207,7 +207,7 @@ class ClineSessionTree:
         self.material.count(f"message: {head.role}", "derived" if kind else "unmapped")
         if kind is None:
             return NONE
-        at = self.material.moment(head.ts, file)
+        at = self.material.timestamp(head.ts, file)
         session.first_at = session.first_at or at
         session.last_at = max(session.last_at, at)
         name = self._message_id(document, head, kind)
@@ -238,7 +238,7 @@ class ClineSessionTree:
         return f"{name}:{len(document.listed)}" if is_repeated else name
 
     def _place(
-        self, document: _MessageDocument, name: str, kind: Kind, data: bytes, held: Held
+        self, document: _MessageDocument, name: str, kind: Kind, data: bytes, held: HeldRecord
     ) -> int:
         """Put a message below the previous one. What the document omits, and what it repeats after
         a compaction, stays where it was."""

@@ -14,7 +14,9 @@ from pathlib import Path, PurePath
 from msgspec import structs
 
 from agents_ledger.importers.parsing.encodings import BOM
-from agents_ledger.importers.port.source import Home, Look, Material, Project
+from agents_ledger.importers.port.homes import Home
+from agents_ledger.importers.port.material import Material
+from agents_ledger.importers.port.source import FileProbe, Project, Source
 from agents_ledger.importers.sources.cline.projects import session_projects, task_projects
 from agents_ledger.importers.sources.cline.records import COMPACTION, HISTORY, MESSAGES, TIMELINE
 from agents_ledger.importers.sources.cline.rules import EXTENSIONS, NAME
@@ -30,7 +32,7 @@ AGENT = re.compile(rb'"agent"\s*:\s*"(lead|subagent|teammate)"')
 MANIFEST_FIELDS = (b'"session_id"', b'"started_at"', b'"workspace_root"')
 
 
-class Cline:
+class Cline(Source):
     """Tasks of Cline and its forks, and sessions of Cline."""
 
     name = NAME
@@ -63,10 +65,10 @@ class Cline:
     def family(self, path: Path) -> str:
         return f"{NAME}:{path.parent}"
 
-    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
+    def projects(self, path: Path, probe: FileProbe) -> Collection[Project] | None:
         if _is_of_session(path) and not _is_of_task(path):
-            return session_projects(path, look)
-        return task_projects(path, look)
+            return session_projects(path, probe)
+        return task_projects(path, probe)
 
     def derive(self, material: Material) -> Derivation:
         tasks: list[SourceFile] = []

@@ -19,7 +19,8 @@ from agents_ledger.importers.parsing.json_spans import (
     read_message,
     unread,
 )
-from agents_ledger.importers.port.source import Held, Material, fingerprint, has_long_text
+from agents_ledger.importers.parsing.text_size import has_text_exceeding
+from agents_ledger.importers.port.material import HeldRecord, Material, fingerprint
 from agents_ledger.importers.sources.cline import rules
 from agents_ledger.importers.sources.cline.records import (
     HISTORY,
@@ -67,7 +68,7 @@ CALL_SUFFIXES = tuple(f":{name}" for name in rules.CALL_ENTRIES)  # of the ids o
 
 class _Message(NamedTuple):
     data: bytes
-    held: Held
+    held: HeldRecord
 
 
 class _IdCounts:
@@ -94,7 +95,7 @@ class ClineTask(Struct):
     live: Live = field(default_factory=Live)
     id_counts: _IdCounts = field(default_factory=_IdCounts)
     has_timeline: bool = False
-    history: list[Held] = field(default_factory=list)
+    history: list[HeldRecord] = field(default_factory=list)
     workspace: str | None = None
     first_at: int = 0
     last_at: int = 0
@@ -165,7 +166,7 @@ class ClineTaskTree:
         self.material.count(name, "derived" if kind is not None else "unmapped")
         if kind is None:
             return
-        task.add_time(self.material.moment(entry.ts, file))
+        task.add_time(self.material.timestamp(entry.ts, file))
         if name == "api_req_started":
             task.find_workspace(str(as_dict(parsed(str(entry.text))).get("request")))
         node_id = f"{task.task_id}:{entry.ts}:{name}"
@@ -205,7 +206,7 @@ class ClineTaskTree:
         for index, message in enumerate(messages):
             task.history.append(message.held)
             checksums.append(zlib.crc32(message.data))
-            if has_long_text(message.data):
+            if has_text_exceeding(message.data, self.material.limits.text_bytes):
                 unread(self.material, file, f"message {index} cannot be read: {LONG}")
                 continue
             record = as_dict(parsed(message.data))
@@ -213,7 +214,7 @@ class ClineTaskTree:
             is_mapped = role in ("user", "assistant")
             self.material.count(f"history: {role}", "derived" if is_mapped else "unmapped")
             if is_mapped and not task.has_timeline:
-                task.add_time(self.material.moment(record.get("ts"), file))
+                task.add_time(self.material.timestamp(record.get("ts"), file))
                 kind: Kind = "prompt" if index == 0 or is_prompt(record) else "reply"
                 for text in texts(record.get("content")) if role == "user" else ():
                     task.find_workspace(text)

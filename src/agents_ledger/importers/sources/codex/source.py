@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from agents_ledger.importers.port.source import Home, Look, Material, Project
+from agents_ledger.importers.parsing.timestamps import milliseconds
+from agents_ledger.importers.port.source import Home, Look, Material, Project, Source
 from agents_ledger.importers.sources.codex.history import ROLLOUT, join, stem
 from agents_ledger.importers.sources.codex.lazy_turns import Turns
 from agents_ledger.importers.sources.codex.parts import VERSION, Part, Parts
@@ -29,7 +30,6 @@ from agents_ledger.importers.sources.codex.rollout import (
     parent_thread,
 )
 from agents_ledger.importers.sources.codex.turns import NAME
-from agents_ledger.importers.transcript.turn_builder import milliseconds
 from agents_ledger.importers.transcript.turn_tree import (
     BROKEN,
     UUID7,
@@ -60,7 +60,7 @@ META_FIELDS = {
 GIT_FIELDS = {"branch": "git_branch", "commit_hash": "git_commit", "repository_url": "repository"}
 
 
-class Codex:
+class Codex(Source):
     """Reader of Codex's rollouts."""
 
     name = NAME
@@ -107,7 +107,7 @@ class Codex:
         paths = [path]
         if path.name == INDEX:
             paths = [each for name in ROLLOUTS for each in _below(path.parent / name, look)]
-        return [said for each in paths if (said := look.folder(each))] or None
+        return [said for each in paths if (said := look.working_folder(each))] or None
 
     def derive(self, material: Material) -> Derivation:
         """What the records say."""

@@ -18,7 +18,15 @@ from msgspec import Raw, Struct
 
 from agents_ledger.importers.parsing.encodings import BOM
 from agents_ledger.importers.parsing.json_values import loose
-from agents_ledger.importers.port.source import RECORD_MAX, Home, Line, Look, Material, Project
+from agents_ledger.importers.port.source import (
+    RECORD_MAX,
+    Home,
+    Line,
+    Look,
+    Material,
+    Project,
+    Source,
+)
 from agents_ledger.importers.sources.copilot.history import is_history
 from agents_ledger.importers.sources.copilot.history import told as history
 from agents_ledger.importers.sources.copilot.lazy_turns import Turns
@@ -121,7 +129,7 @@ def _decode_both(raw: bytes) -> tuple[_Event, _Data]:
     return event, _decode_data(event.data)
 
 
-class Copilot:
+class Copilot(Source):
     """Reader of Copilot CLI's sessions."""
 
     name = NAME
@@ -173,7 +181,7 @@ class Copilot:
         """As the first event of its session says, or what stands beside it, or the document."""
         session = Path(self.family(path).partition(":")[2])
         events = (session / "events.jsonl", session.with_name(f"{session.name}.jsonl"), path)
-        said = next((found for each in events if (found := look.folder(each))), None)
+        said = next((found for each in events if (found := look.working_folder(each))), None)
         beside = CWD_BESIDE.search(look.head(session / "workspace.yaml"))
         if said is None and beside:
             said = as_text(parsed(beside[1])) or beside[1].decode(errors="replace").strip("'\"")

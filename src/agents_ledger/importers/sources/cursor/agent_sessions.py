@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from agents_ledger.importers.parsing.encodings import BOM
 from agents_ledger.importers.parsing.json_values import loose
-from agents_ledger.importers.port.source import Held, Line, Material, Row
+from agents_ledger.importers.port.material import HeldRecord, Material, SourceLine, SourceRow
 from agents_ledger.importers.sources.cursor import rules
 from agents_ledger.importers.sources.cursor.turns import agent_blocks, agent_text, are_results
 from agents_ledger.importers.transcript.turn_builder import milliseconds
@@ -41,7 +41,7 @@ class AgentMessage(NamedTuple):
     """A message, and where it is recorded."""
 
     id: str
-    record: Line | Held | Row
+    record: SourceLine | HeldRecord | SourceRow
     is_input: bool
     print: bytes
     at: int = 0  # 0: unknown
@@ -76,7 +76,7 @@ class AgentSession(Struct):
 
 def record_of_message(material: Material, message: AgentMessage) -> dict[str, Any]:
     """The content of a message, in one form for all files."""
-    if isinstance(message.record, Row):
+    if isinstance(message.record, SourceRow):
         return message_in_blob(raw(material.values_of(message.record).get("data")))
     data = material.bytes_of(message.record)
     return parse_text_message(data) if is_text_transcript(data) else as_dict(loose(data))
@@ -124,11 +124,11 @@ def _text_messages(
     material: Material, file: SourceFile, session_id: str, is_needed: bool
 ) -> Iterator[AgentMessage]:
     """Each message is a range of lines."""
-    first: Line | None = None
+    first: SourceLine | None = None
     role, end, digest = "", 0, hashlib.blake2b(digest_size=16)
 
-    def message(first: Line) -> AgentMessage:
-        line = Line(first.file, first.offset, end - first.offset, first.number, None)
+    def message(first: SourceLine) -> AgentMessage:
+        line = SourceLine(first.file, first.offset, end - first.offset, first.number, None)
         # The suffix tells it from a line of the JSON transcript of the same session.
         message_id = scoped(rules.NAME, session_id, f"{first.number}.txt")
         return AgentMessage(message_id, line, role == "user", digest.digest())
@@ -205,9 +205,9 @@ class AgentStore:
         self.material = material
         self.file = file
         self.meta: dict[str, Any] = {}
-        self.blobs: dict[str, Row] = {}
+        self.blobs: dict[str, SourceRow] = {}
 
-    def add(self, row: Row) -> None:
+    def add(self, row: SourceRow) -> None:
         values = row.values or {}
         if row.table == "blobs":
             self.blobs[str(values.get("id"))] = self.material.held_row(row)

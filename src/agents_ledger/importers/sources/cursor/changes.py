@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from agents_ledger.importers.port.source import Material, Row
+from agents_ledger.importers.port.material import Material, SourceRow
 from agents_ledger.importers.sources.cursor import rules
 from agents_ledger.importers.sources.cursor.agent_sessions import AgentStore
 from agents_ledger.importers.sources.cursor.records import listed_chats
@@ -216,8 +216,8 @@ def _call_id(chat: str) -> bytes:
     return chat.removeprefix(rules.TASK).encode(errors="surrogatepass")
 
 
-def _decoded_row(file: SourceFile, row: Peeked) -> Row:
-    return Row(file.id, row.offset, len(row.data), row.table, _values(row.data), b"", True)
+def _decoded_row(file: SourceFile, row: Peeked) -> SourceRow:
+    return SourceRow(file.id, row.offset, len(row.data), row.table, _values(row.data), b"", True)
 
 
 def _values(data: bytes) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from agents_ledger.importers.parsing.json_values import (
     loose,
     path_of,
 )
-from agents_ledger.importers.port.source import Material, Row
+from agents_ledger.importers.port.material import Material, SourceRow
 from agents_ledger.importers.sources.cursor import records, rules
 from agents_ledger.importers.sources.cursor.agent_sessions import AgentStore
 from agents_ledger.importers.sources.cursor.changes import ChatScope, IdSearch, has_inline_bubbles
@@ -48,7 +48,7 @@ class ChatVersion(Struct):
 
     generation: int
     data: records.ChatRecord
-    row: Row
+    row: SourceRow
     print: bytes  # of what it says of this chat alone
     order: Numbering | None  # the ids of its bubbles
     extra: Mapping[str, Any] = {}  # the fields that are not mapped
@@ -62,7 +62,7 @@ class ChatSummary(NamedTuple):
     """A summary that replaced earlier messages."""
 
     text: str
-    row: Row
+    row: SourceRow
 
 
 class CursorChat(Struct):
@@ -71,9 +71,9 @@ class CursorChat(Struct):
     id: str
     versions: list[ChatVersion] = field(default_factory=list)
     bubbles: Named[Bubble] = field(default_factory=lambda: Named(Bubble))  # by the id in its key
-    rows: list[Row] = field(default_factory=list)
-    contexts: dict[str, Row] = field(default_factory=dict)
-    checkpoints: dict[str, Row] = field(default_factory=dict)
+    rows: list[SourceRow] = field(default_factory=list)
+    contexts: dict[str, SourceRow] = field(default_factory=dict)
+    checkpoints: dict[str, SourceRow] = field(default_factory=dict)
     summaries: dict[str, ChatSummary] = field(default_factory=dict)  # by the last bubble covered
     folder: str | None = None
     parent: str | None = None
@@ -128,7 +128,9 @@ class CursorChats:
         self.spawned: dict[str, dict[str, str]] = {}  # chat -> call -> chat of the subagent
         self.stores: list[AgentStore] = []
         self.transcripts: list[SourceFile] = []
-        self._lists: dict[int, dict[str, list[Row]]] = {}  # rows that list chats, by file and key
+        self._lists: dict[
+            int, dict[str, list[SourceRow]]
+        ] = {}  # rows that list chats, by file and key
         self._seen_in_list: set[str] = set()  # chats of later versions of the current list
         for file in material.files:
             if file.kind == "rows":
@@ -191,7 +193,7 @@ class CursorChats:
             else:
                 self._add_earlier(kind, rest, row)
 
-    def _add_store_row(self, store: AgentStore, row: Row) -> None:
+    def _add_store_row(self, store: AgentStore, row: SourceRow) -> None:
         if row.latest:
             store.add(row)
             if store not in self.stores:
@@ -199,7 +201,7 @@ class CursorChats:
         if row.table == "meta" or not row.latest:  # blobs are counted where they are used
             self.material.count(row.table, "derived" if row.latest else "unmapped")
 
-    def _add_earlier(self, kind: str, rest: str, row: Row) -> None:
+    def _add_earlier(self, kind: str, rest: str, row: SourceRow) -> None:
         """A replaced version of a row: only the summary of a chat is taken from it."""
         self.material.count(f"{kind}{EARLIER}", "unmapped")
         if kind == "composerData":
@@ -207,7 +209,7 @@ class CursorChats:
             if data is not None:
                 self._add_summary(rest, data, row)
 
-    def _add_row(self, kind: str, rest: str, row: Row) -> None:
+    def _add_row(self, kind: str, rest: str, row: SourceRow) -> None:
         value = (row.values or {}).get("value")
         if value is None:  # Cursor sets the rows of a deleted chat to NULL
             self.material.count(kind, "unmapped")
@@ -233,12 +235,12 @@ class CursorChats:
         else:
             self.material.count(kind, "derived" if is_mapped else "unmapped")
 
-    def _path(self, row: Row) -> PurePath:
+    def _path(self, row: SourceRow) -> PurePath:
         return PurePath(self.material.file_of(row).path)
 
     # -- chats: each of these returns None for a record that makes no rows, False for a broken one
 
-    def _add_chat_row(self, chat_id: str, row: Row) -> bool | None:
+    def _add_chat_row(self, chat_id: str, row: SourceRow) -> bool | None:
         cell = raw((row.values or {}).get("value"))  # once: it may list very many bubbles
         data = decoded(cell, records.CHAT_DECODER)
         if data is None:
@@ -247,7 +249,7 @@ class CursorChats:
         fields = records.fields_of(cell)
         order = records.bubble_order(data, fields)
         extra = records.extra_fields(fields)
-        self._add_version(chat_id, ChatVersion(OWN_ROW, data, row, row.print, order, extra))
+        self._add_version(chat_id, ChatVersion(OWN_ROW, data, row, row.digest, order, extra))
         self._add_summary(chat_id, data, row)
         return True if order else None  # else a draft that was never sent
 
@@ -266,7 +268,7 @@ class CursorChats:
         data.conversation = data.conversation_map = None  # the bubbles are read again from the row
 
     def _add_value(
-        self, chat_id: str, generation: int, value: Any, row: Row, inner: InnerPath = ()
+        self, chat_id: str, generation: int, value: Any, row: SourceRow, inner: InnerPath = ()
     ) -> None:
         """Add what a part of a row's JSON says of a chat."""
         data = records.chat_record(value)
@@ -275,17 +277,17 @@ class CursorChats:
             version = ChatVersion(generation, data, row, digest(encoded(value)), order, extra)
             self._add_version(chat_id, version, inner)
 
-    def _add_inline(self, chat: CursorChat, bubble: Any, row: Row, inner: InnerPath) -> None:
+    def _add_inline(self, chat: CursorChat, bubble: Any, row: SourceRow, inner: InnerPath) -> None:
         if isinstance(bubble, dict):
             self._add_bubble(chat, str(inner[-1]), encoded(bubble), row, inner)
 
-    def _add_bubble_row(self, rest: str, row: Row) -> bool | None:
+    def _add_bubble_row(self, rest: str, row: SourceRow) -> bool | None:
         chat_id, _, name = rest.partition(":")
         value = (row.values or {}).get("value")
         return self._add_bubble(self.chat(chat_id), name, raw(value), row, ())
 
     def _add_bubble(
-        self, chat: CursorChat, name: str, value: bytes, row: Row, inner: InnerPath
+        self, chat: CursorChat, name: str, value: bytes, row: SourceRow, inner: InnerPath
     ) -> bool:
         head = decoded(value, records.BUBBLE_DECODER)
         if head is None:
@@ -314,17 +316,17 @@ class CursorChats:
             chat.bubbles[key] = bubble
         return True
 
-    def _add_checkpoint(self, rest: str, row: Row) -> bool:
+    def _add_checkpoint(self, rest: str, row: SourceRow) -> bool:
         chat_id, _, name = rest.partition(":")
         self.chat(chat_id).checkpoints[name] = self.material.held_row(row)
         return True
 
-    def _add_context(self, rest: str, row: Row) -> bool:
+    def _add_context(self, rest: str, row: SourceRow) -> bool:
         chat_id, _, name = rest.partition(":")
         self.chat(chat_id).contexts[name] = self.material.held_row(row)
         return True
 
-    def _add_header(self, row: Row) -> None:
+    def _add_header(self, row: SourceRow) -> None:
         """A row of the table of chats."""
         values = row.values or {}
         chat_id = as_text(values.get("composerId"))
@@ -352,7 +354,9 @@ class CursorChats:
             for key, versions in lists.items():
                 self._read_list_versions(key, versions, chats)
 
-    def _read_list_versions(self, key: str, versions: list[Row], chats: frozenset[str]) -> None:
+    def _read_list_versions(
+        self, key: str, versions: list[SourceRow], chats: frozenset[str]
+    ) -> None:
         """Read versions of one list, newest first: a chat that is no longer listed is described by
         the last version that has it. That version names it, or contains it whole."""
         self._seen_in_list = set()
@@ -374,7 +378,7 @@ class CursorChats:
         self._seen_in_list.add(chat_id)
         return is_last and self.is_read(chat_id)
 
-    def _add_list(self, _: str, row: Row) -> bool | None:
+    def _add_list(self, _: str, row: SourceRow) -> bool | None:
         value = loose((row.values or {}).get("value"))
         if not isinstance(value, dict):
             return False
@@ -389,7 +393,7 @@ class CursorChats:
             self._add_value(chat_id, generation, entry, row, ("allComposers", at))
         return True
 
-    def _add_tabs(self, _: str, row: Row) -> bool:
+    def _add_tabs(self, _: str, row: SourceRow) -> bool:
         value = loose((row.values or {}).get("value"))
         if not isinstance(value, dict):
             return False
@@ -412,7 +416,7 @@ class CursorChats:
 
     # -- summaries ----------------------------------------------------------------------------
 
-    def _add_summary(self, chat_id: str, data: records.ChatRecord, row: Row) -> None:
+    def _add_summary(self, chat_id: str, data: records.ChatRecord, row: SourceRow) -> None:
         """Add the summary of a chat; one that a later summary replaced in the source is kept."""
         summary = as_dict(data.latest_conversation_summary)
         summary = as_dict(summary.get("summary")) or summary

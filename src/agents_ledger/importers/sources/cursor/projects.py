@@ -12,7 +12,7 @@ from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.parsing.json_values import BROKEN, decoded, dicts, loose, path_of
 from agents_ledger.importers.parsing.row_filter import told, value_of
-from agents_ledger.importers.port.source import Look, Project, Select, Table, Trace
+from agents_ledger.importers.port.source import FileProbe, FolderTrace, Project, SelectRows, Table
 from agents_ledger.importers.sources.cursor import rules
 from agents_ledger.importers.sources.cursor.changes import IdSearch
 from agents_ledger.importers.sources.cursor.records import listed_chats, listed_id
@@ -23,26 +23,26 @@ KEPT_ALIKE = (*rules.CHAT_KINDS, "codeBlockDiff")  # `<kind>:<chat>:...`
 AGENT_KINDS = ("checkpoint", "bubbleCheckpoint")  # `agentKv:<kind>:<chat>...`
 SHARED_KEYS = ("aiService.generations", "aiService.prompts")  # of no single chat
 MD5 = re.compile(r"[0-9a-fA-F]{32}")
-UNKNOWN_PROJECT = Trace("long", "")
+UNKNOWN_PROJECT = FolderTrace("long", "")
 
 
-def projects(path: Path, look: Look) -> Collection[Project] | None:
+def projects(path: Path, probe: FileProbe) -> Collection[Project] | None:
     """The projects of a file; of the global database, its rows tell."""
     if path.parent.parent.name == "workspaceStorage":
-        folder = _workspace_folder(path.parent, look)
+        folder = _workspace_folder(path.parent, probe)
         return None if folder is None else [folder]
     if path.parent.parent.parent.name == "chats" and path.name in (rules.META, "store.db"):
-        cwd = path_of(as_dict(loose(look.head(path.with_name(rules.META)))).get("cwd"))
+        cwd = path_of(as_dict(loose(probe.head(path.with_name(rules.META)))).get("cwd"))
         name = path.parent.parent.name
-        return [cwd or Trace("md5", name)] if cwd or MD5.fullmatch(name) else None
+        return [cwd or FolderTrace("md5", name)] if cwd or MD5.fullmatch(name) else None
     if "agent-transcripts" in path.parts:
         at = path.parts.index("agent-transcripts")
-        return [Trace("dashes", path.parts[at - 1])] if at else None
+        return [FolderTrace("dashes", path.parts[at - 1])] if at else None
     return [] if path.name == "state.vscdb" else None
 
 
-def _workspace_folder(directory: Path, look: Look) -> str | None:
-    fields = as_dict(loose(look.head(directory / "workspace.json")))
+def _workspace_folder(directory: Path, probe: FileProbe) -> str | None:
+    fields = as_dict(loose(probe.head(directory / "workspace.json")))
     return path_of(fields.get("folder")) or path_of(fields.get("workspace"))
 
 
@@ -70,23 +70,23 @@ _decode_entries = msgspec.json.Decoder(list[Raw]).decode
 class ChatRowFilter(Struct):
     """Drops the rows of excluded chats; lists of chats are kept without these."""
 
-    left: frozenset[str]
+    excluded: frozenset[str]
     known: frozenset[str]
     has_one_project: bool = False
-    doubted: frozenset[str] = frozenset()
-    untold: set[str] = field(default_factory=set)
+    uncertain: frozenset[str] = frozenset()
+    without_project: set[str] = field(default_factory=set)
 
     def __call__(self, row: RowRecord) -> RowRecord | None:
         """The row as far as it may be kept."""
         if row.table == rules.HEADERS:
-            return None if value_of(row, "composerId") in self.left else row
+            return None if value_of(row, "composerId") in self.excluded else row
         key = value_of(row, "key")
         if not isinstance(key, str):
             return row
         if row.table == "cursorDiskKV":
             return row if self._passes(key) else None
         if key in SHARED_KEYS:
-            return row if self.has_one_project or not self.left else None
+            return row if self.has_one_project or not self.excluded else None
         return self._filtered_list(row) if key in (*rules.LISTS, rules.TABS) else row
 
     def _passes(self, key: str) -> bool:
@@ -95,16 +95,16 @@ class ChatRowFilter(Struct):
         if kind == "agentKv":
             # Blobs are parts of requests that all chats share: nothing tells whose they are.
             agent_kind, _, name = rest.partition(":")
-            is_own = agent_kind in AGENT_KINDS and name.partition(":")[0] not in self.left
-            return is_own or not self.left
+            is_own = agent_kind in AGENT_KINDS and name.partition(":")[0] not in self.excluded
+            return is_own or not self.excluded
         if kind in ("bubbleId", "composerData") and chat not in self.known:
-            self.untold.add(chat)
-        return kind not in KEPT_ALIKE or chat not in self.left
+            self.without_project.add(chat)
+        return kind not in KEPT_ALIKE or chat not in self.excluded
 
     def _filtered_list(self, row: RowRecord) -> RowRecord | None:
         """A list without the excluded chats; None if it is too long to search."""
         if row.parted:
-            return None if self.left else row
+            return None if self.excluded else row
         at = row.columns.index("value")
         data = raw(row.values[at])
         try:
@@ -114,10 +114,10 @@ class ChatRowFilter(Struct):
             return None if self._names_excluded(data) else row
         ids = {entry: listed_id(as_dict(loose(entry))) for entry in _all_entries(lists)}
         filtered = {
-            name: [entry for entry in entries if ids[bytes(entry)] not in self.left]
+            name: [entry for entry in entries if ids[bytes(entry)] not in self.excluded]
             for name, entries in lists.items()
         }
-        self.untold |= {chat for chat in ids.values() if chat} - self.known
+        self.without_project |= {chat for chat in ids.values() if chat} - self.known
         remaining = {
             name: value
             for name, value in fields.items()
@@ -130,7 +130,7 @@ class ChatRowFilter(Struct):
         return row._replace(values=(*row.values[:at], cut, *row.values[at + 1 :]))
 
     def _names_excluded(self, data: bytes) -> bool:
-        return any(chat.encode(errors="surrogatepass") in data for chat in self.left if chat)
+        return any(chat.encode(errors="surrogatepass") in data for chat in self.excluded if chat)
 
 
 def _all_entries(lists: dict[str, list[Raw]]) -> Iterator[bytes]:
@@ -138,17 +138,17 @@ def _all_entries(lists: dict[str, list[Raw]]) -> Iterator[bytes]:
 
 
 def row_filter(
-    path: Path, own: Select, look: Look, is_left: Callable[[Project], bool]
+    path: Path, select: SelectRows, probe: FileProbe, is_excluded: Callable[[Project], bool]
 ) -> ChatRowFilter:
     """What may be kept of a database with many projects."""
-    search = _FolderSearch(path, own, look)
-    folder = _workspace_folder(path.parent, look)
+    search = _FolderSearch(path, select, probe)
+    folder = _workspace_folder(path.parent, probe)
     if folder is not None:
         search.folders = {**dict.fromkeys(search.chats, folder), **search.folders}
-    doubted = frozenset(search.doubted - search.folders.keys() if folder is None else ())
-    folders = {**dict.fromkeys(doubted, UNKNOWN_PROJECT), **search.folders}
-    left, known = told(folders, search.parents, search.chats | doubted, is_left)
-    return ChatRowFilter(left, known, folder is not None, doubted)
+    uncertain = frozenset(search.uncertain - search.folders.keys() if folder is None else ())
+    folders = {**dict.fromkeys(uncertain, UNKNOWN_PROJECT), **search.folders}
+    excluded, known = told(folders, search.parents, search.chats | uncertain, is_excluded)
+    return ChatRowFilter(excluded, known, folder is not None, uncertain)
 
 
 class _ChatPlace(Struct, rename="camel"):
@@ -167,37 +167,37 @@ _PLACE_DECODER = msgspec.json.Decoder(_ChatPlace)
 class _FolderSearch:
     """Where chats were held: by their records, by lists of them, by what was sent with them."""
 
-    def __init__(self, path: Path, own: Select, look: Look) -> None:
+    def __init__(self, path: Path, select: SelectRows, probe: FileProbe) -> None:
         self.folders: dict[str, Project] = {}
         self.parents: dict[str, str] = {}
         self.chats: set[str] = set()
-        self.doubted: set[str] = set()  # chats whose folder may be in a value too long to search
-        self._own = own
-        self._look = look
+        self.uncertain: set[str] = set()  # chats whose folder may be in a value too long to search
+        self._select = select
+        self._probe = probe
         self._has_long_list = False
         self._workspaces = path.parent.parent / "workspaceStorage"
         for chat, value in self._rows("composerData:"):
             self._add_cell(chat, value)
         self._read_lists()
-        for name in look.names(self._workspaces):
+        for name in probe.names(self._workspaces):
             self._read_workspace(name)
         for key, _ in self._rows("bubbleId:", "key"):
             self.chats.add(key.partition(":")[0])
         self._read_contexts()
         self._find_spawning_chats()
         if self._has_long_list:
-            self.doubted |= {*self.chats, rules.LISTS[0]}
+            self.uncertain |= {*self.chats, rules.LISTS[0]}
 
     def _rows(self, prefix: str, *columns: str) -> Iterator[tuple[str, Any]]:
         """The rows of a kind, each with the rest of its key."""
         table = Table("cursorDiskKV", ("key",), prefixes=(prefix,))
-        for key, *value in self._own(table, columns or ("key", "value")):
+        for key, *value in self._select(table, columns or ("key", "value")):
             if isinstance(key, str):
                 yield key.removeprefix(prefix), value[0] if value else None
 
     def _add_cell(self, chat: str, value: Any) -> None:
         if Parted.of(value):
-            self.doubted.add(chat)
+            self.uncertain.add(chat)
         self._add_place(chat, decoded(value, _PLACE_DECODER))
 
     def _add_place(self, chat: str, place: _ChatPlace | None) -> None:
@@ -218,18 +218,18 @@ class _FolderSearch:
 
     def _folder_of(self, workspace: Any) -> str | None:
         name = as_text(workspace)
-        if name is None or name not in self._look.names(self._workspaces):
+        if name is None or name not in self._probe.names(self._workspaces):
             return None
-        return _workspace_folder(self._workspaces / name, self._look)
+        return _workspace_folder(self._workspaces / name, self._probe)
 
     def _read_lists(self) -> None:
         """Read the lists and the table of chats of the database itself."""
         table = Table("ItemTable", ("key",), keys=(*rules.LISTS, rules.TABS))
-        for _, value in self._own(table, ("key", "value")):
+        for _, value in self._select(table, ("key", "value")):
             for chat, entry in self._listed(value):
                 self._add_place(chat, msgspec.convert(entry, _ChatPlace))
         table = Table(rules.HEADERS, ("composerId",))
-        for chat, workspace, value in self._own(table, ("composerId", "workspaceId", "value")):
+        for chat, workspace, value in self._select(table, ("composerId", "workspaceId", "value")):
             if isinstance(chat, str):
                 self._add_cell(chat, value)
                 if chat not in self.folders and (folder := self._folder_of(workspace)):
@@ -237,12 +237,12 @@ class _FolderSearch:
 
     def _read_workspace(self, workspace: str) -> None:
         """Read the lists of the database of a workspace."""
-        folder = _workspace_folder(self._workspaces / workspace, self._look)
+        folder = _workspace_folder(self._workspaces / workspace, self._probe)
         if folder is None:
             return
         table = Table("ItemTable", ("key",), keys=(rules.LISTS[0], rules.TABS))
         database = self._workspaces / workspace / "state.vscdb"
-        for _, value in self._look.rows(database, table, ("key", "value")):
+        for _, value in self._probe.rows(database, table, ("key", "value")):
             for chat, _ in self._listed(value):
                 self.folders.setdefault(chat, folder)
 
@@ -259,7 +259,7 @@ class _FolderSearch:
             if chat in self.folders:
                 continue
             if Parted.of(value):
-                self.doubted.add(chat)
+                self.uncertain.add(chat)
             elif folder := sent_folder(loose(value)):
                 self.folders[chat] = folder
 
@@ -278,7 +278,7 @@ class _FolderSearch:
         for key, value in self._rows("bubbleId:"):
             chat = key.partition(":")[0]
             if Parted.of(value):
-                self.doubted.update(tasks.values())
+                self.uncertain.update(tasks.values())
             for call_id in search(raw(value)):
                 task = tasks.get(call_id.replace(b"\\n", b"\n"), "")
                 if task and task != chat:

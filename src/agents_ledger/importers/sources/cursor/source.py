@@ -7,7 +7,16 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path, PurePath
 
 from agents_ledger.importers.parsing.databases import MAGIC
-from agents_ledger.importers.port.source import Home, Look, Material, Project, Select, Sieve, Table
+from agents_ledger.importers.port.homes import Home
+from agents_ledger.importers.port.material import Material
+from agents_ledger.importers.port.source import (
+    FileProbe,
+    Project,
+    RowFilter,
+    SelectRows,
+    Source,
+    Table,
+)
 from agents_ledger.importers.sources.cursor import projects as cursor_projects
 from agents_ledger.importers.sources.cursor import rules, tree
 from agents_ledger.importers.sources.cursor.agent_sessions import is_text_transcript
@@ -45,7 +54,7 @@ HOMES = re.compile(
 )
 
 
-class Cursor:
+class Cursor(Source):
     """Chats of the Cursor editor, and sessions of its agent."""
 
     name = rules.NAME
@@ -98,13 +107,17 @@ class Cursor:
                 return f"{self.name}:{PurePath(*parts) if parts else ''}"
         return f"{self.name}:{path.parent}"
 
-    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
-        return cursor_projects.projects(path, look)
+    def projects(self, path: Path, probe: FileProbe) -> Collection[Project] | None:
+        return cursor_projects.projects(path, probe)
 
-    def sieve(
-        self, path: Path, own: Select, look: Look, is_left: Callable[[Project], bool]
-    ) -> Sieve:
-        return cursor_projects.row_filter(path, own, look, is_left)
+    def row_filter(
+        self,
+        path: Path,
+        select: SelectRows,
+        probe: FileProbe,
+        is_excluded: Callable[[Project], bool],
+    ) -> RowFilter:
+        return cursor_projects.row_filter(path, select, probe, is_excluded)
 
     def derive(self, material: Material) -> Derivation:
         return tree.derive(material, self.version)

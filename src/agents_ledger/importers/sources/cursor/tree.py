@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from agents_ledger.importers.parsing.json_values import exchanges, path_of, pruned
-from agents_ledger.importers.port.source import Material, Row, fingerprint
+from agents_ledger.importers.port.material import Material, SourceRow, fingerprint
 from agents_ledger.importers.sources.cursor import rules
 from agents_ledger.importers.sources.cursor.agent_sessions import (
     AgentMessage,
@@ -158,7 +158,7 @@ def _build_agent_turn(
     turn = AgentTurn(builder, "agent" if session.parent else "human")
     for message in group:
         turn.add(message.id, record_of_message(material, message), message.at)
-    if not isinstance(group[-1].record, Row):
+    if not isinstance(group[-1].record, SourceRow):
         turn.close_calls()
     return builder.build()
 
@@ -374,9 +374,9 @@ class ChatTree:
             if message.id != bubble.id:
                 yield message.id.encode(errors="replace")
             at = b"%d;" % message.at
-            yield at + bubble.print if bubble.inner else bubble.row.print + at
+            yield at + bubble.print if bubble.inner else bubble.row.digest + at
             rows = (message.context, message.checkpoint)
-            yield b"".join(row.print for row in rows if row is not None)
+            yield b"".join(row.digest for row in rows if row is not None)
 
     def _chat_facts(self, chat: CursorChat) -> ChatFacts:
         if chat.id not in self._facts:

@@ -15,7 +15,7 @@ from agents_ledger.importers.parsing.json_values import (
     path_of,
     pruned,
 )
-from agents_ledger.importers.port.source import Material, Row
+from agents_ledger.importers.port.material import Material, SourceRow
 from agents_ledger.importers.sources.cursor import rules
 from agents_ledger.importers.sources.cursor.records import (
     metadata_of,
@@ -52,7 +52,7 @@ class Bubble(Struct, frozen=True, gc=False, array_like=True):
 
     id: str  # the source's own
     role: Literal["user", "assistant"]
-    row: Row
+    row: SourceRow
     inner: tuple[str | int, ...]  # the path to it inside the row's JSON
     at: int  # 0: unknown
     print: bytes  # of its content
@@ -69,7 +69,7 @@ class BubbleReader:
         self.material = material
         self._cache: OrderedDict[tuple[int, int], Any] = OrderedDict()
 
-    def value(self, row: Row) -> Any:
+    def value(self, row: SourceRow) -> Any:
         """The JSON of a row."""
         key = (row.file_id, row.offset)
         if key not in self._cache:
@@ -96,8 +96,8 @@ class ChatFacts(NamedTuple):
     model: str | None
     workspace: str | None
     spawned: Mapping[str, str]  # call -> label of the subagent's session
-    contexts: Mapping[str, Row]  # what was sent with a prompt, by bubble or request
-    checkpoints: Mapping[str, Row]
+    contexts: Mapping[str, SourceRow]  # what was sent with a prompt, by bubble or request
+    checkpoints: Mapping[str, SourceRow]
     asked_by: MessageSource
 
 
@@ -107,8 +107,8 @@ class ChatMessage(NamedTuple):
     id: str
     at: int
     bubble: Bubble
-    context: Row | None  # what was sent with it
-    checkpoint: Row | None  # the files at that time
+    context: SourceRow | None  # what was sent with it
+    checkpoint: SourceRow | None  # the files at that time
 
 
 def message_of(facts: ChatFacts, message_id: str, at: int, bubble: Bubble) -> ChatMessage:

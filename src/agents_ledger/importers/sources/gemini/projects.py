@@ -12,7 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from agents_ledger.importers.port.source import Look, Project, Trace
+from agents_ledger.importers.port.source import FileProbe, FolderTrace, Project
 from agents_ledger.importers.transcript.turn_tree import as_dict, as_text, parsed
 from agents_ledger.model.imports.sources import SHA256, SourceFile, SourceTitle
 
@@ -54,23 +54,23 @@ def folder_title(folder: str, file: SourceFile) -> SourceTitle:
     return SourceTitle(hash_of(folder), file.id, file.path, file.generation, 0, folder)
 
 
-def projects(path: Path, look: Look) -> Collection[Project] | None:
+def projects(path: Path, probe: FileProbe) -> Collection[Project] | None:
     """By the root file, else by the program's list of projects, else by the hash."""
     at = len(path.parts) - 1 - path.parts[::-1].index("chats") if "chats" in path.parts else 0
     folder = Path(*path.parts[:at]) if at else path.parent
-    root = root_in(look.head(folder / ROOT_FILE))
+    root = root_in(probe.head(folder / ROOT_FILE))
     if root:
         return [root]
-    listed = look.document(folder.parent.parent / "projects.json", _listed_projects)
+    listed = probe.document(folder.parent.parent / "projects.json", _listed_projects)
     name = folder.name
     if not SHA256.fullmatch(name) and name not in listed:
-        recorded = PROJECT_HASH.search(look.head(path))
+        recorded = PROJECT_HASH.search(probe.head(path))
         name = recorded[1].decode() if recorded else name
     if name in listed:
         return listed[name]
     if not SHA256.fullmatch(name):
         return None
-    return [folder_with_hash(look.head(path), name) or Trace("sha256", name)]
+    return [folder_with_hash(probe.head(path), name) or FolderTrace("sha256", name)]
 
 
 def _listed_projects(document: Any) -> dict[str, list[Project]]:

@@ -6,7 +6,9 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from agents_ledger.importers.port.source import Home, Look, Material, Project
+from agents_ledger.importers.port.homes import Home
+from agents_ledger.importers.port.material import Material
+from agents_ledger.importers.port.source import FileProbe, Project, Source
 from agents_ledger.importers.sources.gemini.projects import ROOT_FILE, is_root_file, projects
 from agents_ledger.importers.sources.gemini.records import is_own_record
 from agents_ledger.importers.sources.gemini.rules import NAME
@@ -18,7 +20,7 @@ SESSION_FILE = re.compile(r"session-.*-([0-9a-f]{8})")
 SEARCHED_LINES = 50  # for a record of ours, in a file that lost its first line
 
 
-class GeminiCli:
+class GeminiCli(Source):
     """Chats of Gemini CLI."""
 
     name = NAME
@@ -67,8 +69,8 @@ class GeminiCli:
         short_id = SESSION_FILE.fullmatch(path.stem)
         return f"{NAME}:{path.parent / (short_id[1] if short_id else path.stem)}"
 
-    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
-        return projects(path, look)
+    def projects(self, path: Path, probe: FileProbe) -> Collection[Project] | None:
+        return projects(path, probe)
 
     def derive(self, material: Material) -> Derivation:
         return GeminiTree(material, self.version).derivation()

@@ -22,7 +22,7 @@ from agents_ledger.importers.parsing.json_spans import (
     read_document,
     read_message,
 )
-from agents_ledger.importers.port.source import Held, Line, Material, fingerprint
+from agents_ledger.importers.port.material import HeldRecord, Material, SourceLine, fingerprint
 from agents_ledger.importers.sources.gemini import rules
 from agents_ledger.importers.sources.gemini.projects import (
     ROOT_FILE,
@@ -169,7 +169,7 @@ class GeminiTree:
             self._add_record(session, line, record, pieces)
 
     def _add_record(
-        self, session: GeminiSession, line: Line, record: dict[str, Raw], pieces: Pieces
+        self, session: GeminiSession, line: SourceLine, record: dict[str, Raw], pieces: Pieces
     ) -> None:
         if "$rewindTo" in record:
             # The messages from this one on become a branch; an unknown id rewinds everything.
@@ -218,7 +218,12 @@ class GeminiTree:
         session.live.add(node)
 
     def _add_message(
-        self, session: GeminiSession, file: SourceFile, data: bytes, record: Held, number: int = 0
+        self,
+        session: GeminiSession,
+        file: SourceFile,
+        data: bytes,
+        record: HeldRecord,
+        number: int = 0,
     ) -> int:
         """The number of its node, or NONE. A message of the same id replaces the earlier one."""
         head = read_message(self.material, file, decode_message_head, data, f"message {number}")
@@ -230,7 +235,7 @@ class GeminiTree:
         if type_ == "error" or (type_ == "info" and is_cancellation(as_dict(parsed(data)))):
             kind = "failure"
         self.material.count(type_, "derived" if is_mapped else "unmapped")
-        at = self.material.moment(head.timestamp or head.ts, file)
+        at = self.material.timestamp(head.timestamp or head.ts, file)
         session.first_at = session.first_at or at
         session.last_at = max(session.last_at, at)
         name = str(head.id if head.id is not None else number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from agents_ledger.importers.port.source import Material
+from agents_ledger.importers.port.material import Material
 from agents_ledger.importers.sources.gemini import rules
 from agents_ledger.importers.sources.gemini.records import content_of, is_cancellation
 from agents_ledger.importers.transcript.message_tree import Kind, Node, PlannedTurn

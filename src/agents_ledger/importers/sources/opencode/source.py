@@ -18,6 +18,8 @@ from msgspec import Raw, Struct, field
 from agents_ledger.importers.parsing.databases import MAGIC
 from agents_ledger.importers.parsing.json_spans import LONG
 from agents_ledger.importers.parsing.json_values import decoded, dicts, encoded, loose, pruned
+from agents_ledger.importers.parsing.text_size import has_text_exceeding
+from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.source import (
     Home,
     Look,
@@ -26,8 +28,8 @@ from agents_ledger.importers.port.source import (
     Row,
     Select,
     Sieve,
+    Source,
     Table,
-    has_long_text,
 )
 from agents_ledger.importers.sources.opencode.lazy_turns import VERSION, Session, Turns
 from agents_ledger.importers.sources.opencode.projects import projects, sieve
@@ -49,7 +51,6 @@ from agents_ledger.importers.sources.opencode.records import (
 )
 from agents_ledger.importers.sources.opencode.second_format import SUBAGENTS, tasks_of
 from agents_ledger.importers.sources.opencode.turns import NAME, label_of
-from agents_ledger.importers.transcript.turn_builder import milliseconds
 from agents_ledger.importers.transcript.turn_tree import (
     NONE,
     as_dict,
@@ -129,7 +130,7 @@ SCHEMA = re.compile(
 )
 
 
-class OpenCode:
+class OpenCode(Source):
     """Reader of opencode's sessions, all four generations."""
 
     name = NAME
@@ -182,7 +183,9 @@ class OpenCode:
         """As the session or the project says that a file is of."""
         return projects(path, look)
 
-    def sieve(self, _: Path, own: Select, __: Look, is_left: Callable[[Project], bool]) -> Sieve:
+    def row_filter(
+        self, _: Path, own: Select, __: Look, is_left: Callable[[Project], bool]
+    ) -> Sieve:
         """All but the sessions of projects that are left out."""
         return sieve(own, is_left)
 
@@ -289,7 +292,7 @@ class _Outline:
 
     def _document(self, file: SourceFile, newest: bool) -> None:
         data = self.material.text_document(file)
-        if has_long_text(data):
+        if has_text_exceeding(data, self.material.limits.text_bytes):
             self.material.faults.append(Fault(file.path, LONG))
             self.material.count("(overlong)", "malformed")
             return
