@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
+from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.pipeline import rederive
 from agents_ledger.importers.sources.gemini.source import GeminiCli
 from agents_ledger.importers.sources.gemini.tree import GeminiSession
-from agents_ledger.importers.transcript.turn_builder import milliseconds
 from tests.importers.helping import import_paths, result
 from tests.importers.test_gemini import (
     ASK,

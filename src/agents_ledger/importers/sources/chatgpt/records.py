@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field
 
-from agents_ledger.importers.transcript.turn_tree import BROKEN, as_dict, as_text, strictly
+from agents_ledger.importers.parsing.lenient_json import BROKEN, as_dict, as_text, decode_leniently
 
 
 class ChatGptConversation(Struct):
@@ -52,7 +52,7 @@ _decode_node = msgspec.json.Decoder(ChatGptNode).decode
 
 def conversation_id(data: bytes) -> str | None:
     """The id of a conversation: its own, or that of its first node."""
-    conversation = strictly(decode_conversation, data)
+    conversation = decode_leniently(decode_conversation, data)
     own = as_text(conversation.conversation_id) or as_text(conversation.id)
     return own or next(iter(conversation.mapping), None)
 

@@ -6,9 +6,9 @@ Branches and tool calls were checked on written examples only.
 
 from __future__ import annotations
 
-from agents_ledger.importers.transcript.message_tree import Kind
+from agents_ledger.importers.transcript.message_tree import MessageKind
 
-KINDS: dict[str, Kind] = {"user": "prompt", "assistant": "reply", "tool": "reply"}
+KINDS: dict[str, MessageKind] = {"user": "prompt", "assistant": "reply", "tool": "reply"}
 
 # Custom instructions and memory are nodes of the role "user" that nobody typed.
 INSTRUCTION_TYPES = ("user_editable_context", "model_editable_context")

@@ -9,6 +9,8 @@ from msgspec import Raw, Struct
 
 from agents_ledger.importers.parsing.export_documents import Counts, Told
 from agents_ledger.importers.parsing.json_spans import Pieces
+from agents_ledger.importers.parsing.lenient_json import BROKEN, UUID, as_dict, as_list, as_text
+from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.sources.chatgpt import rules
 from agents_ledger.importers.sources.chatgpt.records import (
     ChatGptNode,
@@ -18,17 +20,21 @@ from agents_ledger.importers.sources.chatgpt.records import (
     role_of,
 )
 from agents_ledger.importers.sources.chatgpt.turns import ChatGptTurn
-from agents_ledger.importers.transcript.message_tree import Kind, Node, Nodes, node_of
-from agents_ledger.importers.transcript.packed_store import Named
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder, milliseconds
-from agents_ledger.importers.transcript.turn_tree import BROKEN, UUID, as_dict, as_list, as_text
+from agents_ledger.importers.transcript.message_tree import (
+    MessageKind,
+    MessageNode,
+    MessageNodes,
+    message_node,
+)
+from agents_ledger.importers.transcript.packed_store import PackedDict
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.model.turns import Turn
 
 
 class _MappedNode(Struct, array_like=True):
     """A node among the others of its conversation."""
 
-    node: Node | None  # None: it only connects others
+    node: MessageNode | None  # None: it only connects others
     parent: str | None
     children: list[str]
 
@@ -38,7 +44,7 @@ class ChatGptTree:
 
     def __init__(self, conversation_id: str) -> None:
         self.id = conversation_id
-        self.nodes = Nodes()
+        self.nodes = MessageNodes()
         self.current: str | None = None
         self.told = Told()
 
@@ -55,7 +61,7 @@ class ChatGptTree:
                 if (value := getattr(conversation, name))
             },
         )
-        mapping = Named(_MappedNode)
+        mapping = PackedDict(_MappedNode)
         for name, raw in conversation.mapping.items():
             mapping[name] = self._mapped(node_in(raw), pieces, file_id, counts)
         for number in _parents_first(mapping):
@@ -77,12 +83,12 @@ class ChatGptTree:
         kind = _kind(node.message, pieces, counts)
         message = bytes(node.message)
         return _MappedNode(
-            node_of(kind, None, message, pieces.held(message), file_id) if kind else None,
+            message_node(kind, None, message, pieces.held(message), file_id) if kind else None,
             node.parent if isinstance(node.parent, str) else None,
             [child for child in as_list(node.children) if isinstance(child, str)],
         )
 
-    def _parent(self, mapping: Named[_MappedNode], name: str) -> str | None:
+    def _parent(self, mapping: PackedDict[_MappedNode], name: str) -> str | None:
         """The nearest ancestor with a message."""
         seen = {name}
         parent = mapping.read(name).parent
@@ -96,7 +102,9 @@ class ChatGptTree:
     def _scoped(self, name: str) -> str:
         return name if UUID.fullmatch(name) else f"{self.id}:{name}"
 
-    def build(self, builder: TurnBuilder, members: list[tuple[str, Kind, dict[str, Any]]]) -> Turn:
+    def build(
+        self, builder: TurnBuilder, members: list[tuple[str, MessageKind, dict[str, Any]]]
+    ) -> Turn:
         """The turn of these messages."""
         turn = ChatGptTurn(builder)
         for member in members:
@@ -104,7 +112,7 @@ class ChatGptTree:
         return builder.build()
 
 
-def _kind(message: Raw, pieces: Pieces, counts: Counts) -> Kind | None:
+def _kind(message: Raw, pieces: Pieces, counts: Counts) -> MessageKind | None:
     """The kind of a node, counted; None if it only connects others."""
     try:
         head = pieces.decode(decode_message_head, bytes(message))
@@ -125,7 +133,7 @@ def _kind(message: Raw, pieces: Pieces, counts: Counts) -> Kind | None:
     return rules.KINDS.get(role, "notice")
 
 
-def _parents_first(mapping: Named[_MappedNode]) -> Iterator[int]:
+def _parents_first(mapping: PackedDict[_MappedNode]) -> Iterator[int]:
     """All nodes, each after its parent, siblings in the order of the parent's list."""
     visited = bytearray(len(mapping))
     for root, node in enumerate(mapping.values):

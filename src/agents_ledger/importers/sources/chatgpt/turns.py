@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_text, parse_json
+from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.sources.chatgpt import rules
 from agents_ledger.importers.sources.chatgpt.records import role_of
-from agents_ledger.importers.transcript.message_tree import Kind
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder, milliseconds
-from agents_ledger.importers.transcript.turn_tree import as_dict, as_list, as_text, parsed
+from agents_ledger.importers.transcript.message_tree import MessageKind
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.model.turns import CallStatus
 
 
@@ -19,7 +20,7 @@ class ChatGptTurn:
         self.builder = builder
         self.open_call: str | None = None  # the call that has no result yet
 
-    def add(self, message_id: str, kind: Kind, message: dict[str, Any]) -> None:
+    def add(self, message_id: str, kind: MessageKind, message: dict[str, Any]) -> None:
         at = milliseconds(message.get("create_time"))
         metadata = _metadata(message)
         if kind == "prompt":
@@ -88,7 +89,7 @@ def _params(message: dict[str, Any]) -> Any:
     """The parameters of a call: the object if it is one, else the code or text."""
     content = as_dict(message.get("content"))
     text = _text(message, {})
-    params = parsed(text.encode("utf-8", "replace"))
+    params = parse_json(text.encode("utf-8", "replace"))
     if isinstance(params, dict):
         return params
     name = "code" if content.get("content_type") == "code" else "input"

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field
 
-from agents_ledger.importers.transcript.turn_tree import as_text, strictly
+from agents_ledger.importers.parsing.lenient_json import as_text, decode_leniently
 
 
 class ClaudeAiConversation(Struct):
@@ -36,4 +36,4 @@ decode_message_head = msgspec.json.Decoder(ClaudeAiMessageHead).decode
 
 def conversation_id(data: bytes) -> str | None:
     """The id of a conversation."""
-    return as_text(strictly(decode_conversation, data).uuid)
+    return as_text(decode_leniently(decode_conversation, data).uuid)

@@ -5,6 +5,6 @@ Evidence: descriptions and public parsers (2025-2026); no real export was availa
 
 from __future__ import annotations
 
-from agents_ledger.importers.transcript.message_tree import Kind
+from agents_ledger.importers.transcript.message_tree import MessageKind
 
-KINDS: dict[str, Kind] = {"human": "prompt", "assistant": "reply"}  # by sender
+KINDS: dict[str, MessageKind] = {"human": "prompt", "assistant": "reply"}  # by sender

@@ -6,15 +6,16 @@ from typing import Any
 
 from agents_ledger.importers.parsing.export_documents import Counts, Told
 from agents_ledger.importers.parsing.json_spans import Pieces
+from agents_ledger.importers.parsing.lenient_json import BROKEN, UUID, as_text
+from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.sources.claude_ai.records import (
     decode_conversation,
     decode_message_head,
 )
 from agents_ledger.importers.sources.claude_ai.rules import KINDS
 from agents_ledger.importers.sources.claude_ai.turns import add_message
-from agents_ledger.importers.transcript.message_tree import Kind, Nodes, node_of
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder, milliseconds
-from agents_ledger.importers.transcript.turn_tree import BROKEN, UUID, as_text
+from agents_ledger.importers.transcript.message_tree import MessageKind, MessageNodes, message_node
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.model.turns import Turn
 
 
@@ -23,7 +24,7 @@ class ClaudeAiTree:
 
     def __init__(self, conversation_id: str) -> None:
         self.id = conversation_id
-        self.nodes = Nodes()
+        self.nodes = MessageNodes()
         self.current: str | None = None
         self.told = Told()
 
@@ -51,14 +52,16 @@ class ClaudeAiTree:
             parent = self._scoped(parent_uuid) if parent_uuid else last
             last = self._scoped(as_text(head.uuid) or str(number))
             kind = KINDS.get(sender, "notice")
-            self.nodes.put(last, node_of(kind, parent, data, pieces.held(data), file_id))
+            self.nodes.put(last, message_node(kind, parent, data, pieces.held(data), file_id))
         leaf = as_text(conversation.current_leaf_message_uuid)
         self.current = self._scoped(leaf) if leaf else last or self.current
 
     def _scoped(self, name: str) -> str:
         return name if UUID.fullmatch(name) else f"{self.id}:{name}"
 
-    def build(self, builder: TurnBuilder, members: list[tuple[str, Kind, dict[str, Any]]]) -> Turn:
+    def build(
+        self, builder: TurnBuilder, members: list[tuple[str, MessageKind, dict[str, Any]]]
+    ) -> Turn:
         """The turn of these messages."""
         for message_id, kind, message in members:
             add_message(builder, message_id, kind, message)

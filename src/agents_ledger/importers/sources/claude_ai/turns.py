@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents_ledger.importers.transcript.message_tree import Kind
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder, milliseconds
-from agents_ledger.importers.transcript.turn_tree import as_dict, as_list, as_text, without_data
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_text, without_data
+from agents_ledger.importers.parsing.timestamps import milliseconds
+from agents_ledger.importers.transcript.message_tree import MessageKind
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 
 
-def add_message(builder: TurnBuilder, message_id: str, kind: Kind, message: dict[str, Any]) -> None:
+def add_message(
+    builder: TurnBuilder, message_id: str, kind: MessageKind, message: dict[str, Any]
+) -> None:
     """Add a message to its turn."""
     at = milliseconds(message.get("created_at"))
     blocks = [as_dict(block) for block in as_list(message.get("content"))]

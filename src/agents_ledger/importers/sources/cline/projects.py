@@ -7,11 +7,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_text, parse_json
 from agents_ledger.importers.port.limits import LIMITS
 from agents_ledger.importers.port.source import FileProbe, Project
 from agents_ledger.importers.sources.cline.records import HISTORY, TIMELINE
 from agents_ledger.importers.sources.cline.rules import WORKSPACE
-from agents_ledger.importers.transcript.turn_tree import as_dict, as_list, as_text, parsed
 
 SENT_WORKSPACE = re.compile(WORKSPACE.pattern.encode())
 SEARCHED_BYTES = 1 << 20  # of a file, for the folder that was sent with the task
@@ -22,8 +22,8 @@ def task_projects(path: Path, probe: FileProbe) -> Collection[Project] | None:
     for name in (HISTORY, TIMELINE):
         sent = SENT_WORKSPACE.search(probe.head(path.with_name(name), SEARCHED_BYTES))
         if sent is not None:
-            return [str(parsed(b'"%s"' % sent[1]) or sent[1].decode(errors="replace"))]
-    own = parsed(probe.head(path.with_name("history_item.json"), LIMITS.record_bytes))
+            return [str(parse_json(b'"%s"' % sent[1]) or sent[1].decode(errors="replace"))]
+    own = parse_json(probe.head(path.with_name("history_item.json"), LIMITS.record_bytes))
     state = path.parent.parent.parent / "state" / "taskHistory.json"
     folder = _task_folder(own) or probe.document(state, _listed_folders).get(path.parent.name)
     return [folder] if folder else None

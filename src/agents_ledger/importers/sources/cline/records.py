@@ -9,15 +9,15 @@ import msgspec
 from msgspec import Raw, Struct
 
 from agents_ledger.importers.parsing.json_spans import raw_dict, raw_list
-from agents_ledger.importers.sources.cline import rules
-from agents_ledger.importers.transcript.message_tree import Kind
-from agents_ledger.importers.transcript.turn_tree import (
+from agents_ledger.importers.parsing.lenient_json import (
     as_dict,
     as_list,
     as_text,
-    parsed,
+    parse_json,
     without_data,
 )
+from agents_ledger.importers.sources.cline import rules
+from agents_ledger.importers.transcript.message_tree import MessageKind
 
 TIMELINE, HISTORY = "ui_messages.json", "api_conversation_history.json"  # of a task
 MESSAGES, COMPACTION = ".messages.json", ".compaction.json"  # of a session
@@ -54,7 +54,7 @@ class ClineEntry(Struct, rename="camel"):
 decode_entry = msgspec.json.Decoder(ClineEntry).decode
 
 
-def entry_kind(name: str, entry: ClineEntry, *, is_first: bool) -> Kind | None:
+def entry_kind(name: str, entry: ClineEntry, *, is_first: bool) -> MessageKind | None:
     """The kind of an entry; None if it makes no row."""
     if is_first:
         return "prompt" if name in rules.FIRST_ENTRIES else None
@@ -68,7 +68,7 @@ def entry_kind(name: str, entry: ClineEntry, *, is_first: bool) -> Kind | None:
 
 def cancel_reason(request: str | None) -> str | None:
     """Why a request was given up; None if it was not."""
-    fields = as_dict(parsed(request or ""))
+    fields = as_dict(parse_json(request or ""))
     reason = as_text(fields.get("cancelReason"))
     return (as_text(fields.get("streamingFailedMessage")) or reason) if reason else None
 
@@ -211,7 +211,7 @@ def spawning_calls(content: Any) -> Iterator[tuple[str, str]]:
             yield str(block.get("id")), task
 
 
-def message_kind(role: Any, content: Any, metadata: Any) -> Kind | None:
+def message_kind(role: Any, content: Any, metadata: Any) -> MessageKind | None:
     """The kind of a session's message; None if it makes no row."""
     if role != "user":
         return "reply" if role == "assistant" else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from agents_ledger.importers.transcript.message_tree import Kind
+from agents_ledger.importers.transcript.message_tree import MessageKind
 from agents_ledger.model.turns import FileKind
 
 NAME = "cline"
@@ -19,7 +19,7 @@ EXTENSIONS = ("saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline", "kilocode.
 
 # Entries of the timeline by `say` or `ask`. checkpoint_created, task_progress and the questions of
 # the client make no rows.
-TIMELINE_KINDS: dict[str, Kind] = {
+TIMELINE_KINDS: dict[str, MessageKind] = {
     **dict.fromkeys(("task", "user_feedback", "user_feedback_diff"), "prompt"),
     **dict.fromkeys(("condense_context",), "compaction"),
     **dict.fromkeys(("api_req_failed", "error"), "failure"),

@@ -17,6 +17,14 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.parsing.json_spans import Pieces, read_document, read_message
+from agents_ledger.importers.parsing.lenient_json import (
+    as_dict,
+    as_number,
+    as_text,
+    parse_json,
+    project_name,
+)
+from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.material import HeldRecord, Material, fingerprint
 from agents_ledger.importers.sources.cline import rules
 from agents_ledger.importers.sources.cline.projects import manifest_folder
@@ -32,27 +40,18 @@ from agents_ledger.importers.sources.cline.records import (
     texts,
 )
 from agents_ledger.importers.sources.cline.turns import ClineSessionTurn, ClineTurnContext
+from agents_ledger.importers.transcript.columns import NONE
+from agents_ledger.importers.transcript.lines import DocumentStates, record_of
 from agents_ledger.importers.transcript.message_tree import (
-    Kind,
-    Live,
-    Nodes,
-    Plan,
-    PlannedTurn,
-    node_of,
-    planned,
+    ActiveBranch,
+    MessageKind,
+    MessageNodes,
+    MessageTree,
+    MessageTurn,
+    message_node,
 )
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder, milliseconds
-from agents_ledger.importers.transcript.turn_tree import (
-    NONE,
-    States,
-    as_dict,
-    as_number,
-    as_text,
-    made,
-    parsed,
-    project_name,
-    record_of,
-)
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
+from agents_ledger.importers.transcript.turn_tree import made
 from agents_ledger.model.imports.sources import (
     Derivation,
     DerivedSession,
@@ -68,7 +67,9 @@ class ClineSession(Struct):
     own_id: str
     number: int
     file_ids: set[int] = field(default_factory=set)
-    live: Live = field(default_factory=Live)  # the messages that the program would show
+    live: ActiveBranch = field(
+        default_factory=ActiveBranch
+    )  # the messages that the program would show
     listed: Sequence[int] = ()  # the nodes of its document's messages, or NONE
     parent: str | None = None
     agent: str | None = None
@@ -105,7 +106,7 @@ class _MessageDocument(Struct):
     position: int = 0  # of the next message among the live ones
     last_answer: str = ""
     last_metered: str | None = None  # the last answer with tokens
-    seen: Live = field(default_factory=Live)  # without what precedes a compaction
+    seen: ActiveBranch = field(default_factory=ActiveBranch)  # without what precedes a compaction
     listed: array[int] = field(default_factory=lambda: array("i"))
 
 
@@ -115,14 +116,14 @@ class ClineSessionTree:
     def __init__(self, material: Material, files: Sequence[SourceFile], version: int) -> None:
         self.material = material
         self.version = version
-        self.nodes = Nodes()
+        self.nodes = MessageNodes()
         self.session_of = array("I")  # by message
         self.sessions: dict[str, ClineSession] = {}  # in the order of their numbers
         self.manifests: dict[str, dict[str, Any]] = {}  # by session
         self.unmetered: set[str] = set()
         self.spawning: dict[int, list[tuple[str, str]]] = {}  # by message, calls and their tasks
         self.compactions: list[_CompactionFile] = []
-        self.states = States()
+        self.states = DocumentStates()
         for file in files:
             self._read(file)
         for compaction in sorted(self.compactions, key=lambda c: c.replaced):
@@ -147,7 +148,7 @@ class ClineSessionTree:
         self.material.count("manifest", "derived" if is_mapped else "unmapped")
         self.states.add(file, ())
         if is_mapped:
-            manifest = {name: parsed(raw) for name, raw in fields.items()}
+            manifest = {name: parse_json(raw) for name, raw in fields.items()}
             session_id = as_text(manifest["session_id"]) or PurePath(file.path).stem
             self.manifests[session_id] = manifest
             self._session(file, session_id)
@@ -162,10 +163,13 @@ class ClineSessionTree:
         self, file: SourceFile, fields: dict[str, Raw], messages: Sequence[Raw], pieces: Pieces
     ) -> None:
         """Take the message that replaces others; those that follow it are in the document."""
-        replaced = as_number(parsed(fields["source_message_count"])) or 0
+        replaced = as_number(parse_json(fields["source_message_count"])) or 0
         for data in map(bytes, messages):
             held = pieces.held(data)
-            if as_dict(as_dict(parsed(data)).get("metadata")).get("kind") in rules.COMPACTION_KINDS:
+            if (
+                as_dict(as_dict(parse_json(data)).get("metadata")).get("kind")
+                in rules.COMPACTION_KINDS
+            ):
                 session_id = PurePath(file.path).name.removesuffix(COMPACTION)
                 self.compactions.append(_CompactionFile(file, session_id, replaced, data, held))
                 return
@@ -174,7 +178,7 @@ class ClineSessionTree:
     def _read_messages(
         self, file: SourceFile, fields: dict[str, Raw], messages: Sequence[Raw], pieces: Pieces
     ) -> None:
-        own = as_text(parsed(fields.get("sessionId", b"null")))
+        own = as_text(parse_json(fields.get("sessionId", b"null")))
         stem = PurePath(file.path).name.removesuffix(".json").removesuffix(".messages")
         session = self._session(file, own or stem)
         self._describe(session, fields)
@@ -188,12 +192,12 @@ class ClineSessionTree:
 
     def _describe(self, session: ClineSession, fields: dict[str, Raw]) -> None:
         """Whose messages these are: versions without `origin` say so by the id alone."""
-        origin = as_dict(parsed(fields.get("origin", b"null")))
+        origin = as_dict(parse_json(fields.get("origin", b"null")))
         parent, _, agent = session.own_id.partition("__")
         session.parent = as_text(origin.get("parentThreadId")) or (parent if agent else None)
         agent = agent.removeprefix("teamtask__")
         session.agent = as_text(origin.get("subagent")) or agent or None
-        written = milliseconds(parsed(fields.get("updated_at", b"null")))
+        written = milliseconds(parse_json(fields.get("updated_at", b"null")))
         session.written_at = max(session.written_at, written)
 
     def _add_message(self, document: _MessageDocument, data: bytes, held: HeldRecord) -> int:
@@ -220,7 +224,9 @@ class ClineSessionTree:
             document.last_answer = name
         return node
 
-    def _message_id(self, document: _MessageDocument, head: ClineMessageHead, kind: Kind) -> str:
+    def _message_id(
+        self, document: _MessageDocument, head: ClineMessageHead, kind: MessageKind
+    ) -> str:
         """Its own id; of results the first call, since their messages are joined and split when a
         session is resumed; of others their position and content."""
         session_id, own = document.session.own_id, as_text(head.id)
@@ -238,7 +244,12 @@ class ClineSessionTree:
         return f"{name}:{len(document.listed)}" if is_repeated else name
 
     def _place(
-        self, document: _MessageDocument, name: str, kind: Kind, data: bytes, held: HeldRecord
+        self,
+        document: _MessageDocument,
+        name: str,
+        kind: MessageKind,
+        data: bytes,
+        held: HeldRecord,
     ) -> int:
         """Put a message below the previous one. What the document omits, and what it repeats after
         a compaction, stays where it was."""
@@ -255,7 +266,7 @@ class ClineSessionTree:
             live.keep(document.position)
             parent = self.nodes.name(live.last) if document.position else None
             document.position += 1
-        self.nodes.put(name, node_of(kind, parent, data, held, document.file.id))
+        self.nodes.put(name, message_node(kind, parent, data, held, document.file.id))
         node = self.nodes.number(name)
         if node == len(self.session_of):
             self.session_of.append(document.session.number)
@@ -302,7 +313,7 @@ class ClineSessionTree:
         elif session.live.last != NONE:
             parent = self.nodes.name(session.live.last)
         file = compaction.file
-        node = node_of("compaction", parent, compaction.data, compaction.held, file.id)
+        node = message_node("compaction", parent, compaction.data, compaction.held, file.id)
         self.nodes.put(name, node)
         self.session_of.append(session.number)
         session.file_ids.add(file.id)
@@ -312,7 +323,7 @@ class ClineSessionTree:
     # -- derivation ---------------------------------------------------------------------------
 
     def derivation(self) -> Derivation:
-        plan = planned(self.nodes)
+        plan = MessageTree(self.nodes)
         spawned = self._spawned()
         for node in plan.unplanned():
             role = record_of(self.material, node.record).get("role")
@@ -354,7 +365,7 @@ class ClineSessionTree:
 
     def _derived(
         self,
-        turn: PlannedTurn,
+        turn: MessageTurn,
         sessions: Sequence[ClineSession],
         spawned: dict[int, dict[str, str]],
     ) -> DerivedTurn:
@@ -380,12 +391,12 @@ class ClineSessionTree:
         names = (session.own_id, session.parent or "")
         return next((self.manifests[name] for name in names if name in self.manifests), {})
 
-    def _build(self, turn: PlannedTurn, context: ClineTurnContext) -> Turn:
+    def _build(self, turn: MessageTurn, context: ClineTurnContext) -> Turn:
         nodes = [(message_id, self.nodes.read(name)) for message_id, name in turn.members]
         members = [(m, node.kind, record_of(self.material, node.record)) for m, node in nodes]
         return ClineSessionTurn(TurnBuilder(turn.id, turn.parent), context).build(members)
 
-    def _sessions(self, plan: Plan) -> Iterator[DerivedSession]:
+    def _sessions(self, plan: MessageTree) -> Iterator[DerivedSession]:
         for session in self.sessions.values():
             manifest = self._manifest(session)
             own = self.manifests.get(session.own_id, {})

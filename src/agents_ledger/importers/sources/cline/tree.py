@@ -19,6 +19,7 @@ from agents_ledger.importers.parsing.json_spans import (
     read_message,
     unread,
 )
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_text, parse_json, project_name
 from agents_ledger.importers.parsing.text_size import has_text_exceeding
 from agents_ledger.importers.port.material import HeldRecord, Material, fingerprint
 from agents_ledger.importers.sources.cline import rules
@@ -33,26 +34,18 @@ from agents_ledger.importers.sources.cline.records import (
     texts,
 )
 from agents_ledger.importers.sources.cline.turns import ClineTimelineTurn, build_history_turn
+from agents_ledger.importers.transcript.columns import NONE
+from agents_ledger.importers.transcript.lines import DocumentStates, record_of
 from agents_ledger.importers.transcript.message_tree import (
-    Kind,
-    Live,
-    Nodes,
-    Plan,
-    PlannedTurn,
-    node_of,
-    planned,
+    ActiveBranch,
+    MessageKind,
+    MessageNodes,
+    MessageTree,
+    MessageTurn,
+    message_node,
 )
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
-from agents_ledger.importers.transcript.turn_tree import (
-    NONE,
-    States,
-    as_dict,
-    as_text,
-    made,
-    parsed,
-    project_name,
-    record_of,
-)
+from agents_ledger.importers.transcript.turn_tree import made
 from agents_ledger.model.imports.interning import Numbering
 from agents_ledger.model.imports.sources import (
     Derivation,
@@ -92,7 +85,7 @@ class ClineTask(Struct):
     task_id: str
     folder: PurePath
     file_ids: frozenset[int] = frozenset()
-    live: Live = field(default_factory=Live)
+    live: ActiveBranch = field(default_factory=ActiveBranch)
     id_counts: _IdCounts = field(default_factory=_IdCounts)
     has_timeline: bool = False
     history: list[HeldRecord] = field(default_factory=list)
@@ -116,12 +109,12 @@ class ClineTaskTree:
     def __init__(self, material: Material, files: Sequence[SourceFile], version: int) -> None:
         self.material = material
         self.version = version
-        self.nodes = Nodes()
+        self.nodes = MessageNodes()
         self.history_index = array("i")  # by entry, the history message that it follows, or NONE
         self.call_position: dict[int, int] = {}  # by entry, which call of the answer it shows
         self.tasks: dict[str, ClineTask] = {}
         self.last_calls: tuple[ClineTask | None, int, list[ClineCall]] = (None, NONE, [])  # a cache
-        self.states = States()
+        self.states = DocumentStates()
         for file in files:
             if not _is_history(file):
                 self._read_timeline(file)
@@ -150,7 +143,7 @@ class ClineTaskTree:
             return
         task = self._task(file)
         task.has_timeline = True
-        task.live, task.id_counts = Live(), _IdCounts()
+        task.live, task.id_counts = ActiveBranch(), _IdCounts()
         for number, message in enumerate(messages):
             what = f"entry {number}"
             entry = read_message(self.material, file, decode_entry, message.data, what)
@@ -168,7 +161,7 @@ class ClineTaskTree:
             return
         task.add_time(self.material.timestamp(entry.ts, file))
         if name == "api_req_started":
-            task.find_workspace(str(as_dict(parsed(str(entry.text))).get("request")))
+            task.find_workspace(str(as_dict(parse_json(str(entry.text))).get("request")))
         node_id = f"{task.task_id}:{entry.ts}:{name}"
         count = task.id_counts.add(node_id)
         if count > 1:  # of one kind in one millisecond
@@ -179,13 +172,13 @@ class ClineTaskTree:
             self.history_index[node] = index if 0 <= index < HISTORY_INDEX_END else NONE
 
     def _append(
-        self, task: ClineTask, file: SourceFile, node_id: str, kind: Kind, message: _Message
+        self, task: ClineTask, file: SourceFile, node_id: str, kind: MessageKind, message: _Message
     ) -> int:
         """Put a message below the previous one; what a restored task dropped stays a branch."""
         last = task.live.last
         is_live = self.nodes.number(node_id) in task.live
         parent = None if last == NONE or is_live else self.nodes.name(last)
-        self.nodes.put(node_id, node_of(kind, parent, message.data, message.held, file.id))
+        self.nodes.put(node_id, message_node(kind, parent, message.data, message.held, file.id))
         node = self.nodes.number(node_id)
         if node == len(self.history_index):
             self.history_index.append(NONE)
@@ -201,7 +194,7 @@ class ClineTaskTree:
         task = self._task(file)
         task.history = []
         if not task.has_timeline:
-            task.live = Live()
+            task.live = ActiveBranch()
         checksums = array("I")
         for index, message in enumerate(messages):
             task.history.append(message.held)
@@ -209,13 +202,13 @@ class ClineTaskTree:
             if has_text_exceeding(message.data, self.material.limits.text_bytes):
                 unread(self.material, file, f"message {index} cannot be read: {LONG}")
                 continue
-            record = as_dict(parsed(message.data))
+            record = as_dict(parse_json(message.data))
             role = as_text(record.get("role"))
             is_mapped = role in ("user", "assistant")
             self.material.count(f"history: {role}", "derived" if is_mapped else "unmapped")
             if is_mapped and not task.has_timeline:
                 task.add_time(self.material.timestamp(record.get("ts"), file))
-                kind: Kind = "prompt" if index == 0 or is_prompt(record) else "reply"
+                kind: MessageKind = "prompt" if index == 0 or is_prompt(record) else "reply"
                 for text in texts(record.get("content")) if role == "user" else ():
                     task.find_workspace(text)
                 node_id = f"{task.task_id}:{index}:{checksums[-1]:08x}"
@@ -226,7 +219,9 @@ class ClineTaskTree:
         """The calls of the answer to a message of the history."""
         if self.last_calls[:2] != (task, index):
             answer, next_message = (
-                parsed(self.material.bytes_of(task.history[at])) if at < len(task.history) else None
+                parse_json(self.material.bytes_of(task.history[at]))
+                if at < len(task.history)
+                else None
                 for at in (index + 1, index + 2)
             )
             self.last_calls = (task, index, history_calls(answer, next_message))
@@ -246,7 +241,7 @@ class ClineTaskTree:
     # -- derivation ---------------------------------------------------------------------------
 
     def derivation(self) -> Derivation:
-        plan = planned(self.nodes)
+        plan = MessageTree(self.nodes)
         for task in self.tasks.values():
             self._match_calls(task)
         return Derivation(
@@ -257,7 +252,7 @@ class ClineTaskTree:
             superseded=self.states.superseded(),
         )
 
-    def _matched_calls(self, task: ClineTask, turn: PlannedTurn) -> dict[str, ClineCall]:
+    def _matched_calls(self, task: ClineTask, turn: MessageTurn) -> dict[str, ClineCall]:
         """The calls of a turn, by the messages that show them."""
         calls = {}
         for message_id, node_id in turn.members:
@@ -267,7 +262,7 @@ class ClineTaskTree:
                 calls[message_id] = answer_calls[self.call_position[node]]
         return calls
 
-    def _derived(self, turn: PlannedTurn) -> DerivedTurn:
+    def _derived(self, turn: MessageTurn) -> DerivedTurn:
         task = next(t for t in self.tasks.values() if turn.id.startswith(f"{t.task_id}:"))
         calls = self._matched_calls(task, turn)
         prints = turn.prints(self.nodes)
@@ -283,7 +278,7 @@ class ClineTaskTree:
             partial(self._build, task, turn),
         )
 
-    def _build(self, task: ClineTask, turn: PlannedTurn) -> Turn:
+    def _build(self, task: ClineTask, turn: MessageTurn) -> Turn:
         nodes = [(message_id, self.nodes.read(node_id)) for message_id, node_id in turn.members]
         members = [(m, node.kind, record_of(self.material, node.record)) for m, node in nodes]
         builder = TurnBuilder(turn.id, turn.parent)
@@ -292,7 +287,7 @@ class ClineTaskTree:
             return ClineTimelineTurn(builder, self._matched_calls(task, turn)).build(members)
         return build_history_turn(builder, members)
 
-    def _sessions(self, plan: Plan) -> Iterator[DerivedSession]:
+    def _sessions(self, plan: MessageTree) -> Iterator[DerivedSession]:
         for task in self.tasks.values():
             extension = next((part for part in task.folder.parts if part in rules.EXTENSIONS), None)
             cwd = task.workspace

@@ -5,6 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from agents_ledger.importers.parsing.lenient_json import (
+    as_dict,
+    as_list,
+    as_number,
+    as_text,
+    parse_json,
+    without_data,
+)
+from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.sources.cline import rules
 from agents_ledger.importers.sources.cline.records import (
     ClineCall,
@@ -15,15 +24,7 @@ from agents_ledger.importers.sources.cline.records import (
     texts,
     words_of,
 )
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder, milliseconds
-from agents_ledger.importers.transcript.turn_tree import (
-    as_dict,
-    as_list,
-    as_number,
-    as_text,
-    parsed,
-    without_data,
-)
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.turns import MessageFile, MessageSource, Turn
 
@@ -169,7 +170,9 @@ class ClineTimelineTurn:
         self.builder.message(message_id, "user", text, at=at, source="human", metadata=metadata)
 
     def _add_compaction(self, message_id: str, entry: dict[str, Any], at: int) -> None:
-        fields = as_dict(entry.get("contextCondense")) or as_dict(parsed(str(entry.get("text"))))
+        fields = as_dict(entry.get("contextCondense")) or as_dict(
+            parse_json(str(entry.get("text")))
+        )
         summary = as_text(fields.get("summary")) or as_text(entry.get("text")) or ""
         self.builder.message(message_id, "system", summary, at=at, source="event")
         before, after = fields.get("prevContextTokens"), fields.get("newContextTokens")
@@ -177,7 +180,7 @@ class ClineTimelineTurn:
 
     def _add_notice(self, message_id: str, name: str, entry: dict[str, Any], at: int) -> None:
         if name == "api_req_started":
-            self._add_usage(as_dict(parsed(str(entry.get("text")))))
+            self._add_usage(as_dict(parse_json(str(entry.get("text")))))
             return
         text = as_text(entry.get("text"))
         self.builder.message(
@@ -208,14 +211,14 @@ class ClineTimelineTurn:
         elif name in rules.OUTPUT_ENTRIES:
             self._add_output(text or "", at)
         else:
-            fields = as_dict(parsed(text or ""))
+            fields = as_dict(parse_json(text or ""))
             words = as_text(fields.get("question")) or as_text(fields.get("response"))
             self.builder.message(
                 message_id, "assistant", words or text, at=at, metadata={"type": name, **metadata}
             )
 
     def _add_call(self, message_id: str, name: str, text: str, at: int, *, is_done: bool) -> None:
-        fields = as_dict(parsed(text))
+        fields = as_dict(parse_json(text))
         self.open_call, self.output = message_id, []
         call = self.calls.get(message_id)
         if call is not None:

@@ -15,17 +15,12 @@ from msgspec import Struct, field
 
 from agents_ledger.importers.parsing.encodings import BOM
 from agents_ledger.importers.parsing.json_values import loose
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_text, project_name
+from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.material import HeldRecord, Material, SourceLine, SourceRow
 from agents_ledger.importers.sources.cursor import rules
 from agents_ledger.importers.sources.cursor.turns import agent_blocks, agent_text, are_results
-from agents_ledger.importers.transcript.turn_builder import milliseconds
-from agents_ledger.importers.transcript.turn_tree import (
-    as_dict,
-    as_text,
-    malformed,
-    project_name,
-    scoped,
-)
+from agents_ledger.importers.transcript.lines import report_malformed, scoped_id
 from agents_ledger.model.imports.records import raw
 from agents_ledger.model.imports.sources import Fate, SourceFile
 
@@ -100,11 +95,11 @@ def read_transcript(material: Material, file: SourceFile, is_needed: bool) -> Ag
     for line in material.lines(file):
         record = loose(line.data)
         if not isinstance(record, dict):
-            malformed(material, line, "no object")
+            report_malformed(material, line, "no object")
             continue
         material.count(str(record.get("type") or record.get("role")), fate)
         if is_needed:
-            message_id = scoped(rules.NAME, session.id, str(line.number))
+            message_id = scoped_id(rules.NAME, session.id, str(line.number))
             blocks = agent_blocks(record)
             is_input = record.get("role") == "user" and not are_results(blocks)
             at = rules.prompt_in(agent_text(blocks)).at if is_input else 0
@@ -130,7 +125,7 @@ def _text_messages(
     def message(first: SourceLine) -> AgentMessage:
         line = SourceLine(first.file, first.offset, end - first.offset, first.number, None)
         # The suffix tells it from a line of the JSON transcript of the same session.
-        message_id = scoped(rules.NAME, session_id, f"{first.number}.txt")
+        message_id = scoped_id(rules.NAME, session_id, f"{first.number}.txt")
         return AgentMessage(message_id, line, role == "user", digest.digest())
 
     for line in material.lines(file):

@@ -21,14 +21,14 @@ from agents_ledger.importers.parsing.json_values import (
     loose,
     path_of,
 )
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_text
+from agents_ledger.importers.parsing.timestamps import milliseconds, uuid7_ms
 from agents_ledger.importers.port.material import Material, SourceRow
 from agents_ledger.importers.sources.cursor import records, rules
 from agents_ledger.importers.sources.cursor.agent_sessions import AgentStore
 from agents_ledger.importers.sources.cursor.changes import ChatScope, IdSearch, has_inline_bubbles
 from agents_ledger.importers.sources.cursor.turns import Bubble, BubbleReader
-from agents_ledger.importers.transcript.packed_store import Named
-from agents_ledger.importers.transcript.turn_builder import milliseconds
-from agents_ledger.importers.transcript.turn_tree import as_dict, as_list, as_text, uuid7_ms
+from agents_ledger.importers.transcript.packed_store import PackedDict
 from agents_ledger.model.imports.interning import Numbering
 from agents_ledger.model.imports.records import digest, raw
 from agents_ledger.model.imports.sources import SourceFile
@@ -70,7 +70,9 @@ class CursorChat(Struct):
 
     id: str
     versions: list[ChatVersion] = field(default_factory=list)
-    bubbles: Named[Bubble] = field(default_factory=lambda: Named(Bubble))  # by the id in its key
+    bubbles: PackedDict[Bubble] = field(
+        default_factory=lambda: PackedDict(Bubble)
+    )  # by the id in its key
     rows: list[SourceRow] = field(default_factory=list)
     contexts: dict[str, SourceRow] = field(default_factory=dict)
     checkpoints: dict[str, SourceRow] = field(default_factory=dict)

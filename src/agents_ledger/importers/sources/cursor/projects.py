@@ -11,12 +11,12 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.parsing.json_values import BROKEN, decoded, dicts, loose, path_of
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_text
 from agents_ledger.importers.parsing.row_filter import told, value_of
 from agents_ledger.importers.port.source import FileProbe, FolderTrace, Project, SelectRows, Table
 from agents_ledger.importers.sources.cursor import rules
 from agents_ledger.importers.sources.cursor.changes import IdSearch
 from agents_ledger.importers.sources.cursor.records import listed_chats, listed_id
-from agents_ledger.importers.transcript.turn_tree import as_dict, as_list, as_text
 from agents_ledger.model.imports.records import Parted, RowRecord, raw
 
 KEPT_ALIKE = (*rules.CHAT_KINDS, "codeBlockDiff")  # `<kind>:<chat>:...`

@@ -16,9 +16,9 @@ from agents_ledger.importers.parsing.json_values import (
     loose,
     pruned,
 )
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_text
+from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.sources.cursor import rules
-from agents_ledger.importers.transcript.turn_builder import milliseconds
-from agents_ledger.importers.transcript.turn_tree import as_dict, as_list, as_text
 from agents_ledger.model.imports.interning import Numbering
 from agents_ledger.model.imports.records import raw
 from agents_ledger.model.turns import CallStatus

@@ -10,7 +10,7 @@ import re
 from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
-from agents_ledger.importers.transcript.turn_builder import milliseconds
+from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.model.sessions import TaskStatus
 from agents_ledger.model.turns import CallStatus, FileKind, MessageRole
 

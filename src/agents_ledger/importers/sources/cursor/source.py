@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path, PurePath
 
 from agents_ledger.importers.parsing.databases import MAGIC
+from agents_ledger.importers.parsing.lenient_json import parse_json
 from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.port.material import Material
 from agents_ledger.importers.port.source import (
@@ -20,7 +21,6 @@ from agents_ledger.importers.port.source import (
 from agents_ledger.importers.sources.cursor import projects as cursor_projects
 from agents_ledger.importers.sources.cursor import rules, tree
 from agents_ledger.importers.sources.cursor.agent_sessions import is_text_transcript
-from agents_ledger.importers.transcript.turn_tree import parsed
 from agents_ledger.model.imports.sources import Derivation, SourceKind
 
 TABLES = (
@@ -130,7 +130,7 @@ def _is_transcript(head: bytes) -> bool:
         return CONVERSATION.match(head) is not None
     if not line.startswith(b'{"role":'):
         return False
-    first = parsed(line)
+    first = parse_json(line)
     if isinstance(first, dict):
         return "message" in first
     return CUT_LINE.match(line) is not None

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from agents_ledger.importers.parsing.json_values import exchanges, path_of, pruned
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_text, project_name
+from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.material import Material, SourceRow, fingerprint
 from agents_ledger.importers.sources.cursor import rules
 from agents_ledger.importers.sources.cursor.agent_sessions import (
@@ -33,9 +35,9 @@ from agents_ledger.importers.sources.cursor.turns import (
     build_summary,
     message_of,
 )
-from agents_ledger.importers.transcript.packed_store import Named
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder, milliseconds
-from agents_ledger.importers.transcript.turn_tree import NONE, as_dict, as_text, project_name
+from agents_ledger.importers.transcript.columns import NONE
+from agents_ledger.importers.transcript.packed_store import PackedDict
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.model.imports.interning import Numbering
 from agents_ledger.model.imports.records import digest
 from agents_ledger.model.imports.sources import (
@@ -230,7 +232,7 @@ class ChatTree:
     def __init__(self, chats: CursorChats, version: int) -> None:
         self.chats = chats
         self.version = version
-        self.turns = Named(_PlannedChatTurn)
+        self.turns = PackedDict(_PlannedChatTurn)
         self.sessions: list[DerivedSession] = []
         self._messages = Numbering(forgets=True)
         self._turn_of_message = array("I")

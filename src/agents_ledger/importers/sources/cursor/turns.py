@@ -15,6 +15,13 @@ from agents_ledger.importers.parsing.json_values import (
     path_of,
     pruned,
 )
+from agents_ledger.importers.parsing.lenient_json import (
+    as_dict,
+    as_list,
+    as_number,
+    as_text,
+    without_data,
+)
 from agents_ledger.importers.port.material import Material, SourceRow
 from agents_ledger.importers.sources.cursor import rules
 from agents_ledger.importers.sources.cursor.records import (
@@ -25,14 +32,7 @@ from agents_ledger.importers.sources.cursor.records import (
     thinking_of,
     tool_calls,
 )
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder, msgspec_text
-from agents_ledger.importers.transcript.turn_tree import (
-    as_dict,
-    as_list,
-    as_number,
-    as_text,
-    without_data,
-)
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder, json_text
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.imports.records import LARGE
 from agents_ledger.model.turns import (
@@ -192,7 +192,7 @@ class ChatTurn:
         self.builder.call(
             call_id,
             as_text(call.get("name")) or (f"tool_{number}" if number is not None else "unknown"),
-            msgspec_text(json_or_text(params)),
+            json_text(json_or_text(params)),
             at=message.at,
             message_id=message.id,
             tool_number=number,

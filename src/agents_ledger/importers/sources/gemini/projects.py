@@ -12,8 +12,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_text, parse_json
 from agents_ledger.importers.port.source import FileProbe, FolderTrace, Project
-from agents_ledger.importers.transcript.turn_tree import as_dict, as_text, parsed
 from agents_ledger.model.imports.sources import SHA256, SourceFile, SourceTitle
 
 ROOT_FILE = ".project_root"  # written next to the chats since 2026: the folder of the project
@@ -29,7 +29,7 @@ SEPARATOR = re.compile(r"[\\/]|\Z")
 
 def folder_with_hash(data: bytes, project_hash: str) -> str | None:
     """The path in some JSON, or folder above one, that has this hash."""
-    paths = (as_text(parsed(b'"%b"' % word)) or "" for word in set(PATH.findall(data)))
+    paths = (as_text(parse_json(b'"%b"' % word)) or "" for word in set(PATH.findall(data)))
     folders = {path[: end.start()] for path in paths for end in SEPARATOR.finditer(path, 1)}
     return next((folder for folder in folders if hash_of(folder) == project_hash), None)
 

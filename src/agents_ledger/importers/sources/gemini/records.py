@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from agents_ledger.importers.sources.gemini.rules import CANCELLED, SESSION_FIELDS
-from agents_ledger.importers.transcript.turn_builder import milliseconds
-from agents_ledger.importers.transcript.turn_tree import (
+from agents_ledger.importers.parsing.lenient_json import (
     UUID,
     as_dict,
     as_text,
-    parsed,
+    parse_json,
     without_data,
 )
+from agents_ledger.importers.parsing.timestamps import milliseconds
+from agents_ledger.importers.sources.gemini.rules import CANCELLED, SESSION_FIELDS
 
 HEAD_FIELDS = {"sessionId", "startTime", "lastUpdated", "summary", *SESSION_FIELDS}
 OWN_RECORD = re.compile(rb'"(?:gemini|\$set|\$rewindTo)"')
@@ -38,12 +38,12 @@ decode_message_head = msgspec.json.Decoder(GeminiMessageHead).decode
 
 def head_of(fields: dict[str, Raw]) -> dict[str, Any]:
     """What a document or a patch says of its session."""
-    return {name: parsed(raw) for name, raw in fields.items() if name in HEAD_FIELDS}
+    return {name: parse_json(raw) for name, raw in fields.items() if name in HEAD_FIELDS}
 
 
 def is_own_record(line: bytes) -> bool:
     """Whether a line is a record that no other source writes."""
-    match parsed(line) if OWN_RECORD.search(line) else None:
+    match parse_json(line) if OWN_RECORD.search(line) else None:
         case {"$rewindTo": str()}:
             return True
         case {"$set": dict(patch)}:
@@ -56,7 +56,7 @@ def is_own_record(line: bytes) -> bool:
 def session_key(path: Path, fields: dict[str, Raw]) -> tuple[str, str]:
     """The id of a chat's session, and its start time, which tells chats of one id apart."""
     names = ("sessionId", "kind", "startTime")
-    session_id, kind, start = (as_text(parsed(fields.get(name, b"null"))) for name in names)
+    session_id, kind, start = (as_text(parse_json(fields.get(name, b"null"))) for name in names)
     start = start if start and milliseconds(start) else ""
     if not session_id:
         return path.stem, start

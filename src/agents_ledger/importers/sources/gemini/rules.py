@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 
-from agents_ledger.importers.transcript.message_tree import Kind
+from agents_ledger.importers.transcript.message_tree import MessageKind
 from agents_ledger.model.turns import CallStatus, FileKind
 
 NAME = "gemini-cli"
 
-KINDS: dict[str, Kind] = {"user": "prompt", "gemini": "reply", "model": "reply"}
+KINDS: dict[str, MessageKind] = {"user": "prompt", "gemini": "reply", "model": "reply"}
 NOTICES = ("info", "error", "warning")
 
 STATUSES: dict[str, CallStatus] = {

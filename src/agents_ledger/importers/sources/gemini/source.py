@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, parse_json
 from agents_ledger.importers.port.homes import Home
 from agents_ledger.importers.port.material import Material
 from agents_ledger.importers.port.source import FileProbe, Project, Source
@@ -13,7 +14,6 @@ from agents_ledger.importers.sources.gemini.projects import ROOT_FILE, is_root_f
 from agents_ledger.importers.sources.gemini.records import is_own_record
 from agents_ledger.importers.sources.gemini.rules import NAME
 from agents_ledger.importers.sources.gemini.tree import GeminiTree
-from agents_ledger.importers.transcript.turn_tree import as_dict, as_list, parsed
 from agents_ledger.model.imports.sources import Derivation, SourceKind
 
 SESSION_FILE = re.compile(r"session-.*-([0-9a-f]{8})")
@@ -30,7 +30,7 @@ class GeminiCli(Source):
     def kind_of(self, path: Path, head: bytes) -> SourceKind:
         """A log's first line is an object without messages; all else is one document."""
         line = head.split(b"\n", 1)[0]
-        first = parsed(line)
+        first = parse_json(line)
         if isinstance(first, dict):
             return "document" if {"messages", "history"} & first.keys() else "lines"
         is_pretty_printed = line.strip() == b"{"
@@ -53,11 +53,11 @@ class GeminiCli(Source):
             return True
         if not start.startswith(b"{"):
             return False
-        first = parsed(start.split(b"\n", 1)[0])
+        first = parse_json(start.split(b"\n", 1)[0])
         if not isinstance(first, dict):
             if re.search(rb'"projectHash"\s*:', start) and re.search(rb'"sessionId"\s*:', start):
                 return True
-            first = as_dict(parsed(start))
+            first = as_dict(parse_json(start))
         history = as_list(first.get("history"))
         has_parts = bool(history) and all("parts" in as_dict(message) for message in history)
         return has_parts or ("projectHash" in first and "sessionId" in first)

@@ -22,6 +22,16 @@ from agents_ledger.importers.parsing.json_spans import (
     read_document,
     read_message,
 )
+from agents_ledger.importers.parsing.lenient_json import (
+    BROKEN,
+    as_dict,
+    as_list,
+    as_text,
+    decode_leniently,
+    parse_json,
+    project_name,
+)
+from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.material import HeldRecord, Material, SourceLine, fingerprint
 from agents_ledger.importers.sources.gemini import rules
 from agents_ledger.importers.sources.gemini.projects import (
@@ -39,31 +49,22 @@ from agents_ledger.importers.sources.gemini.records import (
     session_key,
 )
 from agents_ledger.importers.sources.gemini.turns import GeminiTurnContext, build_turn
-from agents_ledger.importers.transcript.message_tree import (
-    Live,
-    Node,
-    Nodes,
-    Plan,
-    PlannedTurn,
-    node_of,
-    planned,
-)
-from agents_ledger.importers.transcript.turn_builder import milliseconds
-from agents_ledger.importers.transcript.turn_tree import (
-    BROKEN,
-    NONE,
-    States,
-    as_dict,
-    as_list,
-    as_text,
-    made,
-    malformed,
-    parsed,
-    project_name,
+from agents_ledger.importers.transcript.columns import NONE
+from agents_ledger.importers.transcript.lines import (
+    DocumentStates,
     record_of,
-    scoped,
-    strictly,
+    report_malformed,
+    scoped_id,
 )
+from agents_ledger.importers.transcript.message_tree import (
+    ActiveBranch,
+    MessageNode,
+    MessageNodes,
+    MessageTree,
+    MessageTurn,
+    message_node,
+)
+from agents_ledger.importers.transcript.turn_tree import made
 from agents_ledger.model.imports.sources import (
     Derivation,
     DerivedSession,
@@ -81,7 +82,9 @@ class GeminiSession(Struct):
     start: str
     number: int
     file_ids: set[int] = field(default_factory=set)
-    live: Live = field(default_factory=Live)  # the messages that the program would show
+    live: ActiveBranch = field(
+        default_factory=ActiveBranch
+    )  # the messages that the program would show
     head: dict[str, Any] = field(default_factory=dict)
     parent: str | None = None
     folder: str | None = None
@@ -117,11 +120,11 @@ class GeminiTree:
     def __init__(self, material: Material, version: int) -> None:
         self.material = material
         self.version = version
-        self.nodes = Nodes()
+        self.nodes = MessageNodes()
         self.chats: dict[tuple[str, str], GeminiSession] = {}  # by id and start
         self.chat_of = array("I")  # by message, the number of its chat
         self.shared: dict[tuple[int, int], None] = {}  # pairs of chats with a common message
-        self.states = States()
+        self.states = DocumentStates()
         self.roots: list[SourceTitle] = []
         for file in material.files:
             if file.path.endswith(ROOT_FILE):
@@ -162,7 +165,7 @@ class GeminiTree:
             try:
                 record = pieces.read(raw_dict)
             except BROKEN as error:
-                malformed(self.material, line, error)
+                report_malformed(self.material, line, error)
                 continue
             if session is None:
                 session = self._chat(file, record)
@@ -173,7 +176,7 @@ class GeminiTree:
     ) -> None:
         if "$rewindTo" in record:
             # The messages from this one on become a branch; an unknown id rewinds everything.
-            target = scoped(rules.NAME, session.own_id, str(parsed(record["$rewindTo"])))
+            target = scoped_id(rules.NAME, session.own_id, str(parse_json(record["$rewindTo"])))
             session.live.cut(self.nodes.number(target))
             self.material.count("$rewindTo", "derived")
         elif "id" in record:
@@ -182,7 +185,7 @@ class GeminiTree:
         elif "$set" in record:
             self._patch(session, line.file, record["$set"], pieces)
         else:
-            session.describe(as_dict(parsed(line.data or b"")))
+            session.describe(as_dict(parse_json(line.data or b"")))
             is_mapped = "sessionId" in record
             self.material.count("metadata", "derived" if is_mapped else "unmapped")
 
@@ -203,7 +206,7 @@ class GeminiTree:
             items = raw_list(messages)
         except BROKEN:
             return
-        session.live = Live()
+        session.live = ActiveBranch()
         for number, item in enumerate(items):
             data = bytes(item)
             held = pieces.held(data)
@@ -232,15 +235,15 @@ class GeminiTree:
         type_ = str(head.type or head.role)
         kind = rules.KINDS.get(type_, "notice")
         is_mapped = kind != "notice" or type_ in rules.NOTICES
-        if type_ == "error" or (type_ == "info" and is_cancellation(as_dict(parsed(data)))):
+        if type_ == "error" or (type_ == "info" and is_cancellation(as_dict(parse_json(data)))):
             kind = "failure"
         self.material.count(type_, "derived" if is_mapped else "unmapped")
         at = self.material.timestamp(head.timestamp or head.ts, file)
         session.first_at = session.first_at or at
         session.last_at = max(session.last_at, at)
         name = str(head.id if head.id is not None else number)
-        node_id = scoped(rules.NAME, session.own_id, name)
-        self.nodes.put(node_id, node_of(kind, None, data, record, file.id))
+        node_id = scoped_id(rules.NAME, session.own_id, name)
+        self.nodes.put(node_id, message_node(kind, None, data, record, file.id))
         node = self.nodes.number(node_id)
         if node == len(self.chat_of):
             self.chat_of.append(session.number)
@@ -337,7 +340,7 @@ class GeminiTree:
 
     def derivation(self) -> Derivation:
         self._find_folders()
-        plan = planned(self.nodes)
+        plan = MessageTree(self.nodes)
         for node in plan.unplanned():
             self._uncount(node)
         return Derivation(
@@ -349,14 +352,14 @@ class GeminiTree:
             titles=tuple(self.roots),
         )
 
-    def _uncount(self, node: Node) -> None:
+    def _uncount(self, node: MessageNode) -> None:
         """A notice that no prompt has followed yet makes no row."""
-        type_ = str(strictly(decode_message_head, self.material.bytes_of(node.record)).type)
+        type_ = str(decode_leniently(decode_message_head, self.material.bytes_of(node.record)).type)
         if type_ in rules.NOTICES:
             self.material.count(type_, "derived", -1)
             self.material.count(type_, "unmapped")
 
-    def _derived(self, turn: PlannedTurn) -> DerivedTurn:
+    def _derived(self, turn: MessageTurn) -> DerivedTurn:
         nodes = [(message_id, self.nodes.read(node_id)) for message_id, node_id in turn.members]
         files = frozenset(file_id for _, node in nodes for file_id in node.file_ids)
         asked_by: MessageSource = "human" if files.isdisjoint(self.subagent_files) else "agent"
@@ -372,7 +375,7 @@ class GeminiTree:
             partial(build_turn, self.material, turn, nodes, context),
         )
 
-    def _sessions(self, plan: Plan) -> Iterator[DerivedSession]:
+    def _sessions(self, plan: MessageTree) -> Iterator[DerivedSession]:
         for session in self.sessions:
             head, folder = session.head, session.folder
             metadata = {name: head[name] for name in rules.SESSION_FIELDS if head.get(name)}

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from agents_ledger.importers.port.material import Material
-from agents_ledger.importers.sources.gemini import rules
-from agents_ledger.importers.sources.gemini.records import content_of, is_cancellation
-from agents_ledger.importers.transcript.message_tree import Kind, Node, PlannedTurn
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder, milliseconds
-from agents_ledger.importers.transcript.turn_tree import (
+from agents_ledger.importers.parsing.lenient_json import (
     as_dict,
     as_list,
     as_number,
     as_text,
-    record_of,
     without_data,
 )
+from agents_ledger.importers.parsing.timestamps import milliseconds
+from agents_ledger.importers.port.material import Material
+from agents_ledger.importers.sources.gemini import rules
+from agents_ledger.importers.sources.gemini.records import content_of, is_cancellation
+from agents_ledger.importers.transcript.lines import record_of
+from agents_ledger.importers.transcript.message_tree import MessageKind, MessageNode, MessageTurn
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.model.turns import MessageFile, MessageSource, Turn
 
 
@@ -36,8 +37,8 @@ class GeminiTurnContext(NamedTuple):
 
 def build_turn(
     material: Material,
-    turn: PlannedTurn,
-    nodes: list[tuple[str, Node]],
+    turn: MessageTurn,
+    nodes: list[tuple[str, MessageNode]],
     context: GeminiTurnContext,
 ) -> Turn:
     """The turn of these messages."""
@@ -54,7 +55,7 @@ class _GeminiTurn:
         self.context = context
         self.is_done = False  # whether the last request has its final answer
 
-    def add(self, message_id: str, kind: Kind, message: dict[str, Any]) -> None:
+    def add(self, message_id: str, kind: MessageKind, message: dict[str, Any]) -> None:
         if kind == "reply":
             self._add_reply(message_id, message)
             self.is_done = bool(content_of(message)[0].strip()) and not message.get("toolCalls")
