@@ -196,7 +196,7 @@ def _qwen_code(folder: Path) -> None:
 
 
 def _aider(folder: Path) -> None:
-    test_aider.history(folder, test_aider.FIRST + test_aider.SECOND)
+    test_aider.history(_made(folder), test_aider.FIRST + test_aider.SECOND)
 
 
 def as_json(value: Any) -> bytes:
