@@ -47,7 +47,7 @@ class AiderLog(MessageLog):
             else:
                 texts.append(text.removeprefix("+"))
                 self.entered.setdefault("\n".join(texts).strip(), []).append(at)
-        material.count("input", "derived")
+            material.count("input", "derived")
 
     def read(self, file: SourceFile) -> None:
         if file.path.endswith(rules.INPUT_FILE):
@@ -60,11 +60,12 @@ class AiderLog(MessageLog):
             if kind is None:  # the beginning of a run
                 match = rules.STARTED.match(lines[-1].data or b"")
                 session, started = None, match[1].decode() if match else ""
+                self.material.count("run", "derived", len(lines))
                 continue
             if session is None and kind == "prompt":
                 session = self._start(started, data)
                 first_line = lines[0].number
-            self.material.count(kind, "derived" if session else "unmapped")
+            self.material.count(kind, "derived" if session else "unmapped", len(lines))
             if session is not None:
                 message_id = f"{rules.NAME}:{session.id}:{lines[0].number - first_line}"
                 self._add(session, LogMessage(message_id, kind, data), lines)
