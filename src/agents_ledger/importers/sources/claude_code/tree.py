@@ -208,7 +208,7 @@ class ClaudeTree(EntryTree):
         return kept
 
     def free(self) -> None:
-        """Free all but what is needed while turns are written."""
+        """Free all but what turns need."""
         self.free_entries()
         self._compaction_above, self._moved = None, frozenset()
         self.entries.free()
