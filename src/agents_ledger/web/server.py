@@ -55,8 +55,15 @@ BODY_MAX = 1 << 20
 JSON_LIMITS = JsonLimits()
 THREADS = 64
 JSON_SLOTS = 2  # bodies checked or decoded at once: they must not take every thread
-API = (sessions, turns, reports, imports, admin, chat, changes)
-PAGES = (
+_log = logging.getLogger("agents_ledger.web")
+
+
+def _routes(*modules: ModuleType) -> list[ControllerRouterHandler]:
+    return [route for module in modules for route in module.ROUTES]
+
+
+API = _routes(sessions, turns, reports, imports, admin, chat, changes)
+PAGES = _routes(
     home,
     session_pages,
     thread,
@@ -71,8 +78,6 @@ PAGES = (
     forms,
     static_files,
 )
-
-_log = logging.getLogger("agents_ledger.web")
 
 
 class LimitedRequest(Request[Any, Any, State]):
@@ -128,8 +133,8 @@ def make(
     site.warm_up()
     app = Litestar(
         route_handlers=[
-            Router("/", route_handlers=_routes(PAGES), include_in_schema=False),
-            Router("/api/v1", route_handlers=_routes(API)),
+            Router("/", route_handlers=PAGES, include_in_schema=False),
+            Router("/api/v1", route_handlers=API),
         ],
         dependencies={"site": Provide(lambda: site, sync_to_thread=False)},
         guards=[_has_scope],
@@ -154,10 +159,6 @@ def make(
     )
     admission = Admission(app, read_slots(ledger._core.db.engine))
     return WebGuard(admission, door, policy)
-
-
-def _routes(modules: tuple[ModuleType, ...]) -> list[ControllerRouterHandler]:
-    return [route for module in modules for route in module.ROUTES]
 
 
 async def _has_scope(

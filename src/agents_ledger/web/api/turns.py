@@ -95,7 +95,7 @@ def get_thread(
 ) -> Response[Thread]:
     """The metrics of a thread, and its last turns or those up to `to_depth`, root first.
 
-    Long turns are fewer than `limit`, but at least one; request earlier ones by their depth.
+    Of long turns fewer than `limit` are returned, but at least one; request earlier ones by depth.
     """
     thread = site.ledger.thread(decode_part(target), last=0)
     last = thread.depth if to_depth is None else min(to_depth, thread.depth)
