@@ -16,11 +16,7 @@ from litestar import Litestar, Request, Response, Router
 from litestar.connection import ASGIConnection
 from litestar.datastructures import State
 from litestar.di import Provide
-from litestar.exceptions import (
-    ClientException,
-    InternalServerException,
-    PermissionDeniedException,
-)
+from litestar.exceptions import ClientException, InternalServerException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
@@ -139,6 +135,7 @@ def make(
         dependencies={"site": Provide(lambda: site, sync_to_thread=False)},
         guards=[_has_scope],
         exception_handlers={Exception: _fail},
+        # Routes that accept more, such as imports, override this.
         request_max_body_size=BODY_MAX,
         openapi_config=OpenAPIConfig(
             title="Agents Ledger",
@@ -147,6 +144,7 @@ def make(
             render_plugins=[JsonRenderPlugin(path="/v1.json")],
         ),
         lifespan=[background, broker] if with_broker else [background],
+        # Litestar would replace the handlers of the root logger.
         logging_config=None,
         request_class=LimitedRequest,
         state=State(

@@ -25,7 +25,7 @@ from agents_ledger.web.responses import (
     as_json,
     reads,
 )
-from agents_ledger.web.site import Site, SiteDependency
+from agents_ledger.web.site import Site, ThisSite
 
 TURNS_MAX = 50
 BYTES_MAX = 250_000  # of several turns
@@ -37,7 +37,7 @@ ContextForm = Literal["anthropic", "openai", "openai-responses"]
 
 
 @reads("/turns/{turn:str}")
-def get_turn(request: WebRequest, site: SiteDependency, turn: FromPath[str]) -> Response[Turn]:
+def get_turn(request: WebRequest, site: ThisSite, turn: FromPath[str]) -> Response[Turn]:
     """A turn with its messages and tool calls."""
     return answer(site.ledger.get_turn(decode_part(turn)), request)
 
@@ -45,7 +45,7 @@ def get_turn(request: WebRequest, site: SiteDependency, turn: FromPath[str]) -> 
 @reads("/turns/{turn:str}/children")
 def get_children(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     turn: FromPath[str],
     limit: Limit = PER_PAGE,
@@ -70,7 +70,7 @@ def _check_child(site: Site, after: str, parent_id: str) -> None:
 
 @reads("/turns/{turn:str}/messages")
 def get_messages(
-    request: WebRequest, site: SiteDependency, turn: FromPath[str]
+    request: WebRequest, site: ThisSite, turn: FromPath[str]
 ) -> Response[list[Message]]:
     """The messages of a turn."""
     return answer(list(site.ledger.get_turn(decode_part(turn)).messages), request)
@@ -78,7 +78,7 @@ def get_messages(
 
 @reads("/turns/{turn:str}/tool-calls")
 def get_tool_calls(
-    request: WebRequest, site: SiteDependency, turn: FromPath[str]
+    request: WebRequest, site: ThisSite, turn: FromPath[str]
 ) -> Response[list[ToolCall]]:
     """The tool calls of a turn."""
     return answer(list(site.ledger.get_turn(decode_part(turn)).tool_calls), request)
@@ -87,7 +87,7 @@ def get_tool_calls(
 @reads("/threads/{target:str}")
 def get_thread(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     target: FromPath[str],
     to_depth: OptionalNumber = None,
@@ -100,6 +100,7 @@ def get_thread(
     thread = site.ledger.thread(decode_part(target), last=0)
     last = thread.depth if to_depth is None else min(to_depth, thread.depth)
     turns: list[Turn] = []
+    # Measured as JSON: the length of a turn is not known before it is encoded.
     room = BYTES_MAX
     for turn in itertools.islice(_upwards(site, thread, last), limit):
         room -= len(as_json(turn))
@@ -121,7 +122,7 @@ def _upwards(site: Site, thread: Thread, depth: int) -> Iterator[Turn]:
 @reads("/threads/{target:str}/tree")
 def get_tree(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     target: FromPath[str],
     limit: Annotated[int, QueryParameter(ge=1, le=NODES_MAX)] = NODES_MAX,
     upto: Annotated[int | None, QueryParameter(ge=1, le=2**53)] = None,
@@ -140,7 +141,7 @@ def get_tree(
 @reads("/context/{target:str}")
 def get_context(
     request: WebRequest,
-    site: SiteDependency,
+    site: ThisSite,
     *,
     target: FromPath[str],
     form: FromQuery[ContextForm] = "anthropic",
@@ -152,12 +153,4 @@ def get_context(
     return answer({"total_tokens": context.total_tokens, "form": form, "shown": rendered}, request)
 
 
-ROUTES = (
-    get_turn,
-    get_children,
-    get_messages,
-    get_tool_calls,
-    get_thread,
-    get_tree,
-    get_context,
-)
+ROUTES = (get_turn, get_children, get_messages, get_tool_calls, get_thread, get_tree, get_context)
