@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ from agents_ledger.importers.parsing.json_spans import (
 )
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_text, parse_json, project_name
 from agents_ledger.importers.parsing.text_size import has_text_exceeding
-from agents_ledger.importers.port.material import HeldRecord, Material, fingerprint
+from agents_ledger.importers.port.material import HeldRecord, Material
 from agents_ledger.importers.sources.cline import rules
 from agents_ledger.importers.sources.cline.records import (
     HISTORY,
@@ -39,18 +38,18 @@ from agents_ledger.importers.transcript.lines import DocumentStates, record_of
 from agents_ledger.importers.transcript.message_tree import (
     ActiveBranch,
     MessageKind,
+    MessageNode,
     MessageNodes,
     MessageTree,
     MessageTurn,
+    MessageTurns,
     message_node,
 )
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
-from agents_ledger.importers.transcript.turn_tree import made
 from agents_ledger.model.imports.interning import Numbering
 from agents_ledger.model.imports.sources import (
     Derivation,
     DerivedSession,
-    DerivedTurn,
     SourceFile,
 )
 from agents_ledger.model.turns import Turn
@@ -241,19 +240,23 @@ class ClineTaskTree:
     # -- derivation ---------------------------------------------------------------------------
 
     def derivation(self) -> Derivation:
-        plan = MessageTree(self.nodes)
         for task in self.tasks.values():
             self._match_calls(task)
+        tree = MessageTree(self.nodes)
         return Derivation(
-            turns=made(range(len(plan)), lambda number: self._derived(plan[number])),
-            sessions=tuple(self._sessions(plan)),
+            turns=ClineTaskTurns(tree, self),
+            sessions=tuple(self._sessions(tree)),
             faults=tuple(self.material.faults),
             counts=self.material.counts,
             superseded=self.states.superseded(),
         )
 
-    def _matched_calls(self, task: ClineTask, turn: MessageTurn) -> dict[str, ClineCall]:
-        """The calls of a turn, by the messages that show them."""
+    def task_of(self, turn: MessageTurn) -> ClineTask:
+        return next(t for t in self.tasks.values() if turn.id.startswith(f"{t.task_id}:"))
+
+    def calls_of(self, turn: MessageTurn) -> dict[str, ClineCall]:
+        """The calls of a turn in the history, by the messages that show them."""
+        task = self.task_of(turn)
         calls = {}
         for message_id, node_id in turn.members:
             node = self.nodes.number(node_id)
@@ -262,32 +265,7 @@ class ClineTaskTree:
                 calls[message_id] = answer_calls[self.call_position[node]]
         return calls
 
-    def _derived(self, turn: MessageTurn) -> DerivedTurn:
-        task = next(t for t in self.tasks.values() if turn.id.startswith(f"{t.task_id}:"))
-        calls = self._matched_calls(task, turn)
-        prints = turn.prints(self.nodes)
-        prints += [msgspec.json.encode(call, order="sorted") for call in calls.values()]
-        prints.append(str(task.workspace).encode("utf-8", "replace"))
-        files = task.file_ids if calls else frozenset()
-        return DerivedTurn(
-            turn.id,
-            turn.parent,
-            fingerprint(self.version, prints),
-            files.union(*(self.nodes.read(node_id).file_ids for _, node_id in turn.members)),
-            tuple(message_id for message_id, _ in turn.members),
-            partial(self._build, task, turn),
-        )
-
-    def _build(self, task: ClineTask, turn: MessageTurn) -> Turn:
-        nodes = [(message_id, self.nodes.read(node_id)) for message_id, node_id in turn.members]
-        members = [(m, node.kind, record_of(self.material, node.record)) for m, node in nodes]
-        builder = TurnBuilder(turn.id, turn.parent)
-        builder.workspace_path = task.workspace
-        if task.has_timeline:
-            return ClineTimelineTurn(builder, self._matched_calls(task, turn)).build(members)
-        return build_history_turn(builder, members)
-
-    def _sessions(self, plan: MessageTree) -> Iterator[DerivedSession]:
+    def _sessions(self, tree: MessageTree) -> Iterator[DerivedSession]:
         for task in self.tasks.values():
             extension = next((part for part in task.folder.parts if part in rules.EXTENSIONS), None)
             cwd = task.workspace
@@ -296,13 +274,43 @@ class ClineTaskTree:
             yield DerivedSession(
                 session_id=task.task_id,
                 label=f"{rules.NAME}:{task.task_id}",
-                head=plan.head(task.live.last),
+                head=tree.head(task.live.last),
                 file_ids=task.file_ids,
                 created_at=task.first_at,
                 updated_at=task.last_at,
                 routing_key=cwd,
                 metadata={name: value for name, value in metadata.items() if value},
             )
+
+
+class ClineTaskTurns(MessageTurns):
+    """The turns of tasks."""
+
+    def __init__(self, tree: MessageTree, tasks: ClineTaskTree) -> None:
+        self.tasks = tasks
+        super().__init__(tree, tasks.version)
+
+    def context(self, turn: MessageTurn) -> bytes:
+        return str(self.tasks.task_of(turn).workspace).encode("utf-8", "replace")
+
+    def evidence(self, turn: int) -> tuple[Iterable[bytes], Iterable[int]]:
+        members = self.tree[turn]
+        (context, *prints), file_ids = super().evidence(turn)
+        calls = self.tasks.calls_of(members)
+        prints += [msgspec.json.encode(call, order="sorted") for call in calls.values()]
+        task_files = self.tasks.task_of(members).file_ids if calls else ()
+        return [*prints, context], {*file_ids, *task_files}
+
+    def build_turn(self, turn: MessageTurn, messages: Sequence[tuple[str, MessageNode]]) -> Turn:
+        task = self.tasks.task_of(turn)
+        members = [
+            (m, node.kind, record_of(self.tasks.material, node.record)) for m, node in messages
+        ]
+        builder = TurnBuilder(turn.id, turn.parent)
+        builder.workspace_path = task.workspace
+        if task.has_timeline:
+            return ClineTimelineTurn(builder, self.tasks.calls_of(turn)).build(members)
+        return build_history_turn(builder, members)
 
 
 def _is_history(file: SourceFile) -> bool:

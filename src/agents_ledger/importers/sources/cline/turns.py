@@ -24,6 +24,7 @@ from agents_ledger.importers.sources.cline.records import (
     texts,
     words_of,
 )
+from agents_ledger.importers.transcript.field_maps import token_counts
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.turns import MessageFile, MessageSource, Turn
@@ -94,11 +95,7 @@ def _talk(content: Any) -> list[str]:
 def _add_history_usage(builder: TurnBuilder, message: dict[str, Any]) -> None:
     _set_model(builder, message, "modelId", "providerId")
     usage = as_dict(as_dict(message.get("metrics")).get("tokens"))
-    tokens = {
-        ours: as_number(usage.get(name)) or 0
-        for ours, name in rules.HISTORY_TOKENS.items()
-        if name in usage
-    }
+    tokens = token_counts(usage, rules.HISTORY_TOKENS)
     if tokens:
         builder.add_tokens(**tokens, total_tokens=sum(tokens.values()))
 
@@ -188,13 +185,13 @@ class ClineTimelineTurn:
         )
 
     def _add_usage(self, usage: dict[str, Any]) -> None:
-        tokens = {ours: as_number(usage.get(name)) for ours, name in rules.TIMELINE_TOKENS.items()}
-        if all(number is None for number in tokens.values()):
-            return
-        total = (tokens["input_tokens"] or 0) + (tokens["output_tokens"] or 0)
+        tokens = token_counts(usage, rules.TIMELINE_TOKENS)
+        counted = ["input_tokens", "output_tokens"]
         if usage.get("apiProtocol") != "openai":
-            total += (tokens["cached_input_tokens"] or 0) + (tokens["cache_write_tokens"] or 0)
-        self.builder.add_tokens(**tokens, total_tokens=total)
+            counted += ["cached_input_tokens", "cache_write_tokens"]
+        if tokens:
+            total = sum(tokens.get(column, 0) for column in counted)
+            self.builder.add_tokens(**tokens, total_tokens=total)
 
     def _add_reply(
         self, message_id: str, name: str, entry: dict[str, Any], at: int, *, is_done: bool
@@ -243,11 +240,9 @@ class ClineTimelineTurn:
         dropped = ("tool", "content") if tool in rules.RESULT_IN_CONTENT else ("tool",)
         params = {name: value for name, value in fields.items() if name not in dropped}
         self.builder.call(message_id, tool, params or {"text": text}, at=at)
-        path = as_text(fields.get("path"))
-        if path and tool in rules.TASK_FILE_TOOLS:
-            # Files belong to messages: here to the last one of the agent.
-            file = MessageFile(rules.TASK_FILE_TOOLS[tool], path)
-            self.builder.add_files(self.builder.last_message_id, [file])
+        # Files belong to messages: here to the last one of the agent.
+        files = rules.TASK_FILE_TOOLS.files(tool, fields)
+        self.builder.add_files(self.builder.last_message_id, files)
 
     def _add_output(self, text: str, at: int) -> None:
         call = self.calls.get(self.open_call or "")
@@ -374,9 +369,9 @@ class ClineSessionTurn:
                 self._add_call(message_id, call_id, block.get("name"), block.get("input"), at)
 
     def _add_usage(self, metrics: dict[str, Any]) -> None:
-        tokens = {ours: as_number(metrics.get(name)) for ours, name in rules.SESSION_TOKENS.items()}
-        if any(number is not None for number in tokens.values()):
-            total = (tokens["input_tokens"] or 0) + (tokens["output_tokens"] or 0)
+        tokens = token_counts(metrics, rules.SESSION_TOKENS)
+        if tokens:
+            total = tokens.get("input_tokens", 0) + tokens.get("output_tokens", 0)
             self.builder.add_tokens(**tokens, total_tokens=total)
 
     def _add_call(self, message_id: str, own_id: str, name: Any, params: Any, at: int) -> None:

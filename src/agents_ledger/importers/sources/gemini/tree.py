@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from agents_ledger.importers.parsing.lenient_json import (
     project_name,
 )
 from agents_ledger.importers.parsing.timestamps import milliseconds
-from agents_ledger.importers.port.material import HeldRecord, Material, SourceLine, fingerprint
+from agents_ledger.importers.port.material import HeldRecord, Material, SourceLine
 from agents_ledger.importers.sources.gemini import rules
 from agents_ledger.importers.sources.gemini.projects import (
     ROOT_FILE,
@@ -62,17 +61,16 @@ from agents_ledger.importers.transcript.message_tree import (
     MessageNodes,
     MessageTree,
     MessageTurn,
+    MessageTurns,
     message_node,
 )
-from agents_ledger.importers.transcript.turn_tree import made
 from agents_ledger.model.imports.sources import (
     Derivation,
     DerivedSession,
-    DerivedTurn,
     SourceFile,
     SourceTitle,
 )
-from agents_ledger.model.turns import MessageSource
+from agents_ledger.model.turns import MessageSource, Turn
 
 
 class GeminiSession(Struct):
@@ -340,12 +338,12 @@ class GeminiTree:
 
     def derivation(self) -> Derivation:
         self._find_folders()
-        plan = MessageTree(self.nodes)
-        for node in plan.unplanned():
+        tree = MessageTree(self.nodes)
+        for node in tree.unplanned():
             self._uncount(node)
         return Derivation(
-            turns=made(range(len(plan)), lambda number: self._derived(plan[number])),
-            sessions=tuple(self._sessions(plan)),
+            turns=GeminiTurns(tree, self),
+            sessions=tuple(self._sessions(tree)),
             faults=tuple(self.material.faults),
             counts=self.material.counts,
             superseded=self.states.superseded(),
@@ -359,23 +357,15 @@ class GeminiTree:
             self.material.count(type_, "derived", -1)
             self.material.count(type_, "unmapped")
 
-    def _derived(self, turn: MessageTurn) -> DerivedTurn:
-        nodes = [(message_id, self.nodes.read(node_id)) for message_id, node_id in turn.members]
-        files = frozenset(file_id for _, node in nodes for file_id in node.file_ids)
+    def turn_context(self, turn: MessageTurn) -> GeminiTurnContext:
+        node_ids = [node_id for _, node_id in turn.members]
+        files = {file_id for node_id in node_ids for file_id in self.nodes.read(node_id).file_ids}
         asked_by: MessageSource = "human" if files.isdisjoint(self.subagent_files) else "agent"
-        session = self.by_number[self.chat_of[self.nodes.number(turn.members[0][1])]]
+        session = self.by_number[self.chat_of[self.nodes.number(node_ids[0])]]
         spawned = self.spawned.get(session.session_id, {})
-        context = GeminiTurnContext(asked_by, session.folder, spawned)
-        return DerivedTurn(
-            turn.id,
-            turn.parent,
-            fingerprint(self.version, [context.evidence(), *turn.prints(self.nodes)]),
-            files,
-            tuple(message_id for message_id, _ in turn.members),
-            partial(build_turn, self.material, turn, nodes, context),
-        )
+        return GeminiTurnContext(asked_by, session.folder, spawned)
 
-    def _sessions(self, plan: MessageTree) -> Iterator[DerivedSession]:
+    def _sessions(self, tree: MessageTree) -> Iterator[DerivedSession]:
         for session in self.sessions:
             head, folder = session.head, session.folder
             metadata = {name: head[name] for name in rules.SESSION_FIELDS if head.get(name)}
@@ -384,7 +374,7 @@ class GeminiTree:
             yield DerivedSession(
                 session_id=session.session_id,
                 label=f"{rules.NAME}:{session.session_id}",
-                head=plan.head(session.live.last),
+                head=tree.head(session.live.last),
                 file_ids=frozenset(session.file_ids),
                 title=as_text(head.get("summary")),
                 created_at=milliseconds(head.get("startTime")) or session.first_at,
@@ -394,6 +384,20 @@ class GeminiTree:
                 routing_key=folder,
                 metadata=metadata,
             )
+
+
+class GeminiTurns(MessageTurns):
+    """The turns of a family of chats."""
+
+    def __init__(self, tree: MessageTree, chats: GeminiTree) -> None:
+        self.chats = chats
+        super().__init__(tree, chats.version)
+
+    def context(self, turn: MessageTurn) -> bytes:
+        return self.chats.turn_context(turn).evidence()
+
+    def build_turn(self, turn: MessageTurn, messages: Sequence[tuple[str, MessageNode]]) -> Turn:
+        return build_turn(self.chats.material, turn, messages, self.chats.turn_context(turn))
 
 
 def _age(session: GeminiSession) -> tuple[bool, bool, str]:
