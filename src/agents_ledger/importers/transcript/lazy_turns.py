@@ -51,6 +51,10 @@ class LazyTurns(ABC):
         """The ids of records that only repeat some of these."""
         return ()
 
+    def owner(self, turn: int) -> str | None:
+        """The label of the session that a turn belongs to even if it is on no session's thread."""
+        return None
+
     @abstractmethod
     def build(self, turn: int) -> Turn:
         """The content of a turn."""
@@ -76,6 +80,7 @@ class LazyTurns(ABC):
             self._file_sets[turn],
             _LazyIds(self.record_ids, turn),
             partial(self.build, turn),
+            owner=self.owner(turn),
             repeated_ids=_LazyIds(self.repeated_ids, turn),
         )
 
