@@ -20,11 +20,11 @@ import msgspec
 from msgspec import Struct, structs
 
 from agents_ledger import Ledger
+from agents_ledger.importers.parsing import lenient_json
 from agents_ledger.importers.pipeline import Importer, import_paths
 from agents_ledger.importers.port.source import Material
 from agents_ledger.importers.requests import RequestRefused, import_sessions
 from agents_ledger.importers.sources.registry import READERS
-from agents_ledger.importers.parsing import lenient_json
 from agents_ledger.ledger.projection.source_records import Sources
 from agents_ledger.model.ids import as_id
 from agents_ledger.model.imports.records import RowRecord, frame, records
