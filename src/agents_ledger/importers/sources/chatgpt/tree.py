@@ -9,14 +9,7 @@ from msgspec import Raw, Struct
 from agents_ledger.importers.parsing.json_spans import Pieces
 from agents_ledger.importers.parsing.lenient_json import BROKEN, as_dict, as_list, as_text
 from agents_ledger.importers.parsing.timestamps import milliseconds
-from agents_ledger.importers.sources.chatgpt import rules
-from agents_ledger.importers.sources.chatgpt.records import (
-    ChatGptNode,
-    decode_conversation,
-    decode_message_head,
-    node_in,
-    role_of,
-)
+from agents_ledger.importers.sources.chatgpt import records, rules
 from agents_ledger.importers.sources.chatgpt.turns import ChatGptTurn
 from agents_ledger.importers.transcript.exports import (
     ConversationHeader,
@@ -46,7 +39,7 @@ class ChatGptTree(ExportedConversation):
     """A conversation, merged from all exports that contain it."""
 
     def add(self, pieces: Pieces, file_id: int, counts: ExportCounts) -> None:
-        conversation = pieces.read(decode_conversation)
+        conversation = pieces.read(records.decode_conversation)
         self.header = ConversationHeader(
             as_text(conversation.title),
             milliseconds(conversation.create_time),
@@ -59,7 +52,7 @@ class ChatGptTree(ExportedConversation):
         )
         mapping = PackedDict(_MappedNode)
         for name, raw in conversation.mapping.items():
-            mapping[name] = self._mapped(node_in(raw), pieces, file_id, counts)
+            mapping[name] = self._mapped(records.node_in(raw), pieces, file_id, counts)
         for number in _parents_first(mapping):
             name, node = mapping.name(number), mapping.values.read(number).node
             if node is not None:
@@ -74,7 +67,7 @@ class ChatGptTree(ExportedConversation):
             self.current = self.scoped(current)
 
     def _mapped(
-        self, node: ChatGptNode, pieces: Pieces, file_id: int, counts: ExportCounts
+        self, node: records.ChatGptNode, pieces: Pieces, file_id: int, counts: ExportCounts
     ) -> _MappedNode:
         kind = _kind(node.message, pieces, counts)
         message = bytes(node.message)
@@ -105,14 +98,14 @@ class ChatGptTree(ExportedConversation):
 def _kind(message: Raw, pieces: Pieces, counts: ExportCounts) -> MessageKind | None:
     """The kind of a node, counted; None if it only connects others."""
     try:
-        head = pieces.decode(decode_message_head, bytes(message))
+        head = pieces.decode(records.decode_message_head, bytes(message))
     except BROKEN:
         counts["(malformed)", "malformed"] += 1
         return None
     if head is None:
         counts["(empty node)", "unmapped"] += 1
         return None
-    role = role_of(head.author)
+    role = records.role_of(head.author)
     content = as_dict(head.content)
     if role not in rules.KINDS and not any(as_list(content.get("parts"))):
         counts[role or "(no role)", "unmapped"] += 1

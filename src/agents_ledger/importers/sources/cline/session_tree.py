@@ -25,19 +25,8 @@ from agents_ledger.importers.parsing.lenient_json import (
 )
 from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.material import HeldRecord, Material
-from agents_ledger.importers.sources.cline import rules
+from agents_ledger.importers.sources.cline import records, rules
 from agents_ledger.importers.sources.cline.projects import manifest_folder
-from agents_ledger.importers.sources.cline.records import (
-    COMPACTION,
-    ClineMessageHead,
-    decode_message_head,
-    decode_session_file,
-    human_words,
-    message_kind,
-    result_ids,
-    spawning_calls,
-    texts,
-)
 from agents_ledger.importers.sources.cline.turns import ClineSessionTurn, ClineTurnContext
 from agents_ledger.importers.transcript.columns import NONE
 from agents_ledger.importers.transcript.lines import DocumentStates, record_of
@@ -131,7 +120,7 @@ class ClineSessionTree:
     # -- reading ------------------------------------------------------------------------------
 
     def _read(self, file: SourceFile) -> None:
-        document = read_document(self.material, file, decode_session_file, "a session")
+        document = read_document(self.material, file, records.decode_session_file, "a session")
         if document is None:
             return
         pieces, (fields, messages) = document
@@ -169,7 +158,7 @@ class ClineSessionTree:
                 as_dict(as_dict(parse_json(data)).get("metadata")).get("kind")
                 in rules.COMPACTION_KINDS
             ):
-                session_id = PurePath(file.path).name.removesuffix(COMPACTION)
+                session_id = PurePath(file.path).name.removesuffix(records.COMPACTION)
                 self.compactions.append(_CompactionFile(file, session_id, replaced, data, held))
                 return
         self.material.count("compaction", "unmapped")
@@ -203,10 +192,10 @@ class ClineSessionTree:
         """The number of its node, or NONE."""
         session, file = document.session, document.file
         what = f"message {len(document.listed)}"
-        head = read_message(self.material, file, decode_message_head, data, what)
+        head = read_message(self.material, file, records.decode_message_head, data, what)
         if head is None:
             return NONE
-        kind = message_kind(head.role, head.content, head.metadata)
+        kind = records.message_kind(head.role, head.content, head.metadata)
         self.material.count(f"message: {head.role}", "derived" if kind else "unmapped")
         if kind is None:
             return NONE
@@ -224,13 +213,13 @@ class ClineSessionTree:
         return node
 
     def _message_id(
-        self, document: _MessageDocument, head: ClineMessageHead, kind: MessageKind
+        self, document: _MessageDocument, head: records.ClineMessageHead, kind: MessageKind
     ) -> str:
         """Its own id; of results the first call, since their messages are joined and split when a
         session is resumed; of others their position and content."""
         session_id, own = document.session.own_id, as_text(head.id)
         checksum = zlib.crc32(msgspec.json.encode(head.content))
-        results = result_ids(head.content)
+        results = records.result_ids(head.content)
         if head.role == "user" and results and document.last_answer:
             name = f"{document.last_answer}:{results[0]}"
         elif own is None:
@@ -274,20 +263,20 @@ class ClineSessionTree:
         return node
 
     def _note(
-        self, document: _MessageDocument, name: str, node: int, head: ClineMessageHead
+        self, document: _MessageDocument, name: str, node: int, head: records.ClineMessageHead
     ) -> None:
         """Note what links a message to other sessions and to tokens counted elsewhere."""
         session = document.session
         if head.role == "assistant":
             document.last_metered = name if as_dict(head.metrics) else document.last_metered
-            calls = list(spawning_calls(head.content))
+            calls = list(records.spawning_calls(head.content))
             if calls:
                 self.spawning[node] = calls
             return
-        words = human_words(head.content)
+        words = records.human_words(head.content)
         if words and session.task is None:
             session.task = words[0].text
-        if any(text.startswith(rules.RESUMED) for text in texts(head.content)):
+        if any(text.startswith(rules.RESUMED) for text in records.texts(head.content)):
             # The last answer before it has the sum of the resumed task's tokens.
             self.unmetered.update([document.last_metered] if document.last_metered else ())
 

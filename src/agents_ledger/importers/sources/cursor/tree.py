@@ -29,8 +29,8 @@ from agents_ledger.importers.sources.cursor.turns import (
     AgentTurn,
     Bubble,
     ChatFacts,
-    ChatMessage,
     ChatTurn,
+    CursorMessage,
     build_summary,
     message_of,
 )
@@ -268,7 +268,7 @@ class CursorTree(TurnTree):
         bubbles = self.chats.chats[plan.chat].bubbles.values
         return [bubbles.read(number) for number in plan.bubbles]
 
-    def messages(self, plan: _ChatTurnPlan) -> list[ChatMessage]:
+    def messages(self, plan: _ChatTurnPlan) -> list[CursorMessage]:
         """The messages of a turn of a chat."""
         facts = self.chat_facts(plan.chat)
         return [

@@ -32,20 +32,13 @@ from agents_ledger.importers.parsing.lenient_json import (
 )
 from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.material import HeldRecord, Material, SourceLine
-from agents_ledger.importers.sources.gemini import rules
+from agents_ledger.importers.sources.gemini import records, rules
 from agents_ledger.importers.sources.gemini.projects import (
     ROOT_FILE,
     SEARCHED_BYTES,
     folder_title,
     folder_with_hash,
     root_in,
-)
-from agents_ledger.importers.sources.gemini.records import (
-    content_of,
-    decode_message_head,
-    head_of,
-    is_cancellation,
-    session_key,
 )
 from agents_ledger.importers.sources.gemini.turns import GeminiTurnContext, build_turn
 from agents_ledger.importers.transcript.columns import NONE
@@ -151,7 +144,7 @@ class GeminiTree:
             return
         pieces, fields = document
         session = self._chat(file, fields)
-        session.describe(head_of(fields))
+        session.describe(records.head_of(fields))
         messages = fields.get("messages", fields.get("history", Raw(b"null")))
         self._replace_messages(session, file, messages, pieces)
         self.states.add(file, chain(fields, map(self.nodes.name, session.live)))
@@ -193,7 +186,7 @@ class GeminiTree:
             fields = raw_dict(patch)
         except BROKEN:
             return
-        session.describe(head_of(fields))
+        session.describe(records.head_of(fields))
         if "messages" in fields:
             self._replace_messages(session, file, fields["messages"], pieces)
 
@@ -227,13 +220,17 @@ class GeminiTree:
         number: int = 0,
     ) -> int:
         """The number of its node, or NONE. A message of the same id replaces the earlier one."""
-        head = read_message(self.material, file, decode_message_head, data, f"message {number}")
+        head = read_message(
+            self.material, file, records.decode_message_head, data, f"message {number}"
+        )
         if head is None:
             return NONE
         type_ = str(head.type or head.role)
         kind = rules.KINDS.get(type_, "notice")
         is_mapped = kind != "notice" or type_ in rules.NOTICES
-        if type_ == "error" or (type_ == "info" and is_cancellation(as_dict(parse_json(data)))):
+        if type_ == "error" or (
+            type_ == "info" and records.is_cancellation(as_dict(parse_json(data)))
+        ):
             kind = "failure"
         self.material.count(type_, "derived" if is_mapped else "unmapped")
         at = self.material.timestamp(head.timestamp or head.ts, file)
@@ -251,7 +248,7 @@ class GeminiTree:
 
     def _chat(self, file: SourceFile, fields: dict[str, Raw]) -> GeminiSession:
         path = Path(file.path)
-        own_id, start = session_key(path, fields)
+        own_id, start = records.session_key(path, fields)
         new = GeminiSession(own_id, start, len(self.chats))
         session = self.chats.setdefault((own_id, start), new)
         session.file_ids.add(file.id)
@@ -316,7 +313,7 @@ class GeminiTree:
     def _first_prompt(self, session: GeminiSession) -> str:
         prompts = (n for n in session.live if self.nodes.values.read(n).kind == "prompt")
         first = next(prompts, None)
-        return "" if first is None else content_of(self._message(first))[0]
+        return "" if first is None else records.content_of(self._message(first))[0]
 
     def _message(self, node: int) -> dict[str, Any]:
         return record_of(self.material, self.nodes.values.read(node).record)
@@ -352,7 +349,9 @@ class GeminiTree:
 
     def _uncount(self, node: MessageNode) -> None:
         """A notice that no prompt has followed yet makes no row."""
-        type_ = str(decode_leniently(decode_message_head, self.material.bytes_of(node.record)).type)
+        type_ = str(
+            decode_leniently(records.decode_message_head, self.material.bytes_of(node.record)).type
+        )
         if type_ in rules.NOTICES:
             self.material.count(type_, "derived", -1)
             self.material.count(type_, "unmapped")
