@@ -151,9 +151,7 @@ def test_a_source_that_fails_to_identify_a_file_harms_no_other(
     assert told == ["its source could not be determined: TypeError: unhashable"]
 
 
-def test_of_duplicate_keys_the_last_one_counts(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_of_duplicate_keys_the_last_one_counts(ledger: Ledger, tmp_path: Path) -> None:
     path = a_log(tmp_path, SESSION, "a").save()
     path.write_bytes(path.read_bytes().replace(b'{"type"', b'{"type": "mode", "type"'))
 

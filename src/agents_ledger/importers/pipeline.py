@@ -29,15 +29,7 @@ from agents_ledger.importers.relations import (
 )
 from agents_ledger.importers.sources.registry import SOURCES
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.projection.reconcile import (
-    Names,
-    Outcome,
-    Projector,
-    Written,
-    files_of_kin,
-    files_sharing,
-)
-from agents_ledger.ledger.projection.source_records import Sources
+from agents_ledger.ledger.projection.reconcile import Names, Outcome, ProjectionResult
 from agents_ledger.model.errors import StoreUnavailable
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.imports.sources import (
@@ -112,11 +104,10 @@ class Importer:
     def __init__(
         self, ledger: Ledger, report: Report | None = None, limits: ImportLimits = LIMITS
     ) -> None:
-        self.sources = Sources(ledger._core)
+        self.sources = ledger.sources
         self.report = report or Report()
         self._limits = limits
-        self._core = ledger._core
-        self._projector = Projector(ledger._core)
+        self._projector = ledger.projector
         self._family_reports: dict[str, _FamilyReport] = {}
         self._record_counts: dict[RecordCounts, RecordCounts] = {}  # many families have the same
         self._outcomes: dict[str, Outcome] = {}  # by session label
@@ -271,9 +262,9 @@ class Importer:
         """The files of turns and related sessions with one of these names."""
         if self._projector.concerns(names):
             self._projector.flush()
-        file_ids = files_sharing(self._core, names)
+        file_ids = self._projector.files_sharing(names)
         if names.with_kin:
-            file_ids |= files_of_kin(self._core, names)
+            file_ids |= self._projector.files_of_kin(names)
         return file_ids
 
     # -- reconciling --------------------------------------------------------------------------
@@ -285,7 +276,7 @@ class Importer:
         files, derivation, names = derived
         families = {file.family for file in files.values()}
 
-        def done(written: Written | Exception) -> None:
+        def done(written: ProjectionResult | Exception) -> None:
             if isinstance(written, Exception):
                 on_error(written)
                 return

@@ -49,7 +49,7 @@ def survey(
     """Every source on this machine, compared with a ledger. Folders that cannot be read are
     reported in `faults`."""
     surveys: dict[str, SourceSurvey] = {}
-    archived = Sources(ledger._core) if ledger is not None else None
+    archived = ledger.sources if ledger is not None else None
     for file in find(home, faults=faults):
         source = surveys.setdefault(file.source.name, SourceSurvey(file.source.name))
         source.files += 1
