@@ -139,9 +139,7 @@ def test_a_link_to_a_call_or_a_message_opens_it_in_its_turn(
     expect(page.locator("details.rest mark")).to_have_text("end")
 
 
-def test_a_link_from_a_search_marks_the_words(
-    visitor: Visitor, running: Running
-) -> None:
+def test_a_link_from_a_search_marks_the_words(visitor: Visitor, running: Running) -> None:
     turn = running.ledger.ancestor_at("demo", 2)
     page = visitor.open(f"/t/{turn}?q=seconds")
     assert at(page) == "2"
@@ -172,9 +170,7 @@ def test_the_inspector_is_switched_off_and_on(visitor: Visitor) -> None:
     expect(page.locator("#inspector")).to_contain_text("None recorded")
 
 
-def test_a_live_turn_appears_without_moving_the_page(
-    visitor: Visitor, running: Running
-) -> None:
+def test_a_live_turn_appears_without_moving_the_page(visitor: Visitor, running: Running) -> None:
     for number in range(12):
         running.ledger.record("live", f"Question {number}", "Answer\n\n" * 30)
     page = visitor.open("/s/live")

@@ -33,7 +33,7 @@ from agents_ledger.importers.sources.opencode.records import (
     tasks_in,
 )
 from agents_ledger.model.imports.records import digest
-from agents_ledger.model.imports.sources import Fault, SourceFile
+from agents_ledger.model.imports.sources import Fate, Fault, SourceFile
 
 DERIVED_DOCUMENTS = ("session", "message", "part", "export")
 
@@ -164,7 +164,7 @@ class StorageReader:
             is_broken = loose(data) is None
             if is_broken:
                 self._material.faults.append(Fault(file.path, "not a record"))
-            fate = "malformed" if is_broken else "unmapped"
+            fate: Fate = "malformed" if is_broken else "unmapped"
             self._material.count(PurePath(file.path).parent.name, fate)
             return
         kind = record.kind
