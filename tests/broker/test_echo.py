@@ -108,7 +108,7 @@ def test_it_overflows_where_a_window_is_given() -> None:
     tokens = count_tokens(None, request.items)
 
     assert events(request, EchoEngine(context_window=tokens))
-    with pytest.raises(EngineError, match=f"{tokens} tokens are more than") as failed:
+    with pytest.raises(EngineError, match=f"{tokens} tokens exceed") as failed:
         events(request, EchoEngine(context_window=tokens - 1))
     assert (failed.value.kind, failed.value.passing) == ("overflow", False)
     assert "compact" in failed.value.hint

@@ -178,7 +178,7 @@ def test_a_dropped_message_is_told_and_the_next_turn_hears_how_it_began(
     with_broker(act, policy)
 
     ((told, second),) = asked(ledger, "main")
-    assert told == "[1 earlier messages were left out; they began:]\n- first of all"
+    assert told == "[1 earlier messages were omitted; they began:]\n- first of all"
     assert second == "second"
     full = Policy(queue=QueueLimits(cap=0, drop="new"))
     failed = with_broker(lambda b: answer_of(b, "other", "x"), full)

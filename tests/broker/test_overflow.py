@@ -77,7 +77,7 @@ def test_after_an_overflow_it_is_compacted_to_two_fifths_and_asked_once_more(
     assert told[-1].turn_id == second == ledger.head("main")
     failed = ledger.get_turn(first)
     assert failed.status == "failed"
-    assert "more than" in (failed.error or "")
+    assert "exceed" in (failed.error or "")
     assert ledger.get_turn(second).parent_turn_id == compacted.turn_id
 
 
@@ -133,7 +133,7 @@ def test_tools_that_ran_before_an_overflow_are_not_run_again(
     assert isinstance(told[-1], Completed)
     result = engine.seen[-1]
     assert isinstance(result, ResultItem)
-    assert result.text.endswith("characters cut]")
+    assert result.text.endswith("characters omitted]")
 
 
 class TooLate:

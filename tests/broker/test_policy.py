@@ -81,9 +81,9 @@ def test_a_grant_adds_for_a_time_and_overrides_no_deny(tmp_path: Path) -> None:
         ('[[grants]]\npersona = "gone"\n', "persona 'gone'"),
         (
             '[personas.a]\n[[grants]]\npersona = "a"\nexpires_at = 2026-12-31T12:00:00\n',
-            "no zone",
+            "no time zone",
         ),
-        ('[personas.a.identity]\nsoul_file = "gone.md"\n', "soul of persona 'a'"),
+        ('[personas.a.identity]\nsoul_file = "gone.md"\n', "soul_file of persona 'a'"),
         ('[queue]\nmode = "loud"\n', "loud"),
     ],
 )

@@ -25,8 +25,8 @@ from agents_ledger import (
     ThinkingPiece,
 )
 from agents_ledger.broker.broker import Broker
-from agents_ledger.broker.engines.chosen import choose
 from agents_ledger.broker.engines.echo import EchoEngine
+from agents_ledger.broker.engines.registry import choose
 from agents_ledger.broker.events import Completed, Failed, Queued, Started
 from agents_ledger.broker.policy import EngineChoice, Identity, Persona, PersonaModel, Policy
 from agents_ledger.broker.policy import PersonaPermissions as May
@@ -129,7 +129,7 @@ def test_a_denied_call_is_recorded_as_rejected_and_never_executed(
     turn = ledger.get_turn(done.turn_id)
     assert [(c.status, c.error) for c in turn.tool_calls] == [
         ("rejected", "not permitted: stopped by persona main"),
-        ("rejected", "there is no tool 'nothing'"),
+        ("rejected", "no tool 'nothing'"),
     ]
     assert json.loads(turn.tools_available or "") == ["danger", "add"]
     assert json.loads(turn.permissions_granted or "")["tools"] == ["add"]
@@ -243,7 +243,7 @@ def test_a_turn_that_takes_too_long_is_failed(with_broker: WithBroker, ledger: L
     failed = with_broker(lambda b: answer_of(b, "main", "/wait 10000"), policy)
 
     assert failed.kind == "timeout"
-    assert ledger.get_turn(failed.turn_id).error == "it took too long"
+    assert ledger.get_turn(failed.turn_id).error == "timed out"
 
 
 def test_a_turn_can_be_cancelled_by_session_or_by_id(

@@ -61,7 +61,7 @@ def compact(
         with run.reading() as ledger:
             ledger.lookup(session)  # report a wrong name before a missing engine
         if strategy not in WITHOUT_MODEL:
-            from agents_ledger.broker.engines.chosen import summariser
+            from agents_ledger.broker.engines.registry import summariser
 
             engine, model = summariser(run.address, engine_name, model)
         with run.writing() as ledger:
