@@ -13,9 +13,10 @@ from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from agents_ledger.asgi.limits import Buckets, RateLimits
+from agents_ledger.asgi.bodies import read_body, replay
+from agents_ledger.asgi.limits import ClientBuckets, RateLimits
 from agents_ledger.asgi.read_timeouts import TimedH11Protocol
 from agents_ledger.asgi.revocation import RevocableExchange, StreamLease, StreamWatch
 from agents_ledger.ledger.access import Tokens
@@ -63,8 +64,8 @@ class _TokenGuard:
         self._app = app
         self._tokens = tokens
         self._json_limits = json_limits
-        self._rate = Buckets(rates.burst, rates.per_second)
-        self._invalid = Buckets(rates.wrong_tokens, 1.0)
+        self._rate = ClientBuckets(rates.burst, rates.per_second)
+        self._invalid = ClientBuckets(rates.wrong_tokens, 1.0)
         self._streams = StreamWatch(tokens.valid_ids)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,12 +93,12 @@ class _TokenGuard:
     async def _pass(self, token: Token, scope: Scope, receive: Receive, send: Send) -> None:
         scope[TOKEN_KEY] = token
         if scope["method"] == "POST":
-            body = await _read_body(receive)
+            body = await read_body(receive, BODY_MAX)
             refusal = await self._check_body(body)
             if refusal is not None:
                 await _refuse(refusal, scope, receive, send)
                 return
-            receive = _replayed(body or b"", receive)
+            receive = replay(body or b"", receive)
         exchange = RevocableExchange(
             self._streams, StreamLease(token.id, lambda: True), receive, send
         )
@@ -122,31 +123,6 @@ async def _refuse(refusal: _HttpRefusal, scope: Scope, receive: Receive, send: S
         headers = {"Retry-After": "1"}
     response = PlainTextResponse(f"{refusal.message}\n", refusal.status, headers)
     await response(scope, receive, send)
-
-
-async def _read_body(receive: Receive) -> bytes | None:
-    """The body of a request; None if it is too large."""
-    body = bytearray()
-    more = True
-    while more and len(body) <= BODY_MAX:
-        message = await receive()
-        body += message.get("body", b"")
-        more = message.get("more_body", False)
-    return None if len(body) > BODY_MAX else bytes(body)
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that returns the body that was read already, then continues with the original."""
-    sent = False
-
-    async def replay() -> Message:
-        nonlocal sent
-        if sent:
-            return await receive()
-        sent = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return replay
 
 
 def token_of(ctx: Any) -> Token | None:
@@ -189,4 +165,4 @@ def http_app(
             ],
         ),
     )
-    return _TokenGuard(app, Tokens(ledger._core), rates, json_limits)
+    return _TokenGuard(app, ledger.tokens, rates, json_limits)

@@ -12,7 +12,6 @@ from msgspec.structs import asdict
 
 from agents_ledger.bus.ability import COUNT_MAX, PAGE_MAX, Ability, Input, Time
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.tasks import Tasks
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import LATEST_MS
 from agents_ledger.model.tasks import (
@@ -162,41 +161,37 @@ class PartialTextOutput(Struct):
     text: str
 
 
-def _tasks(ledger: Ledger) -> Tasks:
-    return Tasks(ledger._core)
-
-
 def _save_task(ledger: Ledger, params: SaveTaskInput) -> SaveOutput:
-    _tasks(ledger).save(Task(**asdict(params.task)))
+    ledger.tasks.save(Task(**asdict(params.task)))
     return SaveOutput(True)
 
 
 def _get_task(ledger: Ledger, params: TaskInput) -> TaskOutput:
-    return TaskOutput(_tasks(ledger).get(params.task_id))
+    return TaskOutput(ledger.tasks.get(params.task_id))
 
 
 def _query_tasks(ledger: Ledger, params: TaskQueryInput) -> TaskPage:
     filters = {name: value for name, value in asdict(params).items() if value is not UNSET}
-    return _tasks(ledger).query(**filters)
+    return ledger.tasks.query(**filters)
 
 
 def _save_call(ledger: Ledger, params: SaveCallInput) -> SaveOutput:
-    _tasks(ledger).save(TaskCall(**asdict(params.call)))
+    ledger.tasks.save(TaskCall(**asdict(params.call)))
     return SaveOutput(True)
 
 
 def _list_calls(ledger: Ledger, params: CallQueryInput) -> TaskCallsOutput:
-    return TaskCallsOutput(_tasks(ledger).calls(params.task_id, params.status))
+    return TaskCallsOutput(ledger.tasks.calls(params.task_id, params.status))
 
 
 def _save_message(ledger: Ledger, params: SaveMessageInput) -> SaveMessageOutput:
-    _tasks(ledger).save(TaskMessage(**asdict(params.message)))
+    ledger.tasks.save(TaskMessage(**asdict(params.message)))
     return SaveMessageOutput(True, params.message.id)
 
 
 def _list_messages(ledger: Ledger, params: MessageQueryInput) -> TaskMessagePage:
     limit = None if params.limit is UNSET else params.limit
-    return _tasks(ledger).messages(params.task_id, limit=limit, offset=params.offset)
+    return ledger.tasks.messages(params.task_id, limit=limit, offset=params.offset)
 
 
 def _save_all(ledger: Ledger, params: BatchInput) -> SaveOutput:
@@ -213,20 +208,20 @@ _STORED: dict[type, Any] = {TaskEntity: Task, MessageEntity: TaskMessage, CallEn
 
 
 def _begin(ledger: Ledger, params: BeginMessageInput) -> BeginMessageOutput:
-    return BeginMessageOutput(_tasks(ledger).stream(params.task_id, params.message_id or "").id)
+    return BeginMessageOutput(ledger.tasks.stream(params.task_id, params.message_id or "").id)
 
 
 def _append(ledger: Ledger, params: AppendInput) -> SaveOutput:
-    _tasks(ledger).resume_stream(params.message_id).write(params.text)
+    ledger.tasks.resume_stream(params.message_id).write(params.text)
     return SaveOutput(True)
 
 
 def _finish(ledger: Ledger, params: MessageInput) -> MessageOutput:
-    return MessageOutput(_tasks(ledger).resume_stream(params.message_id).finish())
+    return MessageOutput(ledger.tasks.resume_stream(params.message_id).finish())
 
 
 def _partial(ledger: Ledger, params: TaskInput) -> PartialTextOutput:
-    return PartialTextOutput(_tasks(ledger).partial_text(params.task_id))
+    return PartialTextOutput(ledger.tasks.partial_text(params.task_id))
 
 
 ABILITIES = (

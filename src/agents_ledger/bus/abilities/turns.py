@@ -197,7 +197,7 @@ def _run_compaction(ledger: Ledger, params: CompactInput) -> TurnOutput:
     if params.strategy == "summary":
         from agents_ledger.broker.engines.registry import summariser
 
-        engine, model = summariser(ledger._core.db.address, model=params.model)
+        engine, model = summariser(ledger.address, model=params.model)
     turn = ledger.compact(
         params.session,
         strategy=params.strategy,

@@ -76,7 +76,7 @@ def start(run: Invocation, ledger: Ledger, serving: Serving, *, browser: bool) -
     from agents_ledger.app import Server
 
     server = Server(ledger, serving)
-    ledger._core.index_behind()
+    ledger.index_in_background()
     embed_in_background(ledger)
     if run.as_json:
         run.out.json(address=server.address, token=server.secret)
@@ -116,16 +116,14 @@ def token(
 
     The secret of a token is printed once, when it is created; the ledger stores only its hash.
     """
-    from agents_ledger.ledger.access import Tokens
-
     if action == "list":
         with run.reading() as ledger:
-            _list(run, Tokens(ledger._core).all())
+            _list(run, ledger.tokens.all())
         return
     if not name:
         raise click.UsageError(f"{action} requires the NAME of a token")
     with run.writing() as ledger:
-        tokens = Tokens(ledger._core)
+        tokens = ledger.tokens
         if action == "revoke":
             _print_token(run, tokens.revoke(name), "revoked")
             return

@@ -46,8 +46,6 @@ def _folder(ledger: Ledger, label: str, turn: Turn | None) -> str | None:
     """The folder in which its agent worked: that of the latest imported turn."""
     if turn is None or turn.projected:
         return turn.workspace_path if turn else None
-    from agents_ledger.ledger.reports.pages import Pages
-
-    heads = [each.head_turn_id for each in Pages(ledger._core).imported_as(label)]
+    heads = [each.head_turn_id for each in ledger.pages.imported_as(label)]
     found = [ledger.get_turn(head).workspace_path for head in heads if head]
     return found[-1] if found else None

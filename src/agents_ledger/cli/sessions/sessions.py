@@ -11,7 +11,6 @@ from msgspec import to_builtins
 from agents_ledger.cli.command import Invocation, command, complete_target, limit_option
 from agents_ledger.cli.terminal import Span, fit, note
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.reports.pages import Pages
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.reports.trees import Headline
@@ -58,7 +57,7 @@ def sessions(
     """List sessions, most recent first."""
     changed_since = moment(since, now_ms()) if since else 0
     with run.reading() as ledger:
-        lines = Pages(ledger._core).session_lines(
+        lines = ledger.pages.session_lines(
             status=next((word for word in STATUSES if word == status), None),
             persona_id=persona,
             origin=origin,
@@ -158,10 +157,8 @@ def fork(
     """Create a session at a turn, or at the head of a session. No turn is copied."""
     if label == "":
         raise Refused("the label is empty", "Omit --label to have one generated.")
-    from agents_ledger.ledger.search import routing
-
     with run.writing() as ledger:
-        turn_id, reasons = ledger._core.db.read(lambda tx: routing.reasoned(tx, target))
+        turn_id, reasons = ledger.explain_route(target)
         session = ledger.fork(turn_id, label=label, before=before, persona_id=persona)
         depth = ledger.thread(session.label, last=0).depth
     if run.as_json:

@@ -156,13 +156,12 @@ def _format_of(output: str | None) -> str | None:
 
 def _default_format(ledger: Ledger, target: str) -> str:
     """`source` for an imported session; `markdown` for recorded sessions and for turns."""
-    from agents_ledger.ledger.projection.source_records import Sources
 
     try:
         label = ledger.session(target).label
     except NotFound:
         return "markdown"
-    return "source" if Sources(ledger._core).files_of_session(label) else "markdown"
+    return "source" if ledger.sources.files_of_session(label) else "markdown"
 
 
 def _source(run: Invocation, ledger: Ledger, target: str, output: str | None) -> None:

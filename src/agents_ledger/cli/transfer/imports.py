@@ -230,11 +230,10 @@ def _dry_run(
 def _pending(run: Invocation, files: Sequence[Found]) -> Counter[str]:
     """The number of files per source with content that is not in the ledger."""
     from agents_ledger.importers.survey import is_behind
-    from agents_ledger.ledger.projection.source_records import Sources
 
     try:
         with run.reading() as ledger:
-            archived = Sources(ledger._core)
+            archived = ledger.sources
             return Counter(file.reader.name for file in files if is_behind(archived, file))
     except NotFound:  # there is no ledger yet
         return Counter(file.reader.name for file in files)
