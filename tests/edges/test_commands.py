@@ -276,7 +276,7 @@ def test_show_cuts_long_texts_unless_all_is_asked_for(run: Run, ledger: Ledger) 
 
     assert "line 29" in short
     assert "line 30" not in short
-    assert "--full shows all" in short
+    assert "(--full)" in short
     assert "line 99" in full
     assert "x" * 9000 in full
 

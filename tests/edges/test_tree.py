@@ -158,7 +158,7 @@ def test_of_many_branches_the_latest_are_drawn(run: Run, ledger: Ledger) -> None
 
     answer = run("tree", "main").out
 
-    assert "… 3 older branches; --all shows them" in answer
+    assert "… 3 older branches (--all)" in answer
     assert "older branches" not in run("tree", "main", "--all").out
     assert "[b0]" not in answer
     assert f"[b{BRANCHES_MAX + 3}]" in answer
