@@ -108,7 +108,7 @@ def test_what_was_not_understood_is_told_by_file_and_line(run: Run, projects: Pa
     said = " ".join(answer.err.split())
     assert f"kept, not shown: claude-code: hologram 1 ({SESSION}.jsonl:3)" in said
     assert f"{SESSION}.jsonl:4 not a record" in said
-    assert f"{SESSION}.jsonl:5 the record it follows is not there" in said
+    assert f"{SESSION}.jsonl:5 the record it follows is missing" in said
 
 
 @pytest.mark.parametrize("beside", [True, False])
@@ -565,7 +565,7 @@ def test_a_subagent_that_only_its_call_tells_of_names_its_parent_for_an_export(
 
     assert answer.code == 3
     assert "recorded here" not in answer.err
-    assert f"known only from the call that started it: export its parent, 'codex:{THREAD}'" in (
+    assert f"Only the call that started it was recorded: export its parent, 'codex:{THREAD}'" in (
         answer.err.replace("\n", " ")
     )
 
