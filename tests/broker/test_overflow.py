@@ -57,7 +57,7 @@ def test_a_session_is_compacted_ahead_of_the_limit(with_broker: WithBroker, ledg
     assert ledger.thread("main", last=0).depth == 10
 
 
-def test_after_an_overflow_it_is_compacted_to_two_fifths_and_asked_once_more(
+def test_after_an_overflow_the_session_is_compacted_and_retried_once(
     with_broker: WithBroker, ledger: Ledger
 ) -> None:
     long_thread(ledger)
@@ -161,7 +161,7 @@ class TooLate:
 
 
 @on_sqlite
-def test_a_provider_that_overflows_is_asked_again_with_less(
+def test_a_provider_that_overflows_is_retried_with_a_shorter_context(
     address: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long_thread(ledger)

@@ -48,7 +48,7 @@ async def explode() -> None:
     raise RuntimeError("boom")
 
 
-def test_a_message_is_answered_and_told_as_it_happens(
+def test_a_message_is_answered_with_events(
     with_broker: WithBroker, said: Said, ledger: Ledger
 ) -> None:
     told = with_broker(lambda b: events_of(b, "main", "/think Hm.\nHello\nthere"))
@@ -223,7 +223,7 @@ def test_an_engine_s_error_leaves_a_failed_turn_with_all_that_was_recorded(
     assert ledger.get_turn(done.turn_id).parent_turn_id is None
 
 
-def test_what_was_said_before_a_failure_is_kept_as_partial(
+def test_text_before_a_failure_is_recorded_as_partial(
     with_broker: WithBroker, ledger: Ledger
 ) -> None:
     failed = with_broker(lambda b: answer_of(b, "main", "x"), engine=HalfSaid())
@@ -267,7 +267,7 @@ def test_a_turn_can_be_cancelled_by_session_or_by_id(
     assert ledger.head("main") is None
 
 
-def test_closing_fails_what_runs_and_leaves_it_to_be_asked_again(
+def test_closing_fails_running_turns_and_requeues_their_messages(
     with_broker: WithBroker, ledger: Ledger
 ) -> None:
     async def act(broker: Broker) -> str:
@@ -282,7 +282,7 @@ def test_closing_fails_what_runs_and_leaves_it_to_be_asked_again(
     assert [entry.status for entry in entries(ledger)] == ["waiting"]
 
 
-def test_a_head_that_moves_meanwhile_keeps_the_answer_beside_it(
+def test_an_answer_is_recorded_off_the_head_if_it_moved(
     with_broker: WithBroker, ledger: Ledger
 ) -> None:
     async def act(broker: Broker) -> Completed:
@@ -300,7 +300,7 @@ def test_a_head_that_moves_meanwhile_keeps_the_answer_beside_it(
     assert ledger.head("main") != done.turn_id
 
 
-def test_what_cannot_begin_is_told_and_blocks_nothing(
+def test_a_turn_that_cannot_begin_is_reported_and_blocks_nothing(
     with_broker: WithBroker, ledger: Ledger
 ) -> None:
     policy = Policy(personas={"main": Persona()})

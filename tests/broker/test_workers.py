@@ -166,7 +166,7 @@ def test_only_managers_and_workers_are_offered_to_delegate(
     assert ledger.get_turn(done.turn_id).tools_available == "[]"
 
 
-def test_a_worker_of_others_cannot_be_asked(with_broker: WithBroker, ledger: Ledger) -> None:
+def test_a_worker_of_another_session_is_refused(with_broker: WithBroker, ledger: Ledger) -> None:
     ledger.record("stranger", "q", "r")
 
     told = with_broker(

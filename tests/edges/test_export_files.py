@@ -126,7 +126,7 @@ def test_what_is_kept_is_listed(run: Run, kept: Path) -> None:
         ([], 2, "Give a TARGET"),
     ],
 )
-def test_what_cannot_be_given_is_said(
+def test_invalid_exports_are_refused_with_a_reason(
     run: Run, kept: Path, given: list[str], code: int, told: str
 ) -> None:
     answer = run("export", *given)

@@ -67,7 +67,7 @@ def test_the_lines_add_up_to_a_total(run: Run, ledger: Ledger) -> None:
     assert run("usage", "--utc", "--limit", "1").err.startswith("1 more row")
 
 
-def test_turns_without_tokens_are_told(run: Run, ledger: Ledger) -> None:
+def test_turns_without_token_counts_are_reported(run: Run, ledger: Ledger) -> None:
     ledger.record("main", "q", "a")
 
     assert "1 turn without token counts\n" in run("usage").err

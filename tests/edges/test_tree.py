@@ -70,7 +70,7 @@ def test_a_single_turn_is_shown_rather_than_folded(run: Run, ledger: Ledger) -> 
     assert drawn(run) == ["● question 1", "● question 2", "● [main] question 3"]
 
 
-def test_what_did_not_go_on_is_told_in_a_line(run: Run, ledger: Ledger) -> None:
+def test_abandoned_branches_take_one_line(run: Run, ledger: Ledger) -> None:
     chain(ledger, "main", 2)
     ledger.record("main", "this way", status="failed", error="overloaded")
     ledger.fork("main", label="gone")

@@ -76,7 +76,7 @@ WIDENING: list[tuple[str, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "body"), WIDENING)
-def test_another_persona_is_chosen_by_administrators_alone(
+def test_choosing_another_persona_requires_admin(
     served: Running, method: str, path: str, body: dict[str, Any]
 ) -> None:
     before = {session.label: session.persona_id for session in served.ledger.sessions()}
