@@ -1,4 +1,4 @@
-"""Seed 004 as it is printed: its schemas, its examples and its tests."""
+"""The printed specification of the bus: its schemas, its examples and its tests."""
 
 from __future__ import annotations
 

@@ -103,9 +103,7 @@ class Copies:
                 self._followed[turn] = 1
 
     def _links(self) -> Links:
-        links = Links()
-        links.numbers = self.above
-        return links
+        return Links(self.above)
 
     def files(self, turn: int) -> frozenset[int]:
         """The files that have a copy of it."""
