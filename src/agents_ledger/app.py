@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from agents_ledger.asgi.limits import ReadTimeouts
-from agents_ledger.ledger.access import Tokens, new_secret
+from agents_ledger.ledger.access import new_secret
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model import settings
 from agents_ledger.model.access import RUN_TOKEN
@@ -86,7 +86,7 @@ class Server:
         from agents_ledger.web.security import TokenDoor
         from agents_ledger.web.server import make
 
-        door = TokenDoor(self.secret, Tokens(self._ledger._core), self._logins)
+        door = TokenDoor(self.secret, self._ledger.tokens, self._logins)
         config = uvicorn.Config(
             make(self._ledger, door, self._policy(), with_broker=self._has_engine()),
             http=protocol_with(self._serving.timeouts),
@@ -116,7 +116,7 @@ class Server:
 
     def _has_engine(self) -> bool:
         """Whether a policy file names the engine that answers chats."""
-        return settings.policy_file(self._ledger._core.db.address).exists()
+        return settings.policy_file(self._ledger.address).exists()
 
     def _policy(self) -> AccessPolicy:
         from agents_ledger.web.security import AccessPolicy

@@ -56,10 +56,12 @@ class Export:
 def _messages(
     ledger: Ledger, target: str, provider: str, last: int | None, masker: Masker
 ) -> Callable[[], Iterator[str]]:
-    from agents_ledger.exporters.messages import PROVIDERS, as_messages
+    from agents_ledger.exporters.messages import as_messages
+    from agents_ledger.model.context import PROVIDER_FORMATS
 
-    if provider not in PROVIDERS:
-        raise Refused(f"unknown provider {provider!r}", f"Providers: {', '.join(PROVIDERS)}.")
+    if provider not in PROVIDER_FORMATS:
+        formats = ", ".join(PROVIDER_FORMATS)
+        raise Refused(f"unknown message format {provider!r}", f"Use one of {formats}.")
     if last is not None:
         raise Refused(
             "the form messages is the context of a model and cannot be limited to the last turns",

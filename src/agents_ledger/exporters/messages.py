@@ -9,7 +9,6 @@ from typing import Any
 from agents_ledger.exporters.secrets import Masker
 from agents_ledger.ledger.ledger import Ledger
 
-PROVIDERS = ("anthropic", "openai", "openai-responses")
 _LISTS = ("messages", "input")
 
 

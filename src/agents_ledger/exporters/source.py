@@ -37,7 +37,7 @@ class ArchivedFiles(NamedTuple):
 def kept_files(ledger: Ledger, selector: str | None = None) -> ArchivedFiles:
     """All archived files, or those of a path, a folder or a source, whether or not they belong to
     a session."""
-    sources = Sources(ledger._core)
+    sources = ledger.sources
     if selector is None:
         selected = ArchivedFiles(list(sources.all_files()), False)
     else:
@@ -47,7 +47,7 @@ def kept_files(ledger: Ledger, selector: str | None = None) -> ArchivedFiles:
 
 def session_files(ledger: Ledger, label: str) -> list[SourceFile]:
     """The archived files that a session was imported from."""
-    sources = Sources(ledger._core)
+    sources = ledger.sources
     files = _with_earlier_states(sources, sources.files_of_session(label))
     if not files:
         hint = _NATIVE
@@ -73,7 +73,7 @@ def write_files(
     of one, are written into a folder of that name. A database is rebuilt from the rows that were
     imported. Nothing is written if one of the paths exists.
     """
-    sources = Sources(ledger._core)
+    sources = ledger.sources
     target = Path(target_path)
     is_single = len(files) == 1 and not in_folder
     paths = [target] if is_single else _inside(target, files)
@@ -95,7 +95,7 @@ def print_file(ledger: Ledger, files: Sequence[SourceFile], out: BinaryIO) -> No
     if len(files) > 1 or files[0].kind == "rows":
         what = f"{len(files)} files" if len(files) > 1 else "a database"
         raise Refused(f"cannot print {what}", "Name a path with --output.")
-    out.writelines(Sources(ledger._core).stream(files[0].id))
+    out.writelines(ledger.sources.stream(files[0].id))
     out.flush()
 
 

@@ -113,7 +113,7 @@ def make(
 
     @asynccontextmanager
     async def broker(_: Litestar) -> AsyncIterator[None]:
-        async with Broker.open(ledger._core.db.address) as opened:
+        async with Broker.open(ledger.address) as opened:
             site.broker = opened
             yield
 
@@ -155,7 +155,7 @@ def make(
             }
         ),
     )
-    admission = Admission(app, read_slots(ledger._core.db.engine))
+    admission = Admission(app, read_slots(ledger.backend))
     return WebGuard(admission, door, policy)
 
 

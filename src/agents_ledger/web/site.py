@@ -21,8 +21,6 @@ from agents_ledger.importers.pipeline import Importer
 from agents_ledger.importers.survey import Source, survey
 from agents_ledger.ledger.access import new_secret
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.projection.source_records import Sources
-from agents_ledger.ledger.reports.pages import Pages
 from agents_ledger.model import settings
 from agents_ledger.model.agents.permissions import PermissionReview
 from agents_ledger.model.errors import NotFound, ReadOnly, Refused
@@ -79,7 +77,7 @@ class Site:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.pages = Pages(ledger._core)
+        self.pages = ledger.pages
         self.broker: Broker | None = None
         self._audited: AuditReport | None = None
         self._auditing: threading.Thread | None = None
@@ -247,7 +245,7 @@ class Site:
             return RawRecord(kind, key, self.pages.raw(kind, key))
         if not key.isdecimal() or len(key) > 18:  # noqa: PLR2004
             raise NotFound(f"no source file {key!r}", "Open it from the inspector of a turn.")
-        sources = Sources(self.ledger._core)
+        sources = self.ledger.sources
         file = sources.find(int(key))
         data = sources.read(file.id, start, RAW_BYTES) if start < file.kept_bytes else b""
         return RawRecord(kind, key, (), file, start, data.decode("utf-8", "backslashreplace"))

@@ -17,6 +17,8 @@ _CLASSES = {
     "openclaw": "pi.source.OpenClaw",
     "pi": "pi.source.Pi",
     "gemini-cli": "gemini.source.GeminiCli",
+    "qwen-code": "qwen_code.source.QwenCode",
+    "aider": "aider.source.Aider",
     "chatgpt": "chatgpt.source.ChatGpt",
     "claude-ai": "claude_ai.source.ClaudeAi",
     "cline": "cline.source.Cline",

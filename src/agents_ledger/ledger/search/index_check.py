@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from agents_ledger.ledger.search import tokenizer
-from agents_ledger.ledger.search.documents import Document, documents
+from agents_ledger.ledger.search.documents import SearchDocument, documents
 from agents_ledger.model.reports.search import PARTS
 from agents_ledger.store.database import Engine, Transaction
 from agents_ledger.store.matching import QueryTerm, TermGroup, match
@@ -39,7 +39,7 @@ def _found(tx: Transaction, group: TermGroup, first: int, last: int) -> set[int]
     return {number for (number,) in tx.run("search_numbers", match=asked, low=first, high=last + 1)}
 
 
-def _tried(document: Document, engine: Engine) -> Iterator[TermGroup]:
+def _tried(document: SearchDocument, engine: Engine) -> Iterator[TermGroup]:
     for part in PARTS:
         text = document.part(part)
         if not text:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec import StructMeta
 
+from agents_ledger.model.reports.search import PART_WEIGHTS
 from agents_ledger.store import queries
 from agents_ledger.store.checks.row_types import RowTypes, of_kind, of_statement
 from agents_ledger.store.database import Engine, Row, Work
@@ -23,6 +24,7 @@ STREAM_ROWS = 1000
 CHECKED_ROWS = 200  # at once, while they become values: more would only take memory
 PLAIN = 1  # the file's user_version until the first text is stored escaped; 0 says nothing
 
+FACET_WEIGHTS = (0.0,) * 5  # the columns project, model, tool, file and state of the index
 WORDS = {
     "serial_key": "INTEGER PRIMARY KEY",
     "bytes": "BLOB",
@@ -35,6 +37,7 @@ WORDS = {
     "position": "instr",
     "ids": "(SELECT value FROM json_each(:ids))",
     "server_now": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+    "part_weights": ", ".join(map(str, (*PART_WEIGHTS.values(), *FACET_WEIGHTS))),
     **queries.pieces("search.sqlite.sql"),
 }
 

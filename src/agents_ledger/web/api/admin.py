@@ -9,7 +9,6 @@ from litestar import Response
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
 
-from agents_ledger.ledger.access import Tokens
 from agents_ledger.model.access import Scope, Token
 from agents_ledger.model.sessions import Finding
 from agents_ledger.web.requests import WebRequest, decode_part
@@ -56,22 +55,20 @@ def invoke(
 @reads("/tokens", opt={"scope": "admin"})
 def list_tokens(site: ThisSite) -> Response[list[Token]]:
     """Every token, without its secret."""
-    return answer(list(Tokens(site.ledger._core).all()))
+    return answer(list(site.ledger.tokens.all()))
 
 
 @creates("/tokens", scope="admin")
 def create_token(site: ThisSite, data: JSONBody[NewToken]) -> Response[CreatedToken]:
     """Create a token."""
-    token, secret = Tokens(site.ledger._core).create(
-        data.name, data.scopes, expires_at=data.expires_at
-    )
+    token, secret = site.ledger.tokens.create(data.name, data.scopes, expires_at=data.expires_at)
     return answer(CreatedToken(token, secret))
 
 
 @removes("/tokens/{token:str}", scope="admin")
 def revoke_token(site: ThisSite, token: FromPath[str]) -> Response[Token]:
     """Revoke a token. This cannot be undone."""
-    return answer(Tokens(site.ledger._core).revoke(decode_part(token)))
+    return answer(site.ledger.tokens.revoke(decode_part(token)))
 
 
 ROUTES = (get_audit, invoke, list_tokens, create_token, revoke_token)
