@@ -21,8 +21,7 @@ from agents_ledger import (
     Usage,
 )
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.sessions.queue_entries import ClaimEnding
-from agents_ledger.store.database import Answer, Database, Work
+from agents_ledger.store.database import CommitCallback, Database, Work
 from tests.contract.test_async_ledger import Forgotten
 from tests.raw import Raw
 
@@ -43,7 +42,7 @@ class Unsure:
             raise OutcomeUnknown("the commit failed")
         return result
 
-    def submit(self, work: Work[Any], answer: Answer) -> Any:
+    def submit(self, work: Work[Any], answer: CommitCallback) -> Any:
         how = self.forgets.pop(0) if self.forgets else ""
         if how == "lost":
             return self._db.submit(lambda tx: None, Forgotten(answer))

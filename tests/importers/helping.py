@@ -10,7 +10,7 @@ import pytest
 from agents_ledger import Ledger
 from agents_ledger.importers import pipeline
 from agents_ledger.importers.pipeline import Report
-from agents_ledger.importers.port import source
+from agents_ledger.importers.port.limits import LIMITS, ImportLimits
 from agents_ledger.importers.transcript import (
     packed_store,
     record_offsets,
@@ -42,8 +42,8 @@ RESULT = {
     " ORDER BY message_id, kind, file_path",
 }
 
+HOLDS_NOTHING = ImportLimits(held_bytes=0)
 FEWEST = (
-    (source, "HOLD_MAX", 0),
     (turn_tree, "HELD_TURNS", 0),
     (packed_store, "OPEN", 0),
     (interning, "LATEST", 2),
@@ -55,9 +55,9 @@ FEWEST = (
 )
 
 
-def import_paths(ledger: Ledger, *paths: Path) -> Report:
+def import_paths(ledger: Ledger, *paths: Path, limits: ImportLimits = LIMITS) -> Report:
     """Import files or folders, each told by its content."""
-    return pipeline.import_paths(ledger, paths)
+    return pipeline.import_paths(ledger, paths, limits)
 
 
 def result(ledger: Ledger) -> dict[str, list[tuple[Any, ...]]]:
@@ -71,6 +71,6 @@ def packed_result(folder: Path, path: Path) -> dict[str, list[tuple[Any, ...]]]:
     with pytest.MonkeyPatch.context() as patch, Ledger.open(str(folder / "packed.db")) as ledger:
         for module, limit, number in FEWEST:
             patch.setattr(module, limit, number)
-        import_paths(ledger, path)
-        pipeline.rederive(ledger)
+        import_paths(ledger, path, limits=HOLDS_NOTHING)
+        pipeline.rederive(ledger, HOLDS_NOTHING)
         return result(ledger)

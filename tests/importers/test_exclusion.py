@@ -15,6 +15,7 @@ import pytest
 from agents_ledger import Ledger
 from agents_ledger.importers.discovery import Unknown, Wanted, found_at
 from agents_ledger.importers.pipeline import Importer, Report, rederive
+from agents_ledger.importers.port.limits import LIMITS, ImportLimits
 from agents_ledger.ledger.projection.source_records import Sources
 from tests.importers import test_aix, test_cline, test_gemini, test_opencode
 from tests.importers.claude_log import Log, a_log
@@ -39,11 +40,14 @@ def ledger(address: str) -> Iterator[Ledger]:
         yield opened
 
 
-def import_without(ledger: Ledger, path: Path, *exclude: str) -> Report:
+def import_without(
+    ledger: Ledger, path: Path, *exclude: str, limits: ImportLimits = LIMITS
+) -> Report:
     report = Report()
     found = found_at(path, Unknown(report.faults, report.without_reader))
     wanted = Wanted(0, exclude or (LEFT,))
-    return Importer(ledger, report).run(wanted.of(found, report.faults, report.left))
+    importer = Importer(ledger, report, limits=limits)
+    return importer.run(wanted.of(found, report.faults, report.left))
 
 
 def everything(ledger: Ledger, address: str) -> str:

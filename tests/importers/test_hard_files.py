@@ -22,10 +22,10 @@ from agents_ledger.exporters.source import export_source
 from agents_ledger.importers.archive import Keeper
 from agents_ledger.importers.discovery import Unknown, found_at
 from agents_ledger.importers.parsing import files
+from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.pipeline import Report, import_paths, rederive
 from agents_ledger.importers.port.source import RECORD_MAX
 from agents_ledger.importers.sources.pi.source import Pi
-from agents_ledger.importers.transcript.turn_builder import milliseconds
 from agents_ledger.ledger.projection.source_records import Sources
 from tests.importers.claude_log import SESSION, Log, text, uid
 from tests.importers.codex_log import Rollout, turn_id

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.port import source
-from agents_ledger.importers.port.source import TEXT, has_long_text
+from agents_ledger.importers.parsing.text_size import JSON_STRING, has_text_exceeding
+from agents_ledger.importers.port.limits import ImportLimits
 from agents_ledger.importers.transcript import record_offsets, turn_builder
 from agents_ledger.importers.transcript.spill_file import Aside, ReadAgain
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
@@ -28,6 +28,7 @@ from tests.importers.codex_log import Rollout
 from tests.importers.helping import import_paths, packed_result, result
 
 OTHER = "22222222-2222-4222-8222-222222222222"
+SHORT_TEXTS = ImportLimits(text_bytes=10_000)
 SAID = "words of the output " * 1000
 
 
@@ -75,7 +76,6 @@ def test_a_turn_with_more_calls_takes_no_more_memory(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module, name in (
-        (source, "HOLD_MAX"),
         (turn_builder, "HELD_LETTERS"),
         (record_offsets, "HELD_BYTES"),
         (turns, "LETTERS_AT_ONCE"),
@@ -97,7 +97,7 @@ def test_a_turn_with_more_calls_takes_no_more_memory(
         folder = tmp_path / str(len(most))
         folder.mkdir()
         with Ledger.open(str(folder / "ledger.db")) as ledger:
-            import_paths(ledger, made(folder, calls))
+            import_paths(ledger, made(folder, calls), limits=ImportLimits(held_bytes=100_000))
 
     assert (min(most[2:]) - min(most[:2])) / 100 < len(SAID) / 5  # of which each says twice as much
 
@@ -335,18 +335,14 @@ PLAIN = b"a" * 1000
         (PLAIN + '", "b": "😀'.encode(), False),
     ],
 )
-def test_a_text_is_too_long_by_the_memory_it_takes(
-    said: bytes, expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source, "TEXT_MAX", 1100)
-
-    assert has_long_text(b'{"a": ["%b"]}' % said) is expected
+def test_a_text_is_too_long_by_the_memory_it_takes(said: bytes, expected: bool) -> None:
+    assert has_text_exceeding(b'{"a": ["%b"]}' % said, 1100) is expected
 
 
 def test_what_is_cut_off_inside_a_text_is_looked_at_once() -> None:
     said = b'{"type": "user", "message": "%b' % (rb"\"a" * 1000)
 
-    assert [len(found) for found in TEXT.findall(said)] == [6, 6, 9, 3001]
+    assert [len(found) for found in JSON_STRING.findall(said)] == [6, 6, 9, 3001]
 
 
 @pytest.mark.parametrize(
@@ -371,9 +367,8 @@ def test_of_a_document_only_the_message_with_that_text_is_not_read(
     head, said, rest = made(20).rpartition(b'"said"')
     file.write_bytes(head + b'"%b"' % (b"long " * 4000) + rest)
 
-    with pytest.MonkeyPatch.context() as patch, Ledger.open(str(tmp_path / "other.db")) as other:
-        patch.setattr(source, "TEXT_MAX", 10_000)
-        report = import_paths(other, file)
+    with Ledger.open(str(tmp_path / "other.db")) as other:
+        report = import_paths(other, file, limits=SHORT_TEXTS)
         found = [turn for (turn,) in other.query("SELECT id FROM turns ORDER BY id")[1]]
 
     assert said
@@ -385,13 +380,12 @@ def test_of_a_document_only_the_message_with_that_text_is_not_read(
 def test_a_record_with_a_text_that_is_too_long_is_kept_and_reported(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "TEXT_MAX", 10_000)
     log = Log(tmp_path)
     log.user("a1", "Begin.")
     log.assistant("a2", text("x" * 20_000))
     log.assistant("a3", text("An answer."))
 
-    report = import_paths(ledger, log.save())
+    report = import_paths(ledger, log.save(), limits=SHORT_TEXTS)
 
     fault, gap = report.faults
     assert (fault.line, "too long to read" in fault.what) == (2, True)
@@ -404,7 +398,6 @@ def test_a_record_with_a_text_that_is_too_long_is_kept_and_reported(
 def test_an_output_beside_its_session_that_is_too_long_is_shown_as_its_record_does(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "TEXT_MAX", 10_000)
     log = Log(tmp_path)
     log.user("a1", "Begin.")
     log.assistant("a2", tool("t1", "Bash", command="ls"))
@@ -413,7 +406,7 @@ def test_an_output_beside_its_session_that_is_too_long_is_shown_as_its_record_do
     beside.write_text("😀" + "long " * 1000)
     log.result("a3", "t1", f"<persisted-output>\nsaved to: {beside}\nPreview: long")
 
-    report = import_paths(ledger, log.save(), beside)
+    report = import_paths(ledger, log.save(), beside, limits=SHORT_TEXTS)
 
     assert [fault.path for fault in report.faults] == [str(beside)]
     (call,) = ledger.get_turn(uid("a1")).tool_calls
@@ -423,12 +416,11 @@ def test_an_output_beside_its_session_that_is_too_long_is_shown_as_its_record_do
 def test_a_file_of_opencode_with_a_text_that_is_too_long_is_reported(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "TEXT_MAX", 10_000)
     root = test_opencode.storage(tmp_path / "opencode", test_opencode.SAMPLE)
     (long,) = root.rglob("prt_8.json")
     long.write_bytes(long.read_bytes().replace(b'"text": "', b'"text": "' + b"long " * 3000, 1))
 
-    report = import_paths(ledger, root)
+    report = import_paths(ledger, root, limits=SHORT_TEXTS)
 
     assert [fault.path for fault in report.faults] == [str(long)]
     assert report.counts.imported == 1

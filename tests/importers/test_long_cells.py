@@ -14,10 +14,12 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
-from agents_ledger.importers.parsing import databases, large_values
-from agents_ledger.importers.parsing.databases import DOUBTED, snapshot
+from agents_ledger.importers.parsing.databases import snapshot
+from agents_ledger.importers.parsing.table_scan import select
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.importers.port import source as reader
+from agents_ledger.importers.port.limits import ImportLimits
+from agents_ledger.importers.port.source import Table
+from agents_ledger.importers.row_archive import UNCERTAIN
 from agents_ledger.ledger.projection.source_records import Sources
 from agents_ledger.model.imports.records import RowRecord, frame, part, parted, raw, records
 from tests.importers import test_aix, test_openclaw_database, test_opencode
@@ -34,12 +36,8 @@ LIMIT = 200_000
 LONG = random.Random(5).randbytes(LIMIT).hex()
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Little is long."""
-    monkeypatch.setattr(databases, "TEXT_MAX", LIMIT)
-    monkeypatch.setattr(reader, "TEXT_MAX", LIMIT)
-    monkeypatch.setattr(large_values, "PART_BYTES", 30_000)
+SMALL = ImportLimits(text_bytes=LIMIT, part_bytes=30_000)
+SMALL_RECORDS = ImportLimits(text_bytes=LIMIT, part_bytes=30_000, record_bytes=LIMIT)
 
 
 def rows_of(path: Path, table: str = "cursorDiskKV") -> list[tuple[Any, ...]]:
@@ -59,11 +57,10 @@ def long_chat(path: Path, words: str = LONG) -> Path:
     return state_db(path, blob | said | chat("d", bubble("q3", 1, "?"), bubble("a3", 2, "!")))
 
 
-@pytest.mark.usefixtures("small")
 def test_a_long_value_is_kept_and_told_and_the_rest_is_read(ledger: Ledger, tmp_path: Path) -> None:
     path = long_chat(tmp_path / GLOBAL)
 
-    report = import_paths(ledger, path)
+    report = import_paths(ledger, path, limits=SMALL)
 
     told = [fault.what for fault in report.faults if "too long" in fault.what]
     size = len(json.dumps(bubble("a1", 2, LONG, 2)))
@@ -73,7 +70,7 @@ def test_a_long_value_is_kept_and_told_and_the_rest_is_read(ledger: Ledger, tmp_
     assert report.counts.failed == 0
     assert answers(ledger, "cursor:d") == ["!"]
     assert "Those." in answers(ledger, "cursor:c")
-    again = import_paths(ledger, path)
+    again = import_paths(ledger, path, limits=SMALL)
     assert (again.faults, again.read_bytes) == ([], 0)
     before = result(ledger)
     rederive(ledger)
@@ -81,48 +78,44 @@ def test_a_long_value_is_kept_and_told_and_the_rest_is_read(ledger: Ledger, tmp_
     assert not ledger.audit()
 
 
-@pytest.mark.usefixtures("small")
 def test_a_long_value_comes_back_as_it_was(ledger: Ledger, tmp_path: Path) -> None:
     path = long_chat(tmp_path / GLOBAL)
-    import_paths(ledger, path)
+    import_paths(ledger, path, limits=SMALL)
 
     (out,) = export_source(ledger, "cursor:c", tmp_path / "out.vscdb")
 
     assert rows_of(out) == rows_of(path)
 
 
-@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("changed", [LONG + LONG, LONG[::-1]])  # the second is as long as it was
 def test_of_a_long_value_that_changed_both_are_kept(
     ledger: Ledger, tmp_path: Path, changed: str
 ) -> None:
     path = long_chat(tmp_path / GLOBAL)
-    import_paths(ledger, path)
+    import_paths(ledger, path, limits=SMALL)
     path.unlink()
     state_db(path, {"composerData:e": {"name": "e"}})  # all stand elsewhere, and are compared
     long_chat(path, changed)
 
-    report = import_paths(ledger, path)
+    report = import_paths(ledger, path, limits=SMALL)
 
     assert report.read_bytes > len(changed)
     (out,) = export_source(ledger, "cursor:c", tmp_path / "out.vscdb")
     assert rows_of(out) == rows_of(path)
 
 
-@pytest.mark.usefixtures("small")
 def test_what_was_read_of_a_row_before_it_grew_too_long_stays(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     path = state_db(tmp_path / GLOBAL, chat("c", *PAIR))
-    import_paths(ledger, path)
+    import_paths(ledger, path, limits=SMALL)
     state_db(path, {"bubbleId:c:a1": bubble("a1", 2, LONG, 2)})
 
-    import_paths(ledger, path)
+    import_paths(ledger, path, limits=SMALL)
 
     assert answers(ledger, "cursor:c") == ["Two fixes."]
 
 
-@pytest.mark.usefixtures("small")
 def test_a_cell_with_a_text_that_takes_much_memory_is_not_read(
     ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -136,7 +129,7 @@ def test_a_cell_with_a_text_that_takes_much_memory_is_not_read(
     listed = {"composerData:e": json.dumps(inline, ensure_ascii=False)}
     path = state_db(tmp_path / GLOBAL, chat("c", *PAIR, *NEXT) | said | listed)
 
-    report = import_paths(ledger, path)
+    report = import_paths(ledger, path, limits=SMALL)
 
     told = [f.what.rpartition(" ")[2] for f in report.faults if "too long" in f.what]
     assert told == ["bubbleId:c:a1", "bubbleId:c:a2"]
@@ -145,7 +138,6 @@ def test_a_cell_with_a_text_that_takes_much_memory_is_not_read(
     assert rows_of(out) == rows_of(path)
 
 
-@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("source", ["aix", "opencode", "openclaw"])
 def test_a_long_value_of_any_source_is_told(ledger: Ledger, tmp_path: Path, source: str) -> None:
     if source == "aix":
@@ -160,7 +152,7 @@ def test_a_long_value_of_any_source_is_told(ledger: Ledger, tmp_path: Path, sour
         made.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = {last}", (LONG,))
         made.commit()
 
-    report = import_paths(ledger, path)
+    report = import_paths(ledger, path, limits=SMALL)
 
     told = [fault.what for fault in report.faults if "too long to read" in fault.what]
     assert len(told) == 1
@@ -179,7 +171,6 @@ def _of_openclaw(folder: Path) -> Path:
     return made.path
 
 
-@pytest.mark.usefixtures("small")
 def test_a_long_value_that_is_damaged_is_passed_over(ledger: Ledger, tmp_path: Path) -> None:
     path = long_chat(tmp_path / GLOBAL)
     data = bytearray(path.read_bytes())
@@ -187,13 +178,12 @@ def test_a_long_value_that_is_damaged_is_passed_over(ledger: Ledger, tmp_path: P
     data[at : at + 4] = b"\xff" * 4  # where the next page is
     path.write_bytes(data)
 
-    report = import_paths(ledger, path)
+    report = import_paths(ledger, path, limits=SMALL)
 
     assert any("damaged in 1 place" in fault.what for fault in report.faults)
     assert answers(ledger, "cursor:d") == ["!"]
 
 
-@pytest.mark.usefixtures("small")
 def test_a_table_without_rowids_is_read_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with closing(sqlite3.connect(path)) as made:
@@ -201,8 +191,8 @@ def test_a_table_without_rowids_is_read_as_it_is(tmp_path: Path) -> None:
         made.execute("INSERT INTO t VALUES (1, ?)", (LONG,))
         made.commit()
 
-    with snapshot(path) as connection:
-        found = list(databases.select(connection, reader.Table("t", ("id",)), ("id", "v")))
+    with snapshot(path, SMALL) as connection:
+        found = list(select(connection, Table("t", ("id",)), ("id", "v"), SMALL))
 
     assert [raw(said) for _, said in found] == [LONG.encode()]
 
@@ -219,14 +209,13 @@ def kept(ledger: Ledger) -> bytes:
     return b"".join(b"".join(sources.stream(file.id)) for file in sources.all_files())
 
 
-@pytest.mark.usefixtures("small")
 def test_a_long_chat_of_a_project_that_is_left_out_stays_out(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     made = in_folder("c", SECRET, "hidden") | in_folder("d", "/home/me/open", "shown")
     path = state_db(tmp_path / GLOBAL, made)
 
-    report = import_without(ledger, path, SECRET)
+    report = import_without(ledger, path, SECRET, limits=SMALL)
 
     assert (report.left.sessions, report.left.met) == (1, {SECRET})
     assert b"hidden" not in kept(ledger)
@@ -234,53 +223,47 @@ def test_a_long_chat_of_a_project_that_is_left_out_stays_out(
     assert not any("folders are excluded" in fault.what for fault in report.faults)
 
 
-@pytest.mark.usefixtures("small")
 def test_a_chat_too_long_to_look_for_its_project_stays_out_until_nothing_is_excluded(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(large_values, "RECORD_MAX", LIMIT)
     made = in_folder("c", SECRET, "hidden") | {"bubbleId:c:x": bubble("x", 2, "covert")}
     made |= in_folder("d", "/home/me/open", "shown")
     heads = [{"composerId": "d", "workspaceIdentifier": {"uri": {"fsPath": "/home/me/open"}}}]
     lists = {"composer.composerHeaders": {"allComposers": heads}}
     path = state_db(tmp_path / GLOBAL, made, lists)
 
-    report = import_without(ledger, path, SECRET)
+    report = import_without(ledger, path, SECRET, limits=SMALL_RECORDS)
 
-    assert [f.what for f in report.faults if "excluded" in f.what] == [f"1 session {DOUBTED}"]
+    assert [f.what for f in report.faults if "excluded" in f.what] == [f"1 session {UNCERTAIN}"]
     assert (report.left.sessions, report.left.met) == (1, {SECRET})
     assert [word in kept(ledger) for word in (b"hidden", b"covert", b"shown")] == [0, 0, 1]
-    import_paths(ledger, path)
+    import_paths(ledger, path, limits=SMALL_RECORDS)
     assert [word in kept(ledger) for word in (b"hidden", b"covert", b"shown")] == [1, 1, 1]
 
 
-@pytest.mark.usefixtures("small")
 def test_what_only_a_list_too_long_to_look_through_may_tell_of_stays_out(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(large_values, "RECORD_MAX", LIMIT)
     heads = {"composerId": "c", "workspaceIdentifier": {"uri": {"fsPath": SECRET}}, "name": LONG}
     lists = {"composer.composerHeaders": {"allComposers": [heads]}}
     said = (bubble("q", 1, "hidden"), bubble("a", 2, "covert"))
     path = state_db(tmp_path / GLOBAL, chat("c", *said), lists)
 
-    report = import_without(ledger, path, SECRET)
+    report = import_without(ledger, path, SECRET, limits=SMALL_RECORDS)
 
     assert report.left.met == {SECRET}
     assert kept(ledger) == b""
 
 
-@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("kind", ["bubbleId", "messageRequestContext"])
 def test_a_chat_whose_folder_may_stand_in_another_long_row_stays_out(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    ledger: Ledger, tmp_path: Path, kind: str
 ) -> None:
-    monkeypatch.setattr(large_values, "RECORD_MAX", LIMIT)
     made = chat("task-call_1", bubble("q", 1, "hidden"), bubble("a", 2, "covert"))
     of = "c" if kind == "bubbleId" else "task-call_1"
     path = state_db(tmp_path / GLOBAL, made | {f"{kind}:{of}:x": {"text": LONG}})
 
-    import_without(ledger, path, SECRET)
+    import_without(ledger, path, SECRET, limits=SMALL_RECORDS)
 
     assert b"hidden" not in kept(ledger)
 

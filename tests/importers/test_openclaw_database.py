@@ -16,7 +16,8 @@ from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
 from agents_ledger.importers.discovery import find
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.importers.port.source import HOLD_MAX, Home, Material
+from agents_ledger.importers.port.limits import LIMITS, ImportLimits
+from agents_ledger.importers.port.source import Home, Material
 from agents_ledger.importers.sources.pi.rows import LOT_MAX
 from agents_ledger.importers.sources.pi.source import OpenClaw
 from agents_ledger.importers.sources.pi.store import Store, StoreEntry
@@ -236,12 +237,11 @@ def test_mixed_sessions_are_read_in_the_order_they_were_kept(
         rows = [(name, seq, log.lines[seq], 1) for name, log in zip(names, logs, strict=True)]
         made.run("INSERT INTO transcript_events VALUES (?, ?, ?, ?)", *rows)
     import_paths(ledger, made.path)
-    monkeypatch.setattr("agents_ledger.importers.port.source.HOLD_MAX", 0)
     monkeypatch.setattr("agents_ledger.importers.sources.pi.rows.LOT_MAX", lot)
     monkeypatch.setattr("agents_ledger.importers.sources.pi.rows.Places", Read)
 
     with Ledger.open(str(tmp_path / "other.db")) as other:
-        import_paths(other, made.path)
+        import_paths(other, made.path, limits=ImportLimits(held_bytes=0))
         assert result(other) == result(ledger)
 
     assert sorted(reads) == list(range(12))  # each once
@@ -426,31 +426,30 @@ def test_usage_that_came_later_counts_as_if_it_had_been_there(
         assert last.query("SELECT total_tokens FROM turns")[1] == [(10,)]
 
 
-@pytest.mark.parametrize("held", [HOLD_MAX, 0])  # bytes of a family, or they are read again
+@pytest.mark.parametrize("limits", [LIMITS, ImportLimits(held_bytes=0)])
 def test_events_that_are_packed_say_the_same(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
+    ledger: Ledger, tmp_path: Path, limits: ImportLimits
 ) -> None:
-    monkeypatch.setattr("agents_ledger.importers.port.source.HOLD_MAX", held)
     made = Database(tmp_path / ".openclaw")
     log = a_log(tmp_path)
     log.add("compaction", summary="So far.", tokensBefore=9)
     log.user("And the till?")
     log.say("It counts.")
     made.tell(log)
-    import_paths(ledger, made.path)
+    import_paths(ledger, made.path, limits=limits)
     before = result(ledger)
     made.run("ALTER TABLE transcript_events ADD COLUMN event_zstd BLOB", ())
     packed = [(zstandard.compress(line.encode()), seq) for seq, line in enumerate(log.lines)]
     change = "UPDATE transcript_events SET event_json = NULL, event_zstd = ? WHERE seq = ?"
     made.run(change, *packed[2:])
 
-    report = import_paths(ledger, made.path)
+    report = import_paths(ledger, made.path, limits=limits)
 
     assert not report.faults
     assert report.written_turns == 0
     assert result(ledger) == before
     with Ledger.open(str(tmp_path / "other.db")) as other:
-        import_paths(other, made.path)
+        import_paths(other, made.path, limits=limits)
         assert result(other) == before
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import tracemalloc
 from typing import Any, NamedTuple
@@ -13,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents_ledger.importers.parsing.encodings import is_text, texts
 from agents_ledger.importers.parsing.json_spans import Pieces, objects
-from agents_ledger.importers.port import source
+from agents_ledger.importers.port.limits import ImportLimits
 from agents_ledger.importers.port.source import Material, Place
 from agents_ledger.importers.transcript.turn_tree import BROKEN, mend, taken
 from agents_ledger.model.imports.sources import SourceFile
@@ -36,16 +36,10 @@ class Searched(bytes):
         return at
 
 
-@pytest.fixture(autouse=True)
-def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No family is small enough to be held."""
-    monkeypatch.setattr(source, "HOLD_MAX", 0)
-
-
 def material_of(data: bytes) -> tuple[Material, SourceFile]:
     kept = b"." * OFFSET + data
     file = SourceFile(1, "s", "/s/a.json", 0, "f", "document", len(kept), 0, len(kept))
-    return Material(Given(kept), [file]), file
+    return Material(Given(kept), [file], limits=ImportLimits(held_bytes=0)), file
 
 
 def test_of_a_document_that_is_no_utf_8_all_pieces_are_held_as_they_were_mended() -> None:
@@ -164,17 +158,15 @@ def test_a_mended_document_says_what_it_would_say_written_anew(
         assert taken(msgspec.json.decode, data).found == msgspec.json.decode(anew)
 
 
-def test_texts_are_not_cut_within_a_letter(monkeypatch: pytest.MonkeyPatch) -> None:
-    some = re.compile(source.SOME_TEXT.pattern.replace(b"%d" % (1 << 20), b"2"), re.DOTALL)
-    monkeypatch.setattr(source, "SOME_TEXT", some)
+def test_texts_are_not_split_within_a_character() -> None:
     for data in (
         "aé語😀\ud83d".encode(errors="surrogatepass"),
         b"\xf0\x9f\x98\xed\xa0\x80\x80\x80",
     ):
         for start in range(4):
             given = b"." * start + data
-            errors = "surrogatepass" if source.is_text(given) else "replace"
-            assert "".join(source.texts(given, errors)) == given.decode(errors=errors)
+            errors = "surrogatepass" if is_text(given) else "replace"
+            assert "".join(texts(given, errors, 2)) == given.decode(errors=errors)
 
 
 def walked(data: bytes) -> list[tuple[int, int]]:

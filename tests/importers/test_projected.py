@@ -10,7 +10,7 @@ from msgspec import structs
 
 from agents_ledger import Ledger
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
-from agents_ledger.ledger.projection.reconcile import Names, Projector, ProjectionResult
+from agents_ledger.ledger.projection.reconcile import Names, ProjectionResult, Projector
 from agents_ledger.model.imports.sources import Derivation, DerivedSession, DerivedTurn
 from agents_ledger.model.turns import Turn
 

@@ -114,7 +114,7 @@ def test_the_first_folder_that_a_record_itself_says_is_the_project(
     ]
     path.write_text("".join(json.dumps(each) + "\n" for each in told))
 
-    assert LOOK.folder(path) == "/w/shop"
+    assert LOOK.working_folder(path) == "/w/shop"
 
 
 def test_the_name_of_a_folder_tells_for_certain_that_it_is_another_one(tmp_path: Path) -> None:

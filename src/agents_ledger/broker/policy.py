@@ -217,7 +217,8 @@ def read(file: Path) -> Policy:
         policy = msgspec.toml.decode(text, type=Policy)
     except msgspec.DecodeError as error:
         raise Refused(
-            f"{file}: {error}", "Correct it: docs/broker.md shows what it may say."
+            f"{file}: {error}",
+            "Correct it: docs/how-to/run-turns-with-the-broker.md shows what it may say.",
         ) from (error)
     _check(policy, file)
     return _with_souls(policy, file.parent)

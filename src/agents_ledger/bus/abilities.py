@@ -1,4 +1,4 @@
-"""The one table of the ledger's abilities: what the bus, MCP, HTTP and docs/abilities.md offer."""
+"""The table of the ledger's abilities, for the bus, MCP, HTTP and their reference."""
 
 from __future__ import annotations
 

@@ -20,7 +20,12 @@ class Search(Input):
     """What to look for, and which page of it."""
 
     text: Annotated[
-        str, Meta(min_length=1, max_length=2000, description="Words and operators: docs/search.md.")
+        str,
+        Meta(
+            min_length=1,
+            max_length=2000,
+            description="Words and operators: docs/reference/search.md.",
+        ),
     ]
     order: Order = "newest"
     limit: Limit = 20

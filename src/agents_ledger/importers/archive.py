@@ -10,10 +10,12 @@ from pathlib import Path
 from threading import Thread
 from typing import BinaryIO
 
+from agents_ledger.importers import row_archive
 from agents_ledger.importers.discovery import Found
 from agents_ledger.importers.exclusion import Excluded, Left
-from agents_ledger.importers.parsing import databases, files
-from agents_ledger.importers.port.source import Reader, Table, kind_of, tables_of
+from agents_ledger.importers.parsing import files
+from agents_ledger.importers.port.limits import LIMITS, ImportLimits
+from agents_ledger.importers.port.source import Reader, Table
 from agents_ledger.importers.transcript.copy_detection import HEAD_BYTES, TRIED, Heads
 from agents_ledger.ledger.projection.source_records import (
     NO_BASE,
@@ -27,8 +29,6 @@ from agents_ledger.ledger.projection.source_records import (
 from agents_ledger.model.errors import Conflict, LedgerError, Refused, StoreUnavailable
 from agents_ledger.model.imports.sources import Fault, SourceFile, SourceKind
 
-BATCH_BYTES = 4 << 20  # before they are packed
-BATCH_FILES = 200
 PACKED_BESIDE = 64 << 10  # less is packed before a thread has begun
 PACKERS = 2  # threads: packing is a sixth of an import
 
@@ -37,7 +37,8 @@ class Keeper:
     """Keeps files; which families have something new is known when all is kept. Packing lets other
     threads run, so it is done beside the reading of the next files."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: Sources, limits: ImportLimits = LIMITS) -> None:
+        self._limits = limits
         self.families: dict[str, Reader] = {}  # that have something to derive
         self.unplanned: dict[str, None] = {}  # those that nobody planned yet, in order
         self.copies: dict[str, str] = {}  # families, and those that they go on from
@@ -76,8 +77,11 @@ class Keeper:
         except (LedgerError, OSError) as error:
             self.faults.append(Fault(str(found.path), str(error)))
             self.failed += 1
-        if self._waiting_bytes >= BATCH_BYTES or len(self._waiting) >= BATCH_FILES:
+        if self._waiting_bytes >= self._limits.batch_bytes or self._is_batch():
             self.flush()
+
+    def _is_batch(self) -> bool:
+        return len(self._waiting) >= self._limits.batch_files
 
     def _add_beside_others(self, found: Found) -> None:
         """Where another import keeps the same file, go on from what it kept, as often as it kept
@@ -116,9 +120,9 @@ class Keeper:
     def _add(self, found: Found) -> None:
         path, reader = found.path, found.reader
         known = self._sources.file(files.logical_path(path))
-        tables = tables_of(reader)
+        tables = reader.tables
         leaving = Excluded.of(found.exclude).leaving(reader, path)
-        if known and databases.is_as_kept(known, path, tables, leaving):
+        if known and row_archive.is_unchanged(known, path, tables, leaving):
             self._count_left(known, leaving)
             self._unless_derived(known, reader)
             return
@@ -129,7 +133,7 @@ class Keeper:
                 self._unless_derived(known, reader)
                 return
             files.check_unpacked(path, opened)
-            kind = kind_of(reader, path, partial(files.head_of, path, opened))
+            kind = reader.kind_of(path, files.head_of(path, opened))
             if kind != "rows":
                 self._add_file(found, known, opened, kind)
         if kind == "rows" and tables:
@@ -177,8 +181,8 @@ class Keeper:
             family = reader.family(Path(file.path))
             self.take(self._sources.given_to(file, reader.name, family), reader)
 
-    def _count_left(self, file: SourceFile, leaving: databases.Leaving) -> None:
-        sessions, met = databases.left_out(file, leaving)
+    def _count_left(self, file: SourceFile, leaving: row_archive.RowExclusion) -> None:
+        sessions, met = row_archive.excluded_sessions(file, leaving)
         self.left.add(Left(0, sessions, met))
 
     def _add_rows(
@@ -186,7 +190,7 @@ class Keeper:
         found: Found,
         known: SourceFile | None,
         tables: Sequence[Table],
-        leaving: databases.Leaving,
+        leaving: row_archive.RowExclusion,
     ) -> None:
         """Keep the rows of a database that are new or have changed."""
         path, reader = found.path, found.reader
@@ -198,7 +202,9 @@ class Keeper:
             kind="rows",
             previous=known,
         )
-        kept = databases.keep(self._sources, file, path, tables, leaving)
+        kept = row_archive.archive_rows(
+            self._sources, file, path, tables, exclusion=leaving, limits=self._limits
+        )
         self._count_left(kept.file, leaving)
         self.read_bytes += kept.file.kept_bytes - file.kept_bytes
         self.faults += [Fault(str(path), what) for what in kept.faults]

@@ -7,7 +7,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 from msgspec import Struct, structs
@@ -17,10 +17,7 @@ from agents_ledger.importers.parsing import databases, files
 from agents_ledger.importers.port.source import (
     Home,
     Reader,
-    ReaderOfNames,
     is_text,
-    kind_of,
-    tables_of,
 )
 from agents_ledger.importers.sources.registry import READERS
 from agents_ledger.model.errors import LedgerError
@@ -177,7 +174,7 @@ def found_at(path: Path, unknown: Unknown) -> list[Found]:
             continue
         if reader is None:
             unknown.without_reader.append(str(each))
-        elif files.is_packed(each) and kind_of(reader, each, partial(bytes, first)) == "rows":
+        elif files.is_packed(each) and reader.kind_of(each, first) == "rows":
             unknown.faults.append(Fault(str(each), "a database in an archive: unpack it first"))
         else:
             found.append(Found(each, reader, status.st_size, status.st_mtime))
@@ -206,7 +203,7 @@ def _told(path: Path) -> tuple[Reader | None, bytes]:
 
 def _is_only_named(path: Path, first: bytes, reader: Reader) -> bool:
     """Whether a database has the name of a source's, and none of its tables."""
-    tables = tables_of(reader)
+    tables = reader.tables
     if not tables or not first.startswith(databases.MAGIC) or files.is_packed(path):
         return False
     return not databases.has_any(path, tables)
@@ -216,7 +213,7 @@ def told_by(path: Path, first: bytes, readers: Iterable[Reader]) -> Reader | Non
     """The reader that knows a file by its first bytes. Lines that stand in a database are of
     whoever wrote it."""
     if first.startswith(databases.MAGIC):
-        readers = filter(tables_of, readers)
+        readers = (reader for reader in readers if reader.tables)
     return next((reader for reader in readers if reader.recognises(path, first)), None)
 
 
@@ -228,8 +225,7 @@ def _told_by_place(path: Path) -> Reader | None:
 
 
 def _told_by_name(path: Path, first: bytes) -> Reader | None:
-    named = (each for each in READERS.values() if isinstance(each, ReaderOfNames))
-    return next((reader for reader in named if reader.is_named(path, first)), None)
+    return next((reader for reader in READERS.values() if reader.is_named(path, first)), None)
 
 
 @cache
@@ -254,7 +250,7 @@ def _told_further_on(path: Path, first: bytes) -> Reader | None:
         if not whole:
             continue
         reader = told_by(path, b"\n".join(whole[-LINES:]), READERS.values())
-        if reader is not None and kind_of(reader, path, partial(bytes, first)) == "lines":
+        if reader is not None and reader.kind_of(path, first) == "lines":
             return reader
     return None
 

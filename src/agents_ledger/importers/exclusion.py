@@ -6,26 +6,27 @@ import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
 from agents_ledger.importers.parsing import databases, files
-from agents_ledger.importers.parsing.db_cursor import State
+from agents_ledger.importers.parsing.db_cursor import DatabaseState
+from agents_ledger.importers.parsing.table_scan import select
 from agents_ledger.importers.port.source import (
     RECORD_MAX,
-    Found,
+    FolderTrace,
     Project,
     Reader,
-    ReaderOfManyProjects,
     Table,
-    Trace,
 )
 from agents_ledger.importers.project_folders import Folder
+from agents_ledger.importers.row_archive import NO_EXCLUSION, RowExclusion
 from agents_ledger.importers.transcript.turn_tree import as_dict, as_text, parsed
 from agents_ledger.model.errors import LedgerError
 from agents_ledger.model.settings import is_whole
 
+T = TypeVar("T")
 HEADS = (files.HEAD_BYTES, 1 << 20, RECORD_MAX)  # of a file, in which it may say its project
 
 
@@ -74,20 +75,20 @@ class Excluded(NamedTuple):
         if True in said or None in said:
             return "left" if True in said else "doubted"
         # A hash tells whether it is of a folder, but not whether it is of one within.
-        is_hash = any(isinstance(each, Trace) and each.kind != "dashes" for each in told)
+        is_hash = any(isinstance(each, FolderTrace) and each.kind != "dashes" for each in told)
         return "untold" if is_hash else "kept"
 
-    def leaving(self, reader: Reader, path: Path) -> databases.Leaving:
+    def leaving(self, reader: Reader, path: Path) -> RowExclusion:
         """What is to be left out of a database."""
-        if not self.folders or not isinstance(reader, ReaderOfManyProjects):
-            return databases.NOTHING
+        if not self.folders or not reader.tables:
+            return NO_EXCLUSION
         met: set[str] = set()
 
         def is_left(project: Project) -> bool:
             return self.holds(project, met) is not False
 
         given = tuple(folder.given for folder in self.folders)
-        return databases.Leaving(given, lambda own: reader.sieve(path, own, LOOK, is_left), met)
+        return RowExclusion(given, lambda own: reader.row_filter(path, own, LOOK, is_left), met)
 
 
 class Looking:
@@ -100,14 +101,14 @@ class Looking:
         except (LedgerError, OSError):
             return b""
 
-    def document(self, path: Path, read: Callable[[Any], Found]) -> Found:
+    def document(self, path: Path, read: Callable[[Any], T]) -> T:
         """What `read` makes of a JSON document; of None if it is none."""
         try:
             status = path.stat()
         except OSError:
             return read(None)
         looks = (status.st_ino, status.st_size, status.st_mtime_ns)
-        made: Found = _document(path, looks, read)
+        made: T = _document(path, looks, read)
         return made
 
     def names(self, folder: Path) -> Collection[str]:
@@ -133,7 +134,7 @@ class Looking:
         except databases.UNREADABLE:
             return ()
 
-    def folder(self, path: Path) -> str | None:
+    def working_folder(self, path: Path) -> str | None:
         """The folder that the first record of a file to name its own worked in."""
         try:
             status = files.on_disk(path).stat()
@@ -141,7 +142,7 @@ class Looking:
         except (LedgerError, OSError):
             return None
 
-    def folder_beside(self, place: Path) -> str | None:
+    def working_folder_within(self, place: Path) -> str | None:
         """That of the first file of lines in a folder that says one."""
         try:
             return _folder_beside(place, place.stat().st_mtime_ns)
@@ -174,7 +175,7 @@ def _own(line: bytes) -> str | None:
 @lru_cache(maxsize=256)
 def _folder_beside(place: Path, _: int) -> str | None:
     names = (each for each in LOOK.names(place) if each.endswith(".jsonl"))
-    return next((said for each in names if (said := LOOK.folder(place / each))), None)
+    return next((said for each in names if (said := LOOK.working_folder(place / each))), None)
 
 
 @lru_cache(maxsize=4)
@@ -189,15 +190,15 @@ def _names(folder: Path, _: int) -> Collection[str]:
 
 @lru_cache(maxsize=4)
 def _by_first(
-    path: Path, state: State, table: Table, columns: tuple[str, ...]
+    path: Path, state: DatabaseState, table: Table, columns: tuple[str, ...]
 ) -> dict[str, tuple[Any, ...]]:
     return {row[0]: row for row in _rows(path, state, table, columns) if isinstance(row[0], str)}
 
 
 @lru_cache(maxsize=4)
 def _rows(
-    path: Path, _: State, table: Table, columns: tuple[str, ...]
+    path: Path, _: DatabaseState, table: Table, columns: tuple[str, ...]
 ) -> tuple[tuple[Any, ...], ...]:
     files.open_regular(path).close()  # not a link, a pipe or a device
     with databases.snapshot(path) as connection:
-        return tuple(databases.select(connection, table, columns))
+        return tuple(select(connection, table, columns))

@@ -15,6 +15,7 @@ from agents_ledger.importers.archive import Keeper
 from agents_ledger.importers.derive_worker import Ahead
 from agents_ledger.importers.discovery import Found, Unknown, empty_of, found_at
 from agents_ledger.importers.exclusion import Left
+from agents_ledger.importers.port.limits import LIMITS, ImportLimits
 from agents_ledger.importers.port.source import Reader
 from agents_ledger.importers.relations import (
     Apart,
@@ -61,13 +62,13 @@ class Report(Struct):
     left: Left = field(default_factory=Left)
 
 
-def import_paths(ledger: Ledger, paths: Iterable[Path]) -> Report:
+def import_paths(ledger: Ledger, paths: Iterable[Path], limits: ImportLimits = LIMITS) -> Report:
     """Import files and folders, each told by its content."""
     report = Report()
     unknown = Unknown(report.faults, report.without_reader)
     found = [each for path in paths for each in found_at(path, unknown)]
     report.counts.failed += len(report.faults)
-    return Importer(ledger, report).run(found)
+    return Importer(ledger, report, limits=limits).run(found)
 
 
 DERIVING = 0.8  # of the work on a file; keeping is the rest
@@ -89,8 +90,13 @@ class Importer:
     """Imports files into one ledger."""
 
     def __init__(
-        self, ledger: Ledger, report: Report | None = None, ahead: Ahead | None = None
+        self,
+        ledger: Ledger,
+        report: Report | None = None,
+        ahead: Ahead | None = None,
+        limits: ImportLimits = LIMITS,
     ) -> None:
+        self._limits = limits
         self._ahead = ahead
         self.sources = ledger.sources
         self.report = report or Report()
@@ -143,7 +149,7 @@ class Importer:
     ) -> Keeper:
         """Keep what is new. Families that no file to come belongs to, nor a copy of them, are
         planned already."""
-        with Keeper(self.sources) as keeper:
+        with Keeper(self.sources, self._limits) as keeper:
             for at, each in enumerate(found):
                 keeper.add(each)
                 progress(each.size * (1 - DERIVING))
@@ -324,7 +330,7 @@ class Importer:
             raise found
         if found is not None and found.files == files:
             return found.derivation
-        return derived(reader, material(self.sources, files, version))
+        return derived(reader, material(self.sources, files, version, self._limits))
 
     def _skip(self, paths: Sequence[str]) -> None:
         """Count the sessions of files as skipped, but for those of which more is told."""
@@ -384,9 +390,9 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-def rederive(ledger: Ledger) -> Report:
+def rederive(ledger: Ledger, limits: ImportLimits = LIMITS) -> Report:
     """Derive everything again from the kept records alone."""
-    importer = Importer(ledger)
+    importer = Importer(ledger, limits=limits)
     done: set[str] = set()
     for file in importer.sources.all_files():
         reader = READERS.get(file.source)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from agents_ledger.importers.port.limits import LIMITS, ImportLimits
 from agents_ledger.importers.port.source import Material, Reader
 from agents_ledger.ledger.projection.reconcile import Names
 from agents_ledger.ledger.projection.source_records import Sources
@@ -30,9 +31,11 @@ def in_order(files: Iterable[SourceFile]) -> list[SourceFile]:
     return sorted(files, key=lambda file: (file.path, file.generation))
 
 
-def material(sources: Sources, files: Sequence[SourceFile], version: int) -> Material:
+def material(
+    sources: Sources, files: Sequence[SourceFile], version: int, limits: ImportLimits = LIMITS
+) -> Material:
     """Files for a reader to derive from, with what others call their sessions."""
-    return Material(sources, files, version, sources.titles_of)
+    return Material(sources, files, version, sources.titles_of, limits)
 
 
 def derived(reader: Reader, material: Material) -> Derivation:

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from agents_ledger.importers.discovery import Found, Wanted, find
 from agents_ledger.importers.exclusion import Excluded, Left
 from agents_ledger.importers.parsing import databases, files
+from agents_ledger.importers.parsing.table_scan import select
 from agents_ledger.importers.port.source import Home
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.projection.source_records import Sources
@@ -68,14 +69,14 @@ def left_of(found: Iterable[Found]) -> Left:
     left = Left()
     for each in found:
         leaving = Excluded.of(each.exclude).leaving(each.reader, each.path)
-        if leaving.sieve is None:
+        if leaving.make_filter is None:
             continue
         with suppress(*databases.UNREADABLE):  # an import will tell
             if not files.head(each.path).startswith(databases.MAGIC):
                 continue
             with databases.snapshot(each.path) as connection:
-                made = leaving.sieve(partial(databases.select, connection))
-            left.add(Left(0, len(made.left), leaving.met))
+                made = leaving.make_filter(partial(select, connection))
+            left.add(Left(0, len(made.excluded) if made else 0, leaving.matched))
     return left
 
 

@@ -13,9 +13,10 @@ from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from agents_ledger.asgi.limits import Buckets, RateLimits
+from agents_ledger.asgi.bodies import read_body, replay
+from agents_ledger.asgi.limits import ClientBuckets, RateLimits
 from agents_ledger.asgi.read_timeouts import TimedH11Protocol
 from agents_ledger.asgi.revocation import RevocableExchange, StreamLease, StreamWatch
 from agents_ledger.ledger.access import Tokens
@@ -64,8 +65,8 @@ class _Guard:
         self._app = app
         self._tokens = tokens
         self._json_limits = json_limits
-        self._rate = Buckets(rates.burst, rates.per_second)
-        self._wrong = Buckets(rates.wrong_tokens, 1.0)
+        self._rate = ClientBuckets(rates.burst, rates.per_second)
+        self._wrong = ClientBuckets(rates.wrong_tokens, 1.0)
         self._streams = StreamWatch(tokens.valid_ids)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,12 +94,12 @@ class _Guard:
     async def _pass(self, token: Token, scope: Scope, receive: Receive, send: Send) -> None:
         scope[TOKEN] = token
         if scope["method"] == "POST":
-            body = await _read_body(receive)
+            body = await read_body(receive, BODY_MAX)
             refusal = await self._check_body(body)
             if refusal is not None:
                 await _refuse(refusal, scope, receive, send)
                 return
-            receive = _replayed(body or b"", receive)
+            receive = replay(body or b"", receive)
         exchange = RevocableExchange(
             self._streams, StreamLease(token.id, lambda: True), receive, send
         )
@@ -123,31 +124,6 @@ async def _refuse(refusal: _Refusal, scope: Scope, receive: Receive, send: Send)
         headers = {"Retry-After": "1"}
     answer = PlainTextResponse(f"{refusal.message}\n", refusal.status, headers)
     await answer(scope, receive, send)
-
-
-async def _read_body(receive: Receive) -> bytes | None:
-    """The body of a request; None if it is too large."""
-    body = bytearray()
-    more = True
-    while more and len(body) <= BODY_MAX:
-        message = await receive()
-        body += message.get("body", b"")
-        more = message.get("more_body", False)
-    return None if len(body) > BODY_MAX else bytes(body)
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Gives the body that was read once more, then what follows it."""
-    sent = False
-
-    async def again() -> Message:
-        nonlocal sent
-        if sent:
-            return await receive()
-        sent = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return again
 
 
 def scopes_of(ctx: Any) -> tuple[TokenScope, ...]:

@@ -50,7 +50,7 @@ class Chosen(Struct, frozen=True):
 
 
 class Strategy(Struct, frozen=True):
-    """A way to choose which turns stay within so many tokens.
+    """A way to choose which turns stay within a number of tokens.
 
     `summarises`: a model says in words what does not stay.
     """

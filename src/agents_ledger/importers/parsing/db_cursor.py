@@ -1,4 +1,4 @@
-"""How far databases of other programs were read: what is remembered beside their kept rows."""
+"""How far a database of another program was archived: stored next to its rows, as JSON."""
 
 from __future__ import annotations
 
@@ -12,50 +12,58 @@ from agents_ledger.importers.port.source import Table
 from agents_ledger.model.imports.records import digest
 from agents_ledger.model.imports.sources import SourceFile
 
+LAST_ROWS = 8
 
-class State(NamedTuple):
-    """How a database and its log look: another one may hold other rows."""
+
+class DatabaseState(NamedTuple):
+    """Size and time of a database with its log: unless they change, no row has changed."""
 
     size: int
     mtime_ns: int
 
 
-class Mark(Struct):
-    """How far a table was read: its last rows then, by rowid."""
+class TableCursor(Struct):
+    """How far a table was archived."""
 
-    rowid: int = 0
-    keys: dict[int, str] = field(default_factory=dict)
-    said: dict[str, str] = field(default_factory=dict)  # of small tables, by row
+    rowid: int = 0  # the largest
+    last_rows: dict[int, str] = field(default_factory=dict, name="keys")  # identities by rowid
+    digests: dict[str, str] = field(default_factory=dict, name="said")  # of small tables, by row
 
-
-class Cursor(Struct):
-    """How far a database was read, which rows of it, and what was left out, by hashes."""
-
-    marks: dict[str, Mark] = field(default_factory=dict)  # by table
-    wanted: str = ""
-    excluding: list[str] = field(default_factory=list)  # folders
-    met: list[str] = field(default_factory=list)  # those of them that left something out
-    left: list[str] = field(default_factory=list)
+    def advance(self, rowid: int, identity: str) -> None:
+        self.rowid = max(self.rowid, rowid)
+        self.last_rows[rowid] = identity
+        if len(self.last_rows) > LAST_ROWS:
+            del self.last_rows[min(self.last_rows)]
 
 
-_CURSOR = msgspec.json.Decoder(Cursor)
+class DatabaseCursor(Struct):
+    """How far a database was archived, which rows of it, and what was excluded, by hashes."""
+
+    tables: dict[str, TableCursor] = field(default_factory=dict, name="marks")
+    selection: str = field(default="", name="wanted")
+    excluded_folders: list[str] = field(default_factory=list, name="excluding")
+    matched_folders: list[str] = field(default_factory=list, name="met")
+    excluded_sessions: list[str] = field(default_factory=list, name="left")
 
 
-def cursor_of(file: SourceFile) -> Cursor:
-    """How far a database was read; not at all, where that is not known."""
+_DECODER = msgspec.json.Decoder(DatabaseCursor)
+
+
+def cursor_of(file: SourceFile) -> DatabaseCursor:
+    """The cursor of an archived database; an empty one if it has none."""
     if file.cursor_json is None or file.size < 0:
-        return Cursor()
+        return DatabaseCursor()
     try:
-        return _CURSOR.decode(file.cursor_json)
+        return _DECODER.decode(file.cursor_json)
     except msgspec.DecodeError:
-        return Cursor()
+        return DatabaseCursor()
 
 
 def hashed(name: str) -> str:
-    """Nothing of what is left out is kept, its name neither."""
+    """Nothing of what is excluded is stored, not even its name."""
     return digest(name.encode(errors="surrogatepass")).hex()[:16]
 
 
-def wanted_of(tables: Sequence[Table]) -> str:
-    """Which rows are read: a later version of a reader may want more of them."""
+def selection_of(tables: Sequence[Table]) -> str:
+    """Identifies which rows are archived: a later version of a source may need more of them."""
     return hashed(repr([(table.name, table.key, table.keys, table.prefixes) for table in tables]))

@@ -22,6 +22,23 @@ UNMARKED = {  # how JSON begins
 }
 WIDEST = codecs.BOM_UTF32_LE  # which begins as one of them
 PIECE = 64 << 10
+TEXT_BYTES = 1 << 20
+
+
+def texts(data: bytes, errors: str, size: int = TEXT_BYTES) -> Iterator[str]:
+    """UTF-8 decoded in chunks of `size` bytes: decoded, it may take four times the memory."""
+    whole_characters = re.compile(rb".{1,%d}[\x80-\xbf]{0,3}" % size, re.DOTALL)
+    return (chunk[0].decode(errors=errors) for chunk in whole_characters.finditer(data))
+
+
+def is_text(data: bytes, errors: str = "surrogatepass") -> bool:
+    """Whether data is UTF-8. Unpaired surrogates are accepted, unless `errors` is "strict"."""
+    try:
+        for _ in texts(data, errors):
+            pass
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class Bytes(Protocol):

@@ -11,14 +11,13 @@ import msgspec
 from msgspec import Raw
 
 from agents_ledger.importers.parsing.encodings import BOM
+from agents_ledger.importers.parsing.text_size import has_text_exceeding
 from agents_ledger.importers.port.source import (
     LENGTH_BITS,
-    RECORD_MAX,
     Held,
     Line,
     Material,
     Place,
-    has_long_text,
 )
 from agents_ledger.importers.transcript.turn_tree import BROKEN, NO_LETTER, strictly, taken
 from agents_ledger.model.imports.sources import Fault, SourceFile
@@ -83,7 +82,7 @@ def objects_of(material: Material, file: SourceFile) -> Iterator[tuple[Line, byt
     elements = _Elements(material, file)
     for start, end in objects(material.blocks(file)):
         where = elements.next_object(start, end)
-        if where.length > RECORD_MAX:
+        if where.length > material.limits.record_bytes:
             material.fault(where, f"an object of {where.length:,} bytes is kept, but not read")
             material.count("(overlong)", "malformed")
         else:
@@ -148,6 +147,7 @@ class Pieces:
 
     def __init__(self, material: Material, file: SourceFile, offset: int, data: bytes) -> None:
         """`data` of a file, from an offset on."""
+        self._limits = material.limits
         self._holds = material.holds
         self._file_id = file.id
         self._offset = offset
@@ -161,6 +161,10 @@ class Pieces:
         self._holds |= added is None
         self._data, self._added = data, added or ()
         return found
+
+    def decode(self, decode: Callable[[bytes], T], piece: bytes) -> T:
+        """A message of the document; one with a text that is too long is refused."""
+        return brief_of(decode, piece, self._limits.text_bytes)
 
     def held(self, piece: bytes) -> Held:
         """A piece for later; one that may have lost half a letter is held. They come in order: from
@@ -177,9 +181,9 @@ class Pieces:
         return Place(self._file_id, self._offset + start << LENGTH_BITS | end - start)
 
 
-def brief_of(decode: Callable[[bytes], T], data: bytes) -> T:
+def brief_of(decode: Callable[[bytes], T], data: bytes, limit: int) -> T:
     """What a strict decoder makes of a message of a document."""
-    if has_long_text(data):
+    if has_text_exceeding(data, limit):
         raise msgspec.DecodeError(LONG)
     return strictly(decode, data)
 
@@ -202,7 +206,7 @@ def read_document(
     material: Material, file: SourceFile, decode: Callable[[bytes], T], what: str
 ) -> Document[T] | None:
     """A file that is one document; None if it is too large, or not what it should be."""
-    if file.kept_bytes > RECORD_MAX:
+    if file.kept_bytes > material.limits.record_bytes:
         size = f"{file.kept_bytes:,} bytes"
         unread(material, file, f"a document of {size} is kept, but not read")
         return None
@@ -219,7 +223,7 @@ def read_message(
 ) -> T | None:
     """What a decoder makes of a message of a document; None if it cannot be read."""
     try:
-        return brief_of(decode, data)
+        return brief_of(decode, data, material.limits.text_bytes)
     except BROKEN as error:
         unread(material, file, f"{what} cannot be read: {error}")
         return None

@@ -1,4 +1,4 @@
-"""Cells of databases too long to be held: they stay where they are, and are read in parts."""
+"""Values of databases that are too long to hold in memory: they are read in parts."""
 
 from __future__ import annotations
 
@@ -10,65 +10,73 @@ from typing import Any, NamedTuple
 
 from msgspec import msgpack
 
-from agents_ledger.importers.port.source import RECORD_MAX
 from agents_ledger.model.imports.records import BAD_TEXT, Parted, part
 
-PART_BYTES = 4 << 20
 
-
-class LongCell(NamedTuple):
-    """A cell that stays where it is."""
+class LargeValue(NamedTuple):
+    """A value that stays in its database."""
 
     connection: sqlite3.Connection
     table: str
     column: str
     rowid: int
-    parted: Parted
+    part_bytes: int
+    summary: Parted  # what the archived row says of it
 
-    def parts(self) -> Iterator[bytes]:
-        """The frames to keep."""
-        return map(part, _some(self.connection, self.table, self.column, self.rowid))
+    @classmethod
+    def of(
+        cls, connection: sqlite3.Connection, table: str, column: str, *, rowid: int, part_bytes: int
+    ) -> LargeValue:
+        """The value is read once, so that damage is noticed with the row."""
+        query = f"SELECT typeof({quoted(column)}) FROM {quoted(table)} WHERE rowid = ?"
+        (type_name,) = connection.execute(query, (rowid,)).fetchone()
+        value = cls(connection, table, column, rowid, part_bytes, Parted(False, 0, 0, b""))
+        size, parts, hashed = 0, 0, hashlib.blake2b(digest_size=16)
+        for data in value._read_parts():
+            size, parts = size + len(data), parts + 1
+            hashed.update(data)
+        return value._replace(summary=Parted(type_name == "text", size, parts, hashed.digest()))
 
-    def told(self) -> msgpack.Ext | bytes:
-        """What it says, for a look that keeps nothing; only that it is there, if it is longer than
-        any record that is read."""
-        if self.parted.size > RECORD_MAX:
-            return self.parted.value()
-        data = BytesIO()  # unlike a list of parts to be joined it holds them once
-        data.writelines(_some(self.connection, self.table, self.column, self.rowid))
-        said = data.getvalue()
-        return msgpack.Ext(BAD_TEXT, said) if self.parted.is_text else said
+    def frames(self) -> Iterator[bytes]:
+        """The parts, framed for the archive."""
+        return map(part, self._read_parts())
+
+    def content(self, size_max: int) -> msgpack.Ext | bytes:
+        """The whole value, for a look that archives nothing; only its summary if it is longer than
+        any record that is parsed."""
+        if self.summary.size > size_max:
+            return self.summary.value()
+        buffer = BytesIO()  # joining a list of parts would hold them twice
+        buffer.writelines(self._read_parts())
+        data = buffer.getvalue()
+        return msgpack.Ext(BAD_TEXT, data) if self.summary.is_text else data
+
+    def _read_parts(self) -> Iterator[bytes]:
+        with self.connection.blobopen(self.table, self.column, self.rowid, readonly=True) as blob:
+            while data := blob.read(self.part_bytes):
+                yield data
 
 
-def long_row(
-    connection: sqlite3.Connection, table: str, columns: Sequence[str], rowid: int
+def large_row(
+    connection: sqlite3.Connection,
+    table: str,
+    columns: Sequence[str],
+    *,
+    rowid: int,
+    part_bytes: int,
 ) -> tuple[Any, ...]:
-    """A row with a cell that was refused, its rowid first."""
-    return rowid, *(_cell(connection, table, column, rowid) for column in columns)
+    """A row of which SQLite refused to return a value, its rowid first."""
 
+    def value(column: str) -> Any:
+        query = f"SELECT {quoted(column)} FROM {quoted(table)} WHERE rowid = ?"
+        try:
+            return connection.execute(query, (rowid,)).fetchone()[0]
+        except sqlite3.DataError:
+            return LargeValue.of(connection, table, column, rowid=rowid, part_bytes=part_bytes)
 
-def _cell(connection: sqlite3.Connection, table: str, column: str, rowid: int) -> Any:
-    named, place = quoted(column), f"FROM {quoted(table)} WHERE rowid = ?"
-    try:
-        return connection.execute(f"SELECT {named} {place}", (rowid,)).fetchone()[0]
-    except sqlite3.DataError:
-        pass
-    (kind,) = connection.execute(f"SELECT typeof({named}) {place}", (rowid,)).fetchone()
-    size, parts, said = 0, 0, hashlib.blake2b(digest_size=16)
-    for some in _some(connection, table, column, rowid):
-        size, parts = size + len(some), parts + 1
-        said.update(some)
-    return LongCell(
-        connection, table, column, rowid, Parted(kind == "text", size, parts, said.digest())
-    )
-
-
-def _some(connection: sqlite3.Connection, table: str, column: str, rowid: int) -> Iterator[bytes]:
-    with connection.blobopen(table, column, rowid, readonly=True) as blob:
-        while some := blob.read(PART_BYTES):
-            yield some
+    return rowid, *map(value, columns)
 
 
 def quoted(name: str) -> str:
-    """The name of a table or a column in a statement."""
+    """A table or column name as SQL."""
     return '"' + name.replace('"', '""') + '"'

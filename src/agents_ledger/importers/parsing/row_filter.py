@@ -50,17 +50,17 @@ def value_of(row: RowRecord, column: str) -> Any:
 class BySession(Struct):
     """Rows that name what they are of."""
 
-    left: frozenset[str]
+    excluded: frozenset[str]
     known: frozenset[str]
     columns: Mapping[str, str]  # of each table, the one that names it
-    doubted: frozenset[str] = frozenset()
-    untold: set[str] = field(default_factory=set)
+    uncertain: frozenset[str] = frozenset()
+    without_project: set[str] = field(default_factory=set)
 
     def __call__(self, row: RowRecord) -> RowRecord | None:
         """The row, unless it is of something left out."""
         name = as_text(value_of(row, self.columns.get(row.table, "")))
-        if name in self.left:
+        if name in self.excluded:
             return None
         if name is not None and name not in self.known:
-            self.untold.add(name)
+            self.without_project.add(name)
         return row

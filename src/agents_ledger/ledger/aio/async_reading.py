@@ -304,7 +304,7 @@ class AsyncReadVerbs(AsyncFace):
         after: str | None = None,
         embedder: Embedder | None = None,
     ) -> Found:
-        """The turns that match a query; docs/search.md has its operators.
+        """The turns that match a query; docs/reference/search.md has its operators.
 
         Ordered by time, by relevance, or by meaning, which needs an embedder. For the next page,
         pass `next` of the result as `after`.

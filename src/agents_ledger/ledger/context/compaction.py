@@ -43,7 +43,7 @@ from agents_ledger.model.turns import Turn, Usage
 from agents_ledger.store.database import Transaction, Work
 
 if TYPE_CHECKING:
-    from agents_ledger.context.budget import Block
+    from agents_ledger.context.budget import ContextBlock
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class CompactionDraft(NamedTuple):
 
     plan: CompactionPlan
     strategy: Strategy
-    blocks: tuple[Block, ...]
+    blocks: tuple[ContextBlock, ...]
     earlier: str
     started_at: int
 
@@ -176,7 +176,9 @@ def _nothing_to_gain(label: str, before: int, budget: int) -> Refused:
     )
 
 
-def _chosen(strategy: Strategy, turns: tuple[Block, ...], room: int, loose: set[str]) -> Chosen:
+def _chosen(
+    strategy: Strategy, turns: tuple[ContextBlock, ...], room: int, loose: set[str]
+) -> Chosen:
     """What a strategy chose, if that is possible. Turns that are loose already, with others hidden
     between them, can only be picked one by one."""
     from agents_ledger.context.summary import transcript

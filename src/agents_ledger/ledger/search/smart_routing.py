@@ -29,7 +29,7 @@ from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.routing import Proposal, Reason
 from agents_ledger.model.reports.search import PARTS
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.matching import Group, Wanted, match
+from agents_ledger.store.matching import QueryTerm, TermGroup, match
 from agents_ledger.store.text import ids_of
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _is_distinctive(word: str) -> bool:
 
 
 def _match(tx: Transaction, words: tuple[str, ...]) -> str:
-    return match(tx.engine, [Group((Wanted(words, PARTS),))], tokenizer.fold)
+    return match(tx.engine, [TermGroup((QueryTerm(words, PARTS),))], tokenizer.fold)
 
 
 def _count(tx: Transaction, word: str) -> _Count:

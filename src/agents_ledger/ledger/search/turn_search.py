@@ -26,7 +26,7 @@ from agents_ledger.ledger.sessions.lookup import Holder, holders
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.search import Found, Hit, Ranking
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.matching import Group, Wanted, match
+from agents_ledger.store.matching import QueryTerm, TermGroup, match
 from agents_ledger.store.text import ids_of, in_batches
 
 if TYPE_CHECKING:
@@ -396,42 +396,42 @@ def _is_common(text: str) -> bool:
     return tokenizer.COMMON.issuperset(tokenizer.words(text))
 
 
-def _wanted(term: Term, query: SearchQuery) -> list[Wanted]:
+def _wanted(term: Term, query: SearchQuery) -> list[QueryTerm]:
     words = tuple(tokenizer.asked(term.text))
     if not words:
         return []
     prefix = term.prefix or tokenizer.is_letter(words[-1])
-    return [Wanted(words, query.parts, prefix)]
+    return [QueryTerm(words, query.parts, prefix)]
 
 
-def _plain(query: SearchQuery) -> list[Wanted]:
+def _plain(query: SearchQuery) -> list[QueryTerm]:
     terms = (term for term in query.terms if not term.negated)
     return [wanted for term in terms for wanted in _wanted(term, query)]
 
 
-def _groups(query: SearchQuery, mode: Mode) -> list[Group]:
+def _groups(query: SearchQuery, mode: Mode) -> list[TermGroup]:
     """A turn must match each group. If any word suffices, all words are one group."""
-    groups: list[Group] = []
+    groups: list[TermGroup] = []
     plain = _plain(query)
     if mode == "any" and plain:
-        groups.append(Group(tuple(plain)))
+        groups.append(TermGroup(tuple(plain)))
     else:
-        groups += [Group((wanted,)) for wanted in plain]
+        groups += [TermGroup((wanted,)) for wanted in plain]
     for negated in (False, True):
         groups += _facet_groups([f for f in query.facets if f.negated is negated], negated)
     groups += [
-        Group((wanted,), negated=True)
+        TermGroup((wanted,), negated=True)
         for term in query.terms
         if term.negated
         for wanted in _wanted(term, query)
     ]
     if all(group.negated for group in groups):
-        groups.insert(0, Group((Wanted(("turn",), ("state",)),)))
+        groups.insert(0, TermGroup((QueryTerm(("turn",), ("state",)),)))
     return groups
 
 
-def _facet_groups(facets: Iterable[Narrowed], negated: bool) -> list[Group]:
-    by_kind: dict[str, list[Wanted]] = {}
+def _facet_groups(facets: Iterable[Narrowed], negated: bool) -> list[TermGroup]:
+    by_kind: dict[str, list[QueryTerm]] = {}
     for facet in facets:
         words = tuple(tokenizer.asked(_facet_text(facet)))
         if not words:
@@ -440,8 +440,8 @@ def _facet_groups(facets: Iterable[Narrowed], negated: bool) -> list[Group]:
                 f"Use a value with letters or digits for {facet.of}:.",
             )
         prefix = facet.value.endswith("*") or tokenizer.is_letter(words[-1])
-        by_kind.setdefault(facet.of, []).append(Wanted(words, (facet.of,), prefix))
-    return [Group(tuple(wanted), negated) for wanted in by_kind.values()]
+        by_kind.setdefault(facet.of, []).append(QueryTerm(words, (facet.of,), prefix))
+    return [TermGroup(tuple(wanted), negated) for wanted in by_kind.values()]
 
 
 def _facet_text(facet: Narrowed) -> str:

@@ -13,7 +13,7 @@ from agents_ledger.model.reports.search import PART_WEIGHTS
 from agents_ledger.store import queries
 from agents_ledger.store.checks.row_types import RowTypes, of_kind, of_statement
 from agents_ledger.store.database import Engine, Row, Work
-from agents_ledger.store.sealed_cache import Known
+from agents_ledger.store.sealed_cache import SealedCache
 from agents_ledger.store.sqlite.errors import DRIVER_ERRORS, translate
 from agents_ledger.store.sqlite.page_packing import filling
 from agents_ledger.store.text import escape_row, has_escapes, unescape_row, unescape_rows
@@ -52,7 +52,7 @@ def is_plain(execute: Callable[[str], Any]) -> bool:
     return version == PLAIN
 
 
-class _Prepared(dict[str, queries.Positional]):
+class PreparedStatement(dict[str, queries.Positional]):
     """Statements by name, each made ready when it is first run: a command takes few of them."""
 
     def __missing__(self, name: str) -> queries.Positional:
@@ -60,7 +60,7 @@ class _Prepared(dict[str, queries.Positional]):
         return made
 
 
-_PREPARED = _Prepared()
+_PREPARED = PreparedStatement()
 _ROW_TYPES: dict[str, RowTypes] = {}  # by the name of the statement
 
 
@@ -76,7 +76,7 @@ class Statements:
     """Named statements on one connection."""
 
     engine: Engine = "sqlite"
-    known: Known | None = None
+    cache: SealedCache | None = None
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
@@ -120,9 +120,9 @@ class Statements:
         if not things:
             return 0
         sql, _, attributes = self._statements[name]
-        given = [attributes(thing) for thing in things]
-        rows = [escape_row(row) for row in given]
-        if rows != given:
+        values = [attributes(thing) for thing in things]
+        rows = [escape_row(row) for row in values]
+        if rows != values:
             self._note_escapes()
         return int(self._executemany(sql, filling(rows) if any_order else rows).rowcount)
 
@@ -161,12 +161,12 @@ class Statements:
             cursor.close()
 
 
-class Reading(Statements):
+class ReadStatements(Statements):
     """The same on a connection that only reads. What it reads is checked: callers rely on it."""
 
-    def __init__(self, connection: Any, known: Known) -> None:
+    def __init__(self, connection: Any, cache: SealedCache) -> None:
         super().__init__(connection)
-        self.known = known
+        self.cache = cache
         self.plain = False  # nothing it reads is escaped
         self._kept: dict[Work[Any], tuple[int, Any]] = {}
 
@@ -176,7 +176,7 @@ class Reading(Statements):
         self.plain = is_plain(self._execute)
 
     def end(self) -> None:
-        """Let go of it, if it could be had."""
+        """End the snapshot, if there is one."""
         if self.connection.in_transaction:
             self._execute("ROLLBACK")
 
@@ -202,8 +202,8 @@ class Reading(Statements):
 
     def kept(self, read: Work[T], /) -> T:
         version: int = self._execute("PRAGMA data_version").fetchone()[0]
-        known = self._kept.get(read)
-        if known is None or known[0] != version:
-            self._kept[read] = known = (version, read(self))
-        value: T = known[1]
+        cached = self._kept.get(read)
+        if cached is None or cached[0] != version:
+            self._kept[read] = cached = (version, read(self))
+        value: T = cached[1]
         return value

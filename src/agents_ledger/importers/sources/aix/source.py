@@ -22,6 +22,7 @@ from agents_ledger.importers.parsing.json_values import (
     pruned,
 )
 from agents_ledger.importers.parsing.row_filter import BySession, told
+from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.source import (
     Home,
     Look,
@@ -29,15 +30,12 @@ from agents_ledger.importers.port.source import (
     Project,
     Row,
     Select,
+    Source,
     Table,
     fingerprint,
 )
 from agents_ledger.importers.sources.cursor.turns import STATUSES, metadata_of, thinking_of
-from agents_ledger.importers.transcript.turn_builder import (
-    TurnBuilder,
-    milliseconds,
-    msgspec_text,
-)
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder, msgspec_text
 from agents_ledger.importers.transcript.turn_tree import as_dict, as_number, as_text
 from agents_ledger.model.imports.sources import (
     Derivation,
@@ -125,7 +123,7 @@ class _Session(Struct):
     models: dict[str, str] = field(default_factory=dict)  # of turns, by their last message
 
 
-class Aix:
+class Aix(Source):
     """Reader of AIX databases."""
 
     name = NAME
@@ -160,7 +158,7 @@ class Aix:
         """Its rows tell."""
         return ()
 
-    def sieve(
+    def row_filter(
         self, _: Path, own: Select, __: Look, is_left: Callable[[Project], bool]
     ) -> BySession:
         """All but the sessions of projects that are left out, and what hangs on their messages."""

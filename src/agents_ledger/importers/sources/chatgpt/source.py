@@ -16,11 +16,12 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.parsing.export_documents import Counts, Service, Told, derive
-from agents_ledger.importers.parsing.json_spans import Pieces, brief_of
-from agents_ledger.importers.port.source import Home, Look, Material, Project
+from agents_ledger.importers.parsing.json_spans import Pieces
+from agents_ledger.importers.parsing.timestamps import milliseconds
+from agents_ledger.importers.port.source import Home, Look, Material, Project, Source
 from agents_ledger.importers.transcript.message_tree import Kind, Node, Nodes, node_of
 from agents_ledger.importers.transcript.packed_store import Named
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder, milliseconds
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.importers.transcript.turn_tree import (
     BROKEN,
     UUID,
@@ -108,7 +109,7 @@ _brief = msgspec.json.Decoder(_Brief | None).decode
 _node = msgspec.json.Decoder(_Node).decode
 
 
-class ChatGpt:
+class ChatGpt(Source):
     """Reader of ChatGPT exports."""
 
     name = NAME
@@ -176,7 +177,7 @@ class _Tree:
             self.current = self._scoped(current)
 
     def _listed(self, node: _Node, pieces: Pieces, file_id: int, counts: Counts) -> _Listed:
-        kind = self._kind(node.message, counts)
+        kind = self._kind(node.message, pieces, counts)
         message = bytes(node.message)
         listed: Node | None = None
         if kind is not None:
@@ -188,10 +189,10 @@ class _Tree:
         )
 
     @staticmethod
-    def _kind(message: Raw, counts: Counts) -> Kind | None:
+    def _kind(message: Raw, pieces: Pieces, counts: Counts) -> Kind | None:
         """What a node is; None: it only holds the tree together."""
         try:
-            brief = brief_of(_brief, bytes(message))
+            brief = pieces.decode(_brief, bytes(message))
         except BROKEN:
             counts["(malformed)", "malformed"] += 1
             return None

@@ -15,10 +15,11 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.parsing.export_documents import Counts, Service, Told, derive
-from agents_ledger.importers.parsing.json_spans import Pieces, brief_of
-from agents_ledger.importers.port.source import Home, Look, Material, Project
+from agents_ledger.importers.parsing.json_spans import Pieces
+from agents_ledger.importers.parsing.timestamps import milliseconds
+from agents_ledger.importers.port.source import Home, Look, Material, Project, Source
 from agents_ledger.importers.transcript.message_tree import Kind, Nodes, node_of
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder, milliseconds
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.importers.transcript.turn_tree import (
     BROKEN,
     UUID,
@@ -58,7 +59,7 @@ _decode = msgspec.json.Decoder(_Conversation).decode
 _brief = msgspec.json.Decoder(_Brief).decode
 
 
-class ClaudeAi:
+class ClaudeAi(Source):
     """Reader of Claude.ai exports."""
 
     name = NAME
@@ -114,7 +115,7 @@ class _Tree:
         for number, raw in enumerate(said.chat_messages):
             data = bytes(raw)
             try:
-                brief = brief_of(_brief, data)
+                brief = pieces.decode(_brief, data)
             except BROKEN:
                 counts["(malformed)", "malformed"] += 1
                 continue

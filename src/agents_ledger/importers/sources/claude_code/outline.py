@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
-from agents_ledger.importers.port.source import RECORD_MAX, Line, Material, is_long
+from agents_ledger.importers.parsing.text_size import exceeds
+from agents_ledger.importers.parsing.timestamps import milliseconds
+from agents_ledger.importers.port.source import Line, Material
 from agents_ledger.importers.sources.claude_code import records
 from agents_ledger.importers.sources.claude_code.lazy_turns import Extras, Spill, Turns
 from agents_ledger.importers.sources.claude_code.nodes import (
@@ -34,7 +36,6 @@ from agents_ledger.importers.sources.claude_code.nodes import (
 from agents_ledger.importers.sources.claude_code.records import CHAIN, NOTICES, Preserved, Record
 from agents_ledger.importers.sources.claude_code.rewrites import Answers, repeated
 from agents_ledger.importers.sources.claude_code.tree import Tree
-from agents_ledger.importers.transcript.turn_builder import milliseconds
 from agents_ledger.importers.transcript.turn_tree import (
     BROKEN,
     NONE,
@@ -143,7 +144,10 @@ class Outline:
     def _read_document(self, file: SourceFile) -> None:
         """The latest generation of a file stands."""
         name = records.ABOUT_NAME.search(file.path)
-        if file.kept_bytes > RECORD_MAX or is_long(data := self.material.document(file)):
+        limits = self.material.limits
+        if file.kept_bytes > limits.record_bytes or exceeds(
+            data := self.material.document(file), limits.text_bytes
+        ):
             what = f"{file.kept_bytes:,} bytes are kept, but too many to read"
             self.material.faults.append(Fault(file.path, what))
             self.material.count("(overlong)", "malformed")

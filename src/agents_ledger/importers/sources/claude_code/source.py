@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from agents_ledger.importers.port.source import Home, Look, Material, Project, Trace
+from agents_ledger.importers.port.source import Home, Look, Material, Project, Source, Trace
 from agents_ledger.importers.sources.claude_code import records
 from agents_ledger.importers.sources.claude_code.outline import NAME, Outline
 from agents_ledger.importers.transcript.turn_tree import BROKEN
@@ -21,7 +21,7 @@ QWENS = b'"systemPayload"'  # in records of Qwen Code, which look much the same
 FOLDER = re.compile("-|[A-Za-z]--")  # begins the name of a project's: a path, with dashes
 
 
-class ClaudeCode:
+class ClaudeCode(Source):
     """Reader of Claude Code's sessions, with what stands beside them in files of their own."""
 
     name = NAME
@@ -79,7 +79,11 @@ class ClaudeCode:
         """As the session says, else this file, else the others of its folder: there are files with
         nothing but their titles. Else by the name of that folder."""
         session = Path(self.family(path).partition(":")[2])
-        said = look.folder(session) or look.folder(path) or look.folder_beside(session.parent)
+        said = (
+            look.working_folder(session)
+            or look.working_folder(path)
+            or look.working_folder_within(session.parent)
+        )
         if said:
             return [said]
         name = session.parent.name

@@ -26,6 +26,7 @@ from agents_ledger.importers.parsing.json_spans import (
     read_message,
     unread,
 )
+from agents_ledger.importers.parsing.text_size import has_text_exceeding
 from agents_ledger.importers.port.source import (
     RECORD_MAX,
     Held,
@@ -33,8 +34,8 @@ from agents_ledger.importers.port.source import (
     Look,
     Material,
     Project,
+    Source,
     fingerprint,
-    has_long_text,
 )
 from agents_ledger.importers.sources.cline import sessions as cline_sessions
 from agents_ledger.importers.sources.cline.sessions import Sessions
@@ -180,7 +181,7 @@ class _Task(Struct):
         self.workspace = found[1] if found else self.workspace
 
 
-class Cline:
+class Cline(Source):
     """Reader of the task folders of Cline and its descendants."""
 
     name = NAME
@@ -355,7 +356,7 @@ class _Outline:
         for index, message in enumerate(messages):
             task.history.append(message.held)
             sums.append(zlib.crc32(message.data))
-            if has_long_text(message.data):
+            if has_text_exceeding(message.data, self.material.limits.text_bytes):
                 unread(self.material, file, f"message {index} cannot be read: {LONG}")
                 continue
             said = as_dict(parsed(message.data))

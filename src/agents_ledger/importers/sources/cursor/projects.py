@@ -86,23 +86,23 @@ _ENTRIES = msgspec.json.Decoder(list[Raw])
 class ChatSieve(Struct):
     """The rows of all chats but those left out. Lists of chats are kept without these."""
 
-    left: frozenset[str]
+    excluded: frozenset[str]
     known: frozenset[str]
     is_of_one: bool = False  # all of the database is of one project
-    doubted: frozenset[str] = frozenset()
-    untold: set[str] = field(default_factory=set)
+    uncertain: frozenset[str] = frozenset()
+    without_project: set[str] = field(default_factory=set)
 
     def __call__(self, row: RowRecord) -> RowRecord | None:
         """The row as far as it may be kept."""
         if row.table == HEADERS:
-            return None if value_of(row, "composerId") in self.left else row
+            return None if value_of(row, "composerId") in self.excluded else row
         key = value_of(row, "key")
         if not isinstance(key, str):
             return row
         if row.table == "cursorDiskKV":
             return row if self._passes(key) else None
         if key in OF_ALL:
-            return row if self.is_of_one or not self.left else None
+            return row if self.is_of_one or not self.excluded else None
         return self._without(row) if key in (*LISTS, TABS) else row
 
     def _passes(self, key: str) -> bool:
@@ -111,17 +111,17 @@ class ChatSieve(Struct):
         if kind == "agentKv":
             # Pieces of requests that any chat may share: none of them says whose it is.
             of_chat, _, name = rest.partition(":")
-            is_own = of_chat in OF_AGENT and name.partition(":")[0] not in self.left
-            return is_own or not self.left
+            is_own = of_chat in OF_AGENT and name.partition(":")[0] not in self.excluded
+            return is_own or not self.excluded
         if kind in ("bubbleId", "composerData") and chat not in self.known:
-            self.untold.add(chat)
-        return kind not in KEPT_ALIKE or chat not in self.left
+            self.without_project.add(chat)
+        return kind not in KEPT_ALIKE or chat not in self.excluded
 
     def _without(self, row: RowRecord) -> RowRecord | None:
         """A list of chats without those left out, each of the others as it was. One that is too
         long to look through is left out."""
         if row.parted:
-            return None if self.left else row
+            return None if self.excluded else row
         at = row.columns.index("value")
         data = raw(row.values[at])
         try:
@@ -131,10 +131,10 @@ class ChatSieve(Struct):
             return None if self._is_named(data) else row
         names = {entry: _id_of(entry) for each in lists.values() for entry in map(bytes, each)}
         kept = {
-            name: [e for e in each if names[bytes(e)] not in self.left]
+            name: [e for e in each if names[bytes(e)] not in self.excluded]
             for name, each in lists.items()
         }
-        self.untold |= {name for name in names.values() if name} - self.known
+        self.without_project |= {name for name in names.values() if name} - self.known
         rest = {name: e for name, e in said.items() if name in kept or not self._is_named(bytes(e))}
         if kept == lists and rest == said:
             return row
@@ -144,7 +144,7 @@ class ChatSieve(Struct):
 
     def _is_named(self, data: bytes) -> bool:
         """Whether a chat that is left out stands in it."""
-        return any(chat.encode(errors="surrogatepass") in data for chat in self.left if chat)
+        return any(chat.encode(errors="surrogatepass") in data for chat in self.excluded if chat)
 
 
 def _id_of(entry: bytes) -> str | None:

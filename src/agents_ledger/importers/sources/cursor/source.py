@@ -17,6 +17,7 @@ from agents_ledger.importers.port.source import (
     Project,
     Select,
     Sieve,
+    Source,
     Table,
 )
 from agents_ledger.importers.sources.cursor import projects as cursor_projects
@@ -64,7 +65,7 @@ HOMES = re.compile(
 )
 
 
-class Cursor:
+class Cursor(Source):
     """Reader of Cursor's chats."""
 
     name = NAME
@@ -127,7 +128,7 @@ class Cursor:
         """As the files beside it say, or the name of its folder."""
         return cursor_projects.projects(path, look)
 
-    def sieve(
+    def row_filter(
         self, path: Path, own: Select, look: Look, is_left: Callable[[Project], bool]
     ) -> Sieve:
         """All but the chats of projects that are left out."""

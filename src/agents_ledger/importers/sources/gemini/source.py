@@ -23,6 +23,7 @@ from agents_ledger.importers.parsing.json_spans import (
     read_document,
     read_message,
 )
+from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.source import (
     Held,
     Home,
@@ -30,6 +31,7 @@ from agents_ledger.importers.port.source import (
     Look,
     Material,
     Project,
+    Source,
     fingerprint,
 )
 from agents_ledger.importers.sources.gemini.projects import (
@@ -66,7 +68,6 @@ from agents_ledger.importers.transcript.message_tree import (
     node_of,
     planned,
 )
-from agents_ledger.importers.transcript.turn_builder import milliseconds
 from agents_ledger.importers.transcript.turn_tree import (
     BROKEN,
     NONE,
@@ -112,7 +113,7 @@ class _Brief(Struct):
 _brief = msgspec.json.Decoder(_Brief).decode
 
 
-class GeminiCli:
+class GeminiCli(Source):
     """Reader of Gemini CLI's chats."""
 
     name = NAME

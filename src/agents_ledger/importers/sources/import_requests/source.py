@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field, structs
 
-from agents_ledger.importers.port.source import Home, Look, Material, Project, fingerprint
+from agents_ledger.importers.port.source import Home, Look, Material, Project, Source, fingerprint
 from agents_ledger.importers.sources.import_requests.records import (
     ROLES,
     ROOT,
@@ -85,7 +85,7 @@ class _Session(Struct):
     file_ids: set[int] = field(default_factory=set)
 
 
-class Requests:
+class Requests(Source):
     """Reader of the items that import requests brought."""
 
     name = NAME

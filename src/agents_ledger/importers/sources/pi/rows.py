@@ -8,6 +8,7 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 
 from agents_ledger.importers.parsing.row_filter import BySession, told
+from agents_ledger.importers.port.material import oversized_value
 from agents_ledger.importers.port.source import (
     NO_TEXT,
     RECORD_MAX,
@@ -17,7 +18,6 @@ from agents_ledger.importers.port.source import (
     Select,
     Table,
     is_text,
-    long_value,
 )
 from agents_ledger.importers.transcript.record_offsets import Places
 from agents_ledger.importers.transcript.turn_tree import as_dict, as_text, parsed
@@ -79,7 +79,10 @@ class Events:
     def _add(self, peeked: Peeked) -> None:
         row = unframe(peeked.data)
         values = dict(zip(row.columns, row.values, strict=False)) if row else {}
-        long = long_value(Framed(peeked.offset, len(peeked.data), peeked.data, row))
+        long = oversized_value(
+            Framed(peeked.offset, len(peeked.data), peeked.data, row),
+            self._material.limits.text_bytes,
+        )
         if row is not None and long:
             self._material.too_long(self._file, peeked.offset, row, long)
             return

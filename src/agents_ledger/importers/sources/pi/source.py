@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agents_ledger.importers.parsing.databases import MAGIC
-from agents_ledger.importers.port.source import Home, Look, Material, Project, Select, Sieve
+from agents_ledger.importers.port.source import Home, Look, Material, Project, Select, Sieve, Source
 from agents_ledger.importers.sources.pi.outline import Outline
 from agents_ledger.importers.sources.pi.rows import DATABASE, EVENTS, TABLES, sieve
 from agents_ledger.importers.sources.pi.transcript import SETTINGS, decode_entry
@@ -75,7 +75,7 @@ def _is_openclaws(path: Path, entries: list[Any]) -> bool:
     return False
 
 
-class Pi:
+class Pi(Source):
     """Reader of pi's sessions."""
 
     name = "pi"
@@ -102,7 +102,7 @@ class Pi:
 
     def projects(self, path: Path, look: Look) -> Collection[Project] | None:
         """As its header says."""
-        said = look.folder(path)
+        said = look.working_folder(path)
         return [said] if said else None
 
     def derive(self, material: Material) -> Derivation:
@@ -110,7 +110,7 @@ class Pi:
         return Outline(material, self.name, self.version).derivation()
 
 
-class OpenClaw:
+class OpenClaw(Source):
     """Reader of OpenClaw, under each of its names."""
 
     name = "openclaw"
@@ -164,10 +164,12 @@ class OpenClaw:
         names = [path.name]
         if path.name == "sessions.json":
             names = [name for name in look.names(path.parent) if ".jsonl" in name]
-        found = (look.folder(path.parent / name) for name in names)
+        found = (look.working_folder(path.parent / name) for name in names)
         return [said for said in found if said] or None
 
-    def sieve(self, _: Path, own: Select, __: Look, is_left: Callable[[Project], bool]) -> Sieve:
+    def row_filter(
+        self, _: Path, own: Select, __: Look, is_left: Callable[[Project], bool]
+    ) -> Sieve:
         """All but the sessions of projects that are left out."""
         return sieve(own, is_left)
 
