@@ -21,6 +21,7 @@ from agents_ledger import (
     Usage,
 )
 from agents_ledger.ledger.core import Core
+from agents_ledger.ledger.sessions.queue_entries import ClaimEnding
 from agents_ledger.store.database import CommitCallback, Database, Work
 from tests.contract.test_async_ledger import Forgotten
 from tests.raw import Raw

@@ -29,7 +29,7 @@ from agents_ledger import (
 from agents_ledger.cli.servers.demonstration import Demonstration
 from agents_ledger.exporters import markdown as md
 from agents_ledger.exporters.exporting import Export, Form
-from agents_ledger.exporters.messages import PROVIDERS
+from agents_ledger.model.context import PROVIDER_FORMATS
 from tests.builders import a_full_turn, chain
 
 FORMS: tuple[Form, ...] = ("markdown", "json", "html")  # messages are not told turn by turn
@@ -175,7 +175,7 @@ def test_json_of_hostile_text_is_ascii_and_comes_back(ledger: Ledger) -> None:
 # -- messages ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("provider", PROVIDER_FORMATS)
 def test_messages_are_what_the_model_is_shown(demo: Ledger, provider: str) -> None:
     told = text(demo, "demo", "messages", provider=provider)
 

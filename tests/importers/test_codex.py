@@ -1,4 +1,4 @@
-"""Codex's rollouts, one oddity at a time."""
+"""Codex: rollouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codex's turns that ended without an answer: a session ends in them as in any other."""
+"""Codex: turns that ended without an answer can be heads of sessions."""
 
 from __future__ import annotations
 

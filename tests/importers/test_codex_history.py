@@ -1,4 +1,4 @@
-"""Histories of Codex in pages: a rollout goes on from a place in another."""
+"""Codex: paginated histories, in which a rollout continues from a point in another."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Paged(Rollout):
         self.ordinal += 1
 
     def here(self) -> dict[str, Any]:
-        """The place behind its last record."""
+        """The point after its last record."""
         return {
             "thread_id": self.thread,
             "end_ordinal_exclusive": self.ordinal,
@@ -44,8 +44,8 @@ def turns(ledger: Ledger, thread: str = THREAD) -> list[str]:
 
 
 def some_forks(folder: Path) -> list[Path]:
-    """A thread, a fork behind its second turn, a fork of that before it said anything, and one of
-    another place in it."""
+    """A thread, a fork after its second turn, a fork of that before its first turn, and a fork from
+    another point in it."""
     first = Paged(folder)
     first.exchange(1, "Begin.")
     first.exchange(2, "Go on.")
@@ -132,7 +132,7 @@ def test_history_inherited_from_the_parent_is_not_imported_again(
     "base",
     [
         {"thread_id": thread_id(4), "end_ordinal_exclusive": 0},  # itself
-        {"thread_id": thread_id(6), "end_ordinal_exclusive": 3},  # one that goes on from it
+        {"thread_id": thread_id(6), "end_ordinal_exclusive": 3},  # of a rollout that continues it
         {"thread_id": thread_id(9), "end_ordinal_exclusive": 3},  # one that is not there
         {"thread_id": 5, "end_ordinal_exclusive": 1},
         {"thread_id": THREAD, "end_ordinal_exclusive": -1},

@@ -1,4 +1,4 @@
-"""Codex's prompts: what somebody typed, and what editors and the program put around it."""
+"""Codex: what the user typed, and what editors and the program put around it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codex's scripts: one call in the log, and the calls that they make in events."""
+"""Codex: scripts, which are one call, and the calls that they make, which are in events."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_files_patched_by_a_script_are_written_by_the_turn(ledger: Ledger, tmp_p
     patched(log, "exec-1", ADDED)
     moved = {"type": "update", "unified_diff": DIFF.format(2), "move_path": "/home/dev/shop/b.py"}
     patched(log, "exec-2", {"/home/dev/shop/a.py": moved})
-    patched(log, "exec-2", {"/home/dev/shop/a.py": moved})  # told again
+    patched(log, "exec-2", {"/home/dev/shop/a.py": moved})  # reported again
     output(log, "c1", "{}")
     log.say("Added.")
 

@@ -1,4 +1,4 @@
-"""Subagents of Codex, and who they answer to."""
+"""Codex: subagents and the calls that started them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Codex calls its threads, in a file beside them."""
+"""Codex: thread titles in the index."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LABEL, GONE = f"codex:{THREAD}", thread_id(99)
 
 
 def home(folder: Path) -> tuple[Path, Path]:
-    """A thread, and the index that names it."""
+    """A thread, and an index with its title."""
     log = Rollout(folder / "sessions" / "2026" / "03" / "01")
     log.exchange(1, "Hello.", "Hi.")
     index = folder / "session_index.jsonl"

@@ -1,4 +1,4 @@
-"""Copilot CLI's events, one oddity at a time."""
+"""Copilot CLI: events and documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How turns and calls of Copilot CLI end: answered, refused, failed."""
+"""Copilot CLI: how turns and calls end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in logs of Copilot CLI as the user's, and who wrote it."""
+"""Copilot CLI: user messages, and who wrote them."""
 
 from __future__ import annotations
 

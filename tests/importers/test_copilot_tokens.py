@@ -1,4 +1,4 @@
-"""What Copilot CLI tells of tokens at the end of each run, of the run or of the session so far."""
+"""Copilot CLI: token totals at the end of a run, of that run or of the session so far."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def spent(ledger: Ledger) -> Spent:
 
 
 def run(log: Events, output: int, totals: dict[str, Any] | None, **said: Any) -> None:
-    """A prompt and its answer, and the end of the run if totals are told."""
+    """A prompt and its answer, and the end of the run if there are totals."""
     log.add("user.message", content="Go on.")
     log.say("Done.", outputTokens=output, **said)
     if totals is not None:
@@ -40,9 +40,9 @@ def test_totals_at_the_end_of_a_run_may_be_those_of_the_run(ledger: Ledger, tmp_
     log.add("user.message", content="One.")
     log.say("First.")
     log.add("session.shutdown", modelMetrics=metrics(1000, 25))
-    log.add("session.shutdown", modelMetrics=metrics(1000, 25))  # said again
+    log.add("session.shutdown", modelMetrics=metrics(1000, 25))  # repeated
     log.add("session.resume", eventCount=4)
-    run(log, 500, None)  # it dies here, and tells no total
+    run(log, 500, None)  # it crashes without totals
     log.add("session.resume", eventCount=8)
     run(log, 45, metrics(1600, 47))
     run(log, 30, metrics(1700, 30))

@@ -142,7 +142,7 @@ def export(path: Path, records: Records) -> Path:
 
 
 def shown(ledger: Ledger) -> dict[str, Any]:
-    """The rows, without what may differ between the generations."""
+    """The rows, without what may differ between the formats."""
     rows = result(ledger)
     rows["turns"] = [row[:-1] for row in rows["turns"]]
     rows["sessions"] = [row[:2] for row in rows["sessions"]]

@@ -1,4 +1,4 @@
-"""opencode 2: a fork has copies of what was said before."""
+"""opencode 2: a fork begins with copies of messages."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ MESSAGES = [
 def database(
     path: Path, sessions: list[dict[str, Any]], messages: list[Message], start: int = 0
 ) -> Path:
-    """A database with these rows; what it has already is changed in place."""
+    """A database with these rows; existing rows are changed in place."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(path)) as made:
         made.executescript(TABLES)
@@ -335,7 +335,7 @@ def test_a_subagent_of_the_second_format_is_linked_from_both_sides(
 
 
 def upgraded(path: Path) -> list[Message]:
-    """The first format's sample with a compaction; given is what an upgrade makes of it."""
+    """A session of the first format with a compaction, and what an upgrade makes of it."""
     now = [first.user("msg_4", 5), first.agent("msg_5", 6, "msg_4", summary=True)]
     parts = [
         first.part("prt_a", "msg_4", "compaction", auto=True),

@@ -287,7 +287,7 @@ def test_errors_orphans_and_what_nobody_knows(ledger: Ledger, tmp_path: Path) ->
     assert [(m.role, m.source) for m in two.messages[-2:]] == [("user", "human"), ("user", "event")]
     assert sum(report.records.values()) == len(log.lines)
     assert [fault.line for fault in report.faults] == [5, 10, 11]
-    assert report.faults[0].what == "the entry it follows is not there: lost"
+    assert report.faults[0].what == "the entry it follows is missing: lost"
 
 
 # -- OpenClaw ---------------------------------------------------------------------------------

@@ -20,11 +20,11 @@ import msgspec
 from msgspec import Struct, structs
 
 from agents_ledger import Ledger
+from agents_ledger.importers.parsing import lenient_json
 from agents_ledger.importers.pipeline import Importer, import_paths
 from agents_ledger.importers.port.source import Material
 from agents_ledger.importers.requests import RequestRefused, import_sessions
 from agents_ledger.importers.sources.registry import READERS
-from agents_ledger.importers.transcript import turn_tree
 from agents_ledger.ledger.projection.source_records import Sources
 from agents_ledger.model.ids import as_id
 from agents_ledger.model.imports.records import RowRecord, frame, records
@@ -363,7 +363,7 @@ def plant(bug: str) -> None:
             for module in _modules_of(type(reader).__module__):
                 if hasattr(module, "as_dict"):
                     module.as_dict = lambda value: value
-        turn_tree.as_dict = lambda value: value
+        lenient_json.as_dict = lambda value: value
     elif bug:
         raise ValueError(bug)
 

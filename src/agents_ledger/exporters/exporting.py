@@ -60,9 +60,8 @@ def _messages(
     from agents_ledger.model.context import PROVIDER_FORMATS
 
     if provider not in PROVIDER_FORMATS:
-        raise Refused(
-            f"unknown provider {provider!r}", f"Providers: {', '.join(PROVIDER_FORMATS)}."
-        )
+        formats = ", ".join(PROVIDER_FORMATS)
+        raise Refused(f"unknown message format {provider!r}", f"Use one of {formats}.")
     if last is not None:
         raise Refused(
             "the form messages is the context of a model and cannot be limited to the last turns",

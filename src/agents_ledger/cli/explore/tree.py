@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from agents_ledger.cli.command import Invocation, command, complete_target
+from agents_ledger.cli.command import Invocation, command, complete_target, limit_option
 from agents_ledger.cli.explore.show import MARKS, status_word
 from agents_ledger.cli.terminal import Output, Span, fit, note, width_of
 from agents_ledger.ledger.ledger import Ledger
@@ -29,20 +29,13 @@ HINT_ROOM = 64  # cells that must be left for how to see a branch too far to the
 
 @command
 @click.argument("target", required=False, shell_complete=complete_target)
-@click.option("--all", "unfold", is_flag=True, help="Every turn and every branch, none folded.")
-@click.option("--below", is_flag=True, help="Only what stands at and below TARGET.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    metavar="N",
-    default=TREES,
-    show_default=True,
-    help="So many trees.",
-)
+@click.option("--all", "unfold", is_flag=True, help="Show every turn and branch, unfolded.")
+@click.option("--below", is_flag=True, help="Show only TARGET and its descendants.")
+@limit_option(TREES, "trees")
 def tree(run: Invocation, *, target: str | None, unfold: bool, below: bool, limit: int) -> None:
-    """Draw the tree that TARGET stands in, or all trees, newest first."""
+    """Draw the tree that contains TARGET, or all trees, newest first."""
     if below and target is None:
-        raise click.UsageError("--below needs a TARGET")
+        raise click.UsageError("--below requires a TARGET")
     with run.reading() as ledger:
         draw = Draw(ledger, run, unfold=unfold)
         if target is not None:
@@ -80,13 +73,13 @@ class Draw:
             self._run.out.json(trees=trees, more=len(roots) > limit)
             return
         if not roots:
-            note("No turns. Record one, or make the demonstration with `agents-ledger up`.")
+            note("No turns. Import history or record a demonstration with `agents-ledger up`.")
         for at, root in enumerate(roots[:limit]):
             if at:
                 self._run.out.line()
             self._draw(self._tree(root), None)
         if len(roots) > limit:
-            note(("There are more trees: --limit N shows them.", "dim"))
+            note(("There are more trees (--limit).", "dim"))
 
     def _tree(self, top: str) -> Tree:
         limit = UNFOLDED_MAX if self._unfold else NODES_MAX

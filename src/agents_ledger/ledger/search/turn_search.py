@@ -291,7 +291,7 @@ class SearchRun:
     def _documents(self, batch: Sequence[Candidate], *, keep: bool) -> dict[str, SearchDocument]:
         """The texts of waiting turns; those of sealed turns are cached."""
         turn_ids = [candidate.turn_id for candidate in batch]
-        cache = self._tx.known
+        cache = self._tx.cache
         if cache is None or not keep:
             return documents(self._tx, ids_of(turn_ids))
         by_id: dict[str, SearchDocument] = {}

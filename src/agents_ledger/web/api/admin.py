@@ -61,9 +61,7 @@ def list_tokens(site: SiteDependency) -> Response[list[Token]]:
 @creates("/tokens", scope="admin")
 def create_token(site: SiteDependency, data: JSONBody[NewToken]) -> Response[CreatedToken]:
     """Create a token."""
-    token, secret = site.ledger.tokens.create(
-        data.name, data.scopes, expires_at=data.expires_at
-    )
+    token, secret = site.ledger.tokens.create(data.name, data.scopes, expires_at=data.expires_at)
     return answer(CreatedToken(token, secret))
 
 

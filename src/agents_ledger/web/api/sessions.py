@@ -8,7 +8,7 @@ from litestar import Response
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from agents_ledger.bus.session_abilities import persona_at
+from agents_ledger.bus.abilities.sessions import persona_at
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.reports.pages import SessionLine
 from agents_ledger.model.sessions import (

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from litestar import Response
 from litestar.params import FromPath, FromQuery, QueryParameter
 from msgspec import structs
 
+from agents_ledger.model.context import ProviderFormat
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.reports.trees import Headline, Tree
 from agents_ledger.model.sessions import Thread
@@ -32,8 +33,6 @@ BYTES_MAX = 250_000  # of several turns
 BATCH_TURNS = 10
 NODES_MAX = 150
 REACH = 1000  # turns above and below
-
-ContextForm = Literal["anthropic", "openai", "openai-responses"]
 
 
 @reads("/turns/{turn:str}")
@@ -143,7 +142,7 @@ def get_context(
     site: SiteDependency,
     *,
     target: FromPath[str],
-    form: FromQuery[ContextForm] = "anthropic",
+    form: FromQuery[ProviderFormat] = "anthropic",
     budget: Annotated[int | None, QueryParameter(ge=1, le=2**53)] = None,
 ) -> Response[dict[str, Any]]:
     """The context of a model at a turn, in the message format of a provider."""
