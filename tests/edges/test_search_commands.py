@@ -71,7 +71,7 @@ def test_pages_go_on(run: Run, file: str) -> None:
 
     assert [len(page["hits"]) for page in (first, second)] == [2, 1]
     assert second["next"] is None
-    assert "no place to go on from" in run("search", "word", "--after", "x").err
+    assert "is not a valid page cursor" in run("search", "word", "--after", "x").err
 
 
 def test_some_words_are_better_than_none_and_that_is_said(run: Run, file: str) -> None:
