@@ -164,8 +164,8 @@ class StorageReader:
             is_broken = loose(data) is None
             if is_broken:
                 self._material.faults.append(Fault(file.path, "not a record"))
-            fate = "malformed" if is_broken else "unmapped"
-            self._material.count(PurePath(file.path).parent.name, fate)
+            kind = PurePath(file.path).parent.name
+            self._material.count(kind, "malformed" if is_broken else "unmapped")
             return
         kind = record.kind
         if is_newest:
