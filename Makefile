@@ -1,7 +1,13 @@
 # Needs Python 3.11 or newer, pip and make; everything else goes into .venv.
 PYTHON ?= python3
 VENV := .venv
+# Windows (make from Git Bash or MSYS2) keeps programs of a venv in another folder.
+ifeq ($(OS),Windows_NT)
+BIN := $(VENV)/Scripts
+EXE := .exe
+else
 BIN := $(VENV)/bin
+endif
 PEERS := .venv-peers
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 CODE := src tests scripts $(wildcard benchmarks)
@@ -13,17 +19,19 @@ ARGS ?=
 MINUTES ?= 10
 
 .DELETE_ON_ERROR:
-.PHONY: help up dev test check format bench soak abilities requirements clean
+.PHONY: help up dev test check format async bench soak reference pictures requirements clean
 
 help:
 	@echo "make up            set up, import, and open the Command Center"
-	@echo "make test          run every test, PostgreSQL included"
+	@echo "make test          run the tests, PostgreSQL included"
 	@echo "make check         format, lint, types, layers, sizes"
 	@echo "make format        let ruff put the format right"
+	@echo "make async         write the asyncio face of the ledger from the synchronous one"
 	@echo "make bench         measure the speed, write docs/benchmarks.md (ONLY=name for one part)"
 	@echo "make peers         install what make bench compares with, into $(PEERS)"
-	@echo "make soak          run the trust harnesses for MINUTES=$(MINUTES)"
-	@echo "make abilities     write docs/abilities.md from the table of abilities"
+	@echo "make soak          run the exhaustive tests, then the trust harnesses for MINUTES=$(MINUTES)"
+	@echo "make reference     write docs/reference from the code"
+	@echo "make pictures      take the pictures of the README (needs Chromium)"
 	@echo "make requirements  pin again after a change in pyproject.toml (ARGS=--upgrade for newer)"
 	@echo "make clean         remove .venv and the caches"
 
@@ -41,10 +49,14 @@ check: dev
 	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/sizes.py
+	$(BIN)/python scripts/async_face.py --check
 
 format: dev
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
+
+async: dev
+	$(BIN)/python scripts/async_face.py
 
 bench: dev peers
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(ARGS)
@@ -53,14 +65,18 @@ peers: $(PEERS)/installed
 
 $(PEERS)/installed: requirements/peers.txt | dev
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(PEERS)
-	$(BIN)/uv pip install --quiet --python $(PEERS)/bin/python --require-hashes -r $<
+	$(BIN)/uv pip install --quiet --python $(PEERS)/$(notdir $(BIN))/python$(EXE) --require-hashes -r $<
 	@touch $@
 
 soak: dev
+	$(BIN)/pytest -n 2 --dist worksteal -m exhaustive
 	$(BIN)/python -m tests.trust.soak --minutes $(MINUTES) $(ARGS)
 
-abilities: dev
-	$(BIN)/python scripts/abilities.py > docs/abilities.md
+reference: dev
+	$(BIN)/python -m scripts.reference
+
+pictures: dev
+	$(BIN)/python -m scripts.pictures
 
 # The second file is held to the first, so that tests run on what users get.
 requirements: dev
@@ -74,13 +90,13 @@ clean:
 	find src tests scripts benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Python compiles what it imports; to compile all of it here would take half a minute.
-$(VENV)/installed-%: requirements/%.txt pyproject.toml | $(BIN)/python
+$(VENV)/installed-%: requirements/%.txt pyproject.toml | $(BIN)/python$(EXE)
 	$(PIP) install --no-compile --require-hashes -r $<
 	$(PIP) install --no-compile --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # Some systems ship venv without the pip it would copy: then the system's pip brings one in.
-$(BIN)/python:
+$(BIN)/python$(EXE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV) || { $(PYTHON) -m venv --clear --without-pip $(VENV) \
-	  && $(PYTHON) -m pip --python $(VENV)/bin/python install -qq pip; }
+	  && $(PYTHON) -m pip --python $(BIN)/python$(EXE) install -qq pip; }

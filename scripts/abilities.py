@@ -1,4 +1,4 @@
-"""Print docs/abilities.md from the table of abilities: make abilities."""
+"""The page of abilities, from their table; `make reference` writes it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,11 +9,9 @@ from agents_ledger.bus.abilities import ABILITIES
 INTRODUCTION = """\
 # Abilities
 
-What can be done over the [Agent Bus](library.md#the-agent-bus), over MCP and over HTTP. This page
-is made from the table that all three are made from: `make abilities` writes it, a test compares it.
-
-A field that is not listed is an error, and so is a wrong type; nothing is changed then. **w** marks
-abilities that may change the ledger, **s** those that stream their answer.
+Everything that can be done over the [Agent Bus](../how-to/use-the-library.md#the-agent-bus), over
+MCP and over HTTP (`POST /api/v1/bus/{ability}`). Unknown fields and wrong types are errors; nothing
+is changed then. **w** marks abilities that may change the ledger, **s** those that stream.
 """
 
 
@@ -79,7 +77,3 @@ def meaning(schema: dict[str, Any]) -> str:
     if default not in (None, [], {}) and not isinstance(default, dict):
         said = f"{said} Default: {default}.".strip()
     return str(said)
-
-
-if __name__ == "__main__":
-    print(page(), end="")

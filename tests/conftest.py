@@ -2,8 +2,9 @@
 
 PostgreSQL comes from the wheel, one server for the whole run, or from the address in
 AGENTS_LEDGER_TEST_POSTGRES, which must be a superuser's: some tests break rules behind the ledger's
-back. A test that asks for a ledger gets a copy of an empty one, there a database of its own: making
-one takes ten times as long. A ledger that a test makes itself has a schema of its own.
+back. A test that asks for a ledger gets an empty one: a copy of a file, or a database that is
+cleaned after each test; making one takes ten times as long. A ledger that a test makes itself has a
+schema of its own.
 
 All of it is kept in memory, where there is room: nothing here has to outlive a power cut, and what
 has to is seen to by tests/trust.
@@ -19,9 +20,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -31,6 +31,7 @@ from agents_ledger import Ledger
 from agents_ledger.ledger.core import Core
 from agents_ledger.model.ids import _ids
 from agents_ledger.store.database import Database, open_database
+from tests.clean_databases import CleanDatabases, in_schema
 from tests.raw import Raw
 from tests.trust.harness import memory
 
@@ -49,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("PYTHONUNBUFFERED", None)  # programs are started as users start them
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory() or tempfile.gettempdir())
     config.addinivalue_line("markers", "unsound: the test breaks a rule of the audit on purpose")
+    config.addinivalue_line("markers", "exhaustive: the test is run by `make soak` only")
 
 
 @pytest.fixture(scope="session")
@@ -73,10 +75,6 @@ def postgres_server() -> Iterator[str]:
     server.cleanup()
 
 
-def _at(server: str, schema: str) -> str:
-    return f"{server}{'&' if '?' in server else '?'}schema={schema}"
-
-
 @contextmanager
 def schemas(server: str) -> Iterator[Callable[[], str]]:
     """Addresses of schemas that do not exist yet; what is made there is dropped afterwards."""
@@ -84,7 +82,7 @@ def schemas(server: str) -> Iterator[Callable[[], str]]:
 
     def new() -> str:
         made.append(f"test_{uuid.uuid4().hex}")
-        return _at(server, made[-1])
+        return in_schema(server, made[-1])
 
     yield new
     with psycopg.connect(server, autocommit=True) as connection:
@@ -108,27 +106,12 @@ def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _in(server: str, database: str) -> str:
-    return _at(urlsplit(server)._replace(path=f"/{database}").geturl(), "ledger")
-
-
 @pytest.fixture(scope="session")
-def copies(postgres_server: str) -> Iterator[Callable[[], AbstractContextManager[str]]]:
-    """Copies of a database with an empty ledger in it, each there for one test."""
-    empty = f"empty_{uuid.uuid4().hex}"
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {empty}")
-        open_database(_in(postgres_server, empty)).close()
-
-        @contextmanager
-        def copy() -> Iterator[str]:
-            name = f"test_{uuid.uuid4().hex}"
-            connection.execute(f"CREATE DATABASE {name} TEMPLATE {empty} STRATEGY FILE_COPY")
-            yield _in(postgres_server, name)
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-        yield copy
-        connection.execute(f"DROP DATABASE {empty}")
+def clean_databases(postgres_server: str) -> Iterator[CleanDatabases]:
+    """Databases with an empty ledger."""
+    databases = CleanDatabases(postgres_server)
+    yield databases
+    databases.close()
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -159,8 +142,9 @@ def address(request: pytest.FixtureRequest, new_address: Callable[[], str]) -> I
     if "db" not in request.fixturenames:
         yield address
     elif address.startswith("postgres"):
-        with request.getfixturevalue("copies")() as copied:
-            yield copied
+        databases: CleanDatabases = request.getfixturevalue("clean_databases")
+        with databases.lend() as lent:
+            yield lent
     else:
         shutil.copy(request.getfixturevalue("empty_file"), address)  # its mode too
         yield address

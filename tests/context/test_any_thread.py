@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents_ledger import Message, Refused, ToolCall, Turn, validate
-from agents_ledger.context.assembly import Assembled, History, assemble
+from agents_ledger.context.assembly import Assembled, VisibleThread, assemble
 from agents_ledger.context.providers import PROVIDERS
 from agents_ledger.model.context import TextItem
 from tests.context.checking import check_anthropic, check_openai, check_responses
@@ -97,10 +97,10 @@ def _at(step: Any, turn_id: str, sequence: int, step_id: str) -> Any:
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> History:
+def histories(draw: st.DrawFn) -> VisibleThread:
     made = [draw(turns(f"t{n}")) for n in range(draw(st.integers(0, 4)))]
     kept = draw(st.integers(0, len(made)))
-    return History(
+    return VisibleThread(
         draw(st.sampled_from([None, "Be brief."])),
         draw(st.sampled_from(["", "They talked."])),
         "c",
@@ -122,7 +122,7 @@ def assert_valid(made: Assembled) -> None:
 
 @given(histories())
 @settings(max_examples=60, deadline=None)
-def test_every_thread_gives_a_list_that_every_provider_takes(history: History) -> None:
+def test_every_thread_gives_a_list_that_every_provider_takes(history: VisibleThread) -> None:
     made = assemble(history)
 
     assert_valid(made)
@@ -136,7 +136,7 @@ def test_every_thread_gives_a_list_that_every_provider_takes(history: History) -
 @given(histories(), st.integers(1, 900), st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
 def test_so_it_does_when_it_is_cut_to_a_budget_and_the_last_turns_are_whole(
-    history: History, budget: int, last: int
+    history: VisibleThread, budget: int, last: int
 ) -> None:
     whole = assemble(history)
     try:
@@ -196,13 +196,13 @@ def test_validating_lists_that_are_nearly_right_never_fails_either(messages: lis
 
 
 def test_an_empty_thread_shows_nothing() -> None:
-    made = assemble(History())
+    made = assemble(VisibleThread())
 
     assert made.items == ()
     assert [problem.what for problem in validate([], "anthropic")] == ["there are no messages"]
 
 
 def test_the_query_names_no_turn() -> None:
-    made = assemble(History(query=(Message("user", "Hello?"),)))
+    made = assemble(VisibleThread(query=(Message("user", "Hello?"),)))
 
     assert made.items == (TextItem("user", "Hello?", None, "query"),)

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 import pytest
 
 from agents_ledger import CallItem, ImageItem, Refused, ResultItem, TextItem, ThinkingItem
-from agents_ledger.context.budget import Block, block, fit, shorten
+from agents_ledger.context.budget import ContextBlock, block, fit, shorten
 from agents_ledger.model.context import Item
 from agents_ledger.model.text.tokens import estimate_tokens, item_tokens
 
 LONG = "x" * 6000  # 2000 tokens
 
 
-def a_turn(turn_id: str, *items: Item) -> Block:
+def a_turn(turn_id: str, *items: Item) -> ContextBlock:
     said = TextItem("user", "y" * 300)
     return block("since", turn_id, (said, *items), estimate_tokens)
 
 
-def with_result(turn_id: str) -> Block:
+def with_result(turn_id: str) -> ContextBlock:
     return a_turn(turn_id, CallItem("1", "Read"), ResultItem("1", LONG))
 
 
@@ -37,7 +37,9 @@ THREAD = (
 TOTAL = sum(each.tokens for each in THREAD)
 
 
-def cuts_for(room: int, last: int = 2) -> tuple[Sequence[Block], list[tuple[str, str | None]]]:
+def cuts_for(
+    room: int, last: int = 2
+) -> tuple[Sequence[ContextBlock], list[tuple[str, str | None]]]:
     blocks, cuts = fit(THREAD, room, last, estimate_tokens)
     assert sum(each.tokens for each in blocks) <= room
     assert TOTAL - sum(cut.tokens for cut in cuts) == sum(each.tokens for each in blocks)

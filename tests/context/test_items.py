@@ -17,7 +17,7 @@ from agents_ledger import (
     ToolCall,
     Turn,
 )
-from agents_ledger.context.items import Row
+from agents_ledger.context.items import ItemBuilder
 
 
 def a_turn(*steps: Message | ToolCall, asked: int = 1, **fields: Any) -> Turn:
@@ -41,7 +41,7 @@ def _with(step: Any, **changes: Any) -> Any:
 
 def items_of(turn: Turn) -> list[Any]:
     """Its items, without where they come from."""
-    return [_with(item, turn_id=None, part="since") for item in Row().turn(turn, "kept")]
+    return [_with(item, turn_id=None, part="since") for item in ItemBuilder().turn(turn, "kept")]
 
 
 def test_what_was_said_and_done_stands_in_its_order_and_names_its_turn() -> None:
@@ -52,7 +52,7 @@ def test_what_was_said_and_done_stands_in_its_order_and_names_its_turn() -> None
         Message("assistant", "Done."),
     )
 
-    made = Row().turn(turn, "kept")
+    made = ItemBuilder().turn(turn, "kept")
 
     assert made == [
         TextItem("user", "Read it.", "t", "kept"),
@@ -78,7 +78,7 @@ def test_calls_of_one_message_stand_together_and_others_one_after_the_other() ->
 
 
 def test_a_call_without_a_result_gets_one_that_says_so() -> None:
-    row = Row()
+    row = ItemBuilder()
     turn = a_turn(
         ToolCall("A", id="1", status="running"),
         ToolCall("B", id="2", status="cancelled", error="no result recorded"),
@@ -103,7 +103,7 @@ def test_a_call_without_a_result_gets_one_that_says_so() -> None:
 
 
 def test_a_tool_message_is_its_calls_result_and_one_without_a_call_the_users_words() -> None:
-    row = Row()
+    row = ItemBuilder()
     turn = a_turn(
         ToolCall("A", id="1"),
         Message("tool", "from the message", tool_call_id="1"),
@@ -122,7 +122,7 @@ def test_a_tool_message_is_its_calls_result_and_one_without_a_call_the_users_wor
 
 
 def test_an_id_that_came_before_or_would_be_refused_is_replaced_by_one_made_from_it() -> None:
-    first, second = Row(), Row()
+    first, second = ItemBuilder(), ItemBuilder()
     turns = [a_turn(ToolCall("A", id="same")), a_turn(ToolCall("A", id="same"))]
     odd = a_turn(ToolCall("A", id="a|b"))
 
@@ -134,7 +134,7 @@ def test_an_id_that_came_before_or_would_be_refused_is_replaced_by_one_made_from
     assert replaced[0].id == replaced[1].call_id  # type: ignore[union-attr]
     assert replaced[0].id.startswith("call_")  # type: ignore[union-attr]
     assert first.repairs == [Repair("t", "call id replaced", "same")]
-    again = Row().turn(odd, "since")[0]
+    again = ItemBuilder().turn(odd, "since")[0]
     assert again == replaced[0], "the same call has the same id in every context"
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from agents_ledger import Ledger, NotFound, Refused
-from agents_ledger.ledger.core import Core
-from agents_ledger.store.database import Database
+from agents_ledger import Ledger, NotFound
+from agents_ledger.model.sessions import Finding
+from tests.clean_databases import CleanDatabases
 
 
 @pytest.fixture(autouse=True)
@@ -20,23 +19,24 @@ def audited(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     address: str = request.getfixturevalue("address")
-    served = address.startswith("postgres") and "db" in request.fixturenames
-    db: Database | None = request.getfixturevalue("db") if served else None
     yield
-    if request.node.get_closest_marker("unsound"):
-        return
-    if db is not None:  # its connections know the tables already
-        with suppress(Refused):  # it was closed
-            assert Ledger(Core(db)).audit() == ()
-            return
-    if not address.startswith("postgres") and not Path(address).exists():
-        return
+    if not request.node.get_closest_marker("unsound"):
+        assert _findings(request, address) == ()
+
+
+def _findings(request: pytest.FixtureRequest, address: str) -> tuple[Finding, ...]:
+    if address.startswith("postgres"):
+        if "db" in request.fixturenames:
+            databases: CleanDatabases = request.getfixturevalue("clean_databases")
+            return databases.audit(address)
+    elif not Path(address).exists():
+        return ()
     try:
         ledger = Ledger.open(address, create=False, read_only=True)
     except NotFound:
-        return
+        return ()
     with ledger:
-        assert ledger.audit() == ()
+        return ledger.audit()
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ from agents_ledger import (
     Session,
 )
 from agents_ledger.ledger.core import Core
-from agents_ledger.store.database import Answer, Database, Transaction, open_database
+from agents_ledger.store.database import CommitCallback, Database, Transaction, open_database
 from tests.builders import A_USAGE, a_call, a_full_turn
 from tests.raw import Raw
 from tests.statements import Meddled
@@ -371,7 +371,7 @@ class Slow:
 class Forgotten:
     """Where the outcome of a write gets lost on its way."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: CommitCallback) -> None:
         self._answer = answer
 
     def set(self, result: Any, error: BaseException | None) -> Callable[[], None]:
@@ -382,7 +382,7 @@ def test_a_write_of_unknown_outcome_can_be_made_again(db: Database) -> None:
     forgetful, database = Meddled.over(db)
     forgets = [True]
 
-    def submit(work: Any, answer: Answer) -> Any:
+    def submit(work: Any, answer: CommitCallback) -> Any:
         return db.submit(work, Forgotten(answer) if forgets.pop() else answer)
 
     forgetful.submit = submit  # type: ignore[attr-defined]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents_ledger import Ambiguous, Ledger, NotFound, Refused, Session, ToolCall
-from agents_ledger.ledger.search import relevance
+from agents_ledger.ledger.search import smart_routing
 from tests.builders import chain
 
 
@@ -149,13 +149,14 @@ def test_of_a_word_that_very_many_turns_have_the_newest_are_looked_at(
 ) -> None:
     turn_ids = [ledger.record(f"s{n % 4}", f"kestrel flight {n}", "r").id for n in range(30)]
     ledger._core.index(least=1)
-    monkeypatch.setattr(relevance, "COUNTED", 10)
+    monkeypatch.setattr(smart_routing, "COUNTED", 10)
 
-    found = ledger._core.db.read(lambda tx: relevance.tellings(tx, "kestrel flight to nowhere"))
+    text = "kestrel flight to nowhere"
+    terms = ledger._core.db.read(lambda tx: smart_routing.distinctive_terms(tx, text))
 
-    assert [each.text for each in found] == ["nowhere", "kestrel", "flight", "kestrel flight"]
-    for each in found[1:]:
-        assert {turn.turn_id for turn in each.turns} == set(turn_ids[-10:])
+    assert [term.text for term in terms] == ["nowhere", "kestrel", "flight", "kestrel flight"]
+    for term in terms[1:]:
+        assert {turn.turn_id for turn in term.turns} == set(turn_ids[-10:])
     assert ledger.route("smart:kestrel flight").proposals
 
 

@@ -11,7 +11,7 @@ from agents_ledger import Ledger, Message, MessageCodeblock, MessageFile, ToolCa
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.turns.contents import Steps
 from agents_ledger.store.database import Database, Transaction
-from agents_ledger.store.sealed_cache import Known
+from agents_ledger.store.sealed_cache import SealedCache
 from tests.builders import chain
 from tests.importers.claude_log import Log, text
 from tests.importers.helping import import_paths
@@ -139,7 +139,7 @@ def test_what_a_value_takes_itself_is_counted() -> None:
 
 
 def test_no_more_is_remembered_than_there_is_room_for() -> None:
-    known = Known(letters_max=80)
+    known = SealedCache(letters_max=80)
     for number in range(10):
         known.keep(f"turn {number}", number, 10)
         known.keep(f"turn {number}", number, 10)  # by two readers at once

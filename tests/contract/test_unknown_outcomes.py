@@ -21,8 +21,8 @@ from agents_ledger import (
     Usage,
 )
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.sessions.queue import Ending
-from agents_ledger.store.database import Answer, Database, Work
+from agents_ledger.ledger.sessions.queue_entries import ClaimEnding
+from agents_ledger.store.database import CommitCallback, Database, Work
 from tests.contract.test_async_ledger import Forgotten
 from tests.raw import Raw
 
@@ -43,7 +43,7 @@ class Unsure:
             raise OutcomeUnknown("the commit failed")
         return result
 
-    def submit(self, work: Work[Any], answer: Answer) -> Any:
+    def submit(self, work: Work[Any], answer: CommitCallback) -> Any:
         how = self.forgets.pop(0) if self.forgets else ""
         if how == "lost":
             return self._db.submit(lambda tx: None, Forgotten(answer))
@@ -233,7 +233,7 @@ def test_a_line_goes_on_though_the_outcome_of_every_write_was_unknown(
                 assert [taken.id for taken in await lines.steer(turn, "main")] == ["s"]
             work = turn.state.respond("r", usage=Usage())
             forget()
-            _, claim = await lines.seal(claim, turn, Ending((work,), "done", go_on=True))
+            _, claim = await lines.seal(claim, turn, ClaimEnding((work,), "done", go_on=True))
             answered.append(turn.id)
         return answered
 

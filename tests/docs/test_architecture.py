@@ -1,4 +1,4 @@
-"""docs/architecture.md names every folder and module, or how its name begins, and no others."""
+"""docs/explanation/architecture.md names every folder and module, and no others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LINES_MAX = 200
 
 
 def tree() -> str:
-    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
     found = re.search(r"```\n(src/.*?)```", text, re.DOTALL)
     assert found
     return found[1]
@@ -55,6 +55,6 @@ def test_nothing_is_named_that_is_not_there() -> None:
 
 
 def test_it_is_one_page() -> None:
-    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
 
     assert len(text.splitlines()) <= LINES_MAX

@@ -1,4 +1,4 @@
-"""docs/broker.md is true: its examples run, and its policy is one that can be read."""
+"""docs/how-to/run-turns-with-the-broker.md is true: its examples run, its policy is valid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agents_ledger.broker import policy
 from agents_ledger.model.agents import permissions
 from tests.docs.console import ROOT, blocks, run_python
 
-PAGE = "docs/broker.md"
+PAGE = "docs/how-to/run-turns-with-the-broker.md"
 
 
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

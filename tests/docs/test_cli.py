@@ -1,4 +1,4 @@
-"""docs/cli.md is true: every command, option, exit code and JSON key is there, and no other."""
+"""docs/reference/cli.md lists every command, option, exit code and JSON key, and no other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agents_ledger.cli.main import COMMANDS, INTERRUPTED, PIPE_CLOSED, main
 from tests.docs.console import ROOT, blocks, commands, masked, printed
 from tests.importers.claude_log import SESSION, Log
 
-PAGE = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
 SECTIONS = {
     title: body for title, body in re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
 }
@@ -107,6 +107,6 @@ def test_every_key_of_an_answer_is_told(tmp_path: Path) -> None:
 def test_what_is_shown_is_what_is_printed(tmp_path: Path) -> None:
     ledger = str(tmp_path / "ledger.db")
     printed("agents-ledger up --no-serve", ledger)
-    for block in blocks("docs/cli.md", "console"):
+    for block in blocks("docs/reference/cli.md", "console"):
         for command, output in commands(block):
             assert masked(output) == masked(printed(command, ledger)), command

@@ -1,4 +1,4 @@
-"""docs/library.md is true: its examples run in order, and it leaves out no verb and no error."""
+"""docs/how-to/use-the-library.md is true: its examples run in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agents_ledger import Ledger
 from agents_ledger.model import errors
 from tests.docs.console import ROOT, blocks, run_python
 
-PAGE = "docs/library.md"
+PAGE = "docs/how-to/use-the-library.md"
 SERVER = "postgresql://user:password@host/database?schema=team"
 
 

@@ -47,14 +47,6 @@ def test_the_tour_shows_what_is_printed(tmp_path: Path) -> None:
             assert masked(output) == masked(printed(command, ledger)), command
 
 
-def test_every_file_the_readme_links_to_is_there() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    links = re.findall(r"\]\(([^):]+)\)", text)
-
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
-
-
 def test_every_make_target_the_readme_names_is_there() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")

@@ -94,7 +94,7 @@ def test_an_imported_conversation_goes_on_here(run: Run, file: str, tmp_path: Pa
         assert ledger.audit() == ()
     after = run("resume", label)
     assert after.out == resumed.out == f"cd /home/dev/shop && claude --resume {SESSION}\n"
-    assert "continued here" in after.err
+    assert "continued in the ledger" in after.err
     assert run("resume", label, "--json").json["went_on_here"] is True
 
 

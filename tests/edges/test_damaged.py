@@ -82,7 +82,7 @@ def test_salvage_lists_what_is_missing_and_says_so_by_its_exit_code(
     answer = run("salvage", damaged, new, "--limit", "2")
 
     assert answer.code == 1
-    assert "some of it is missing" in answer.out
+    assert "some rows are missing" in answer.out
     assert "lost" in answer.out.lower()
     with Ledger.open(new) as ledger:
         assert ledger.audit() == ()

@@ -59,7 +59,7 @@ def test_the_review_writes_nothing(run: Run, ledger: Ledger, tmp_path: Path) -> 
     [one] = run("export", "main", "--review", "--json").json["masked"]
     assert (one["kind"], one["count"]) == ("GitHub token", 1)
     clean = ledger.record("clean", "q", "a")
-    assert run("export", clean.id, "--review").err == "Nothing looks like a secret.\n"
+    assert run("export", clean.id, "--review").err == "No secrets detected.\n"
 
 
 def test_json_names_the_file_and_what_was_masked(run: Run, ledger: Ledger, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_an_ending_that_tells_no_format_is_refused(
     answer = run("export", "main", "--output", str(tmp_path / name))
 
     assert answer.code == 5
-    assert "which tells no format" in answer.err
+    assert "has the unknown extension" in answer.err
     assert not (tmp_path / name).exists()
     assert run("export", "main", "--output", str(tmp_path / name), "--format", "json").code == 0
 

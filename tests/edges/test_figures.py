@@ -64,13 +64,13 @@ def test_the_lines_add_up_to_a_total(run: Run, ledger: Ledger) -> None:
     answer = run("usage", "--utc", "--by", "day")
 
     assert answer.out.splitlines()[-1].split()[:2] == ["total", "2"]
-    assert run("usage", "--utc", "--limit", "1").err.startswith("1 line left out")
+    assert run("usage", "--utc", "--limit", "1").err.startswith("1 more row")
 
 
 def test_turns_without_tokens_are_told(run: Run, ledger: Ledger) -> None:
     ledger.record("main", "q", "a")
 
-    assert "no tokens told by 1 turn\n" in run("usage").err
+    assert "1 turn without token counts\n" in run("usage").err
 
 
 def test_usage_of_no_time_says_so(run: Run, ledger: Ledger) -> None:

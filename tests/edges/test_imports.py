@@ -131,10 +131,10 @@ def test_where_nothing_is_found_it_is_said_where_was_looked(
     run: Run, projects: Path, tmp_path: Path
 ) -> None:
     assert str(projects.parent) in run("import", "claude-code").err
-    assert "nothing found where agents keep their history" in " ".join(run("import").err.split())
+    assert "nothing found in the agents' default locations" in " ".join(run("import").err.split())
     (tmp_path / "empty").mkdir()
     said = "".join(run("import", str(tmp_path / "empty")).err.split())
-    assert f"{tmp_path / 'empty'};nameafile" in said
+    assert f"{tmp_path / 'empty'};giveafile" in said
     a_log(projects)
     assert "nothing" not in run("import").err
 
@@ -165,14 +165,14 @@ def test_a_file_without_a_reader_is_reported_and_not_failed(run: Run, tmp_path: 
 
     assert answer.code == 0
     assert answer.out == "imported 0 upserted 0 skipped 0 failed 0\n"
-    assert "no reader" in answer.err
+    assert "unknown format" in answer.err
 
 
 def test_a_source_or_path_that_is_not_there_is_named(run: Run, file: str) -> None:
     answer = run("import", "no-such-source")
 
     assert answer.code == 3
-    assert "there is no source or path 'no-such-source'" in answer.err
+    assert "no source or path 'no-such-source'" in answer.err
     assert "claude-code, codex" in answer.err
     assert "request" not in answer.err
     assert "Did you mean claude-code or claude-ai?" in run("import", "claude").err

@@ -104,7 +104,7 @@ def test_what_was_said_is_shown_for_a_thread_and_for_a_day(run: Run, file: str) 
         assert "Where is the parser?" in answer.out
         assert "alert" not in answer.out
     assert today.out.startswith("main  A title")
-    assert "Nothing was discussed" in run("show", "--events", "--day", "2001-02-03").err
+    assert "No messages" in run("show", "--events", "--day", "2001-02-03").err
     assert run("show", "--day", "someday").code != 0
     for words in (("show",), ("show", "--events"), ("show", "main", "--events", "--day", "today")):
         assert run(*words).code == 2
@@ -122,7 +122,7 @@ def test_the_index_is_made_anew_on_request(run: Run, file: str) -> None:
 
     answer = run("rederive", "--index")
 
-    assert answer.out == "put 1 turn into the word index\n"
+    assert answer.out == "indexed 1 turn\n"
     assert turn_id in run("search", "parser").out
     assert run("rederive", "--index", "--json").json["turns"] == 1
 
@@ -139,7 +139,7 @@ def test_a_page_that_has_not_looked_at_everything_says_so(
     answer = run("search", "parser")
 
     assert (answer.code, answer.out) == (0, "")
-    assert "Only the newest of very many were looked at." in answer.err
+    assert "Only the newest candidates were searched." in answer.err
     after = answer.err.split("--after ")[1].split()[0]
     assert "Where is the parser?" in run("search", "parser", "--after", after).out
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Compaction, Ledger, Session, ToolCall, Usage
-from agents_ledger.cli.explore.tree_lines import BRANCHES_MAX
+from agents_ledger.render.tree_layout import BRANCHES_MAX
 from tests.builders import chain, grow
 from tests.edges.conftest import Run
 

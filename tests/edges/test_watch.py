@@ -228,7 +228,7 @@ def test_a_source_to_watch_that_is_not_there_is_named(run: Run) -> None:
     answer = run("watch", "claud-code")
 
     assert answer.code == 3
-    assert "there is no source 'claud-code'" in answer.err
+    assert "no source 'claud-code'" in answer.err
 
 
 def test_a_service_is_written_for_launchd_whatever_the_paths(tmp_path: Path) -> None:

@@ -29,8 +29,7 @@ from agents_ledger import (
 from agents_ledger.cli.servers.demonstration import Demonstration
 from agents_ledger.exporters import markdown as md
 from agents_ledger.exporters.exporting import Export, Form
-from agents_ledger.exporters.messages import PROVIDERS
-from agents_ledger.render import summaries as lines
+from agents_ledger.model.context import PROVIDER_FORMATS
 from tests.builders import a_full_turn, chain
 
 FORMS: tuple[Form, ...] = ("markdown", "json", "html")  # messages are not told turn by turn
@@ -136,7 +135,7 @@ def test_what_cannot_be_exported_is_refused(ledger: Ledger) -> None:
         Export(ledger, "nobody")
     with pytest.raises(Refused, match="last is 0"):
         Export(ledger, "empty", last=0)
-    with pytest.raises(Refused, match="not 'pdf'"):
+    with pytest.raises(Refused, match="unknown export form 'pdf'"):
         Export(ledger, "empty", "pdf")  # type: ignore[arg-type]
 
 
@@ -176,7 +175,7 @@ def test_json_of_hostile_text_is_ascii_and_comes_back(ledger: Ledger) -> None:
 # -- messages ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("provider", PROVIDER_FORMATS)
 def test_messages_are_what_the_model_is_shown(demo: Ledger, provider: str) -> None:
     told = text(demo, "demo", "messages", provider=provider)
 
@@ -195,7 +194,7 @@ def test_a_system_prompt_stands_before_the_messages(ledger: Ledger) -> None:
     assert "Never say ghp_…[masked]." in json.dumps(first, ensure_ascii=False)
     assert [line["role"] for line in others] == ["user", "assistant"]
     assert SECRET not in json.dumps(others)
-    assert [one.where for one in export.masked] == ["beside the messages", "message 1"]
+    assert [one.where for one in export.masked] == ["parameters", "message 1"]
     assert SECRET in text(ledger, "main", "messages", mask=False)
     assert json.loads(text(ledger, "main", "messages", provider="openai").split("\n")[0])[
         "role"
@@ -209,9 +208,9 @@ def test_what_makes_no_messages_is_refused(ledger: Ledger) -> None:
     ledger.create_session(Session("empty"))
     ledger.record("main", "q", "a")
 
-    with pytest.raises(Refused, match="not 'mine'"):
+    with pytest.raises(Refused, match="unknown provider 'mine'"):
         Export(ledger, "main", "messages", provider="mine")
-    with pytest.raises(Refused, match="not the last turns"):
+    with pytest.raises(Refused, match="cannot be limited to the last turns"):
         Export(ledger, "main", "messages", last=1)
     with pytest.raises(Refused, match="is empty"):
         Export(ledger, "empty", "messages")
@@ -414,7 +413,7 @@ def test_html_shows_pictures_only_where_nothing_is_masked(ledger: Ledger) -> Non
     assert 'src="data:image/png;base64,iVBORw0' in text(ledger, "main", "html", mask=False)
     masked = text(ledger, "main", "html")
     assert "<img" not in masked
-    assert "letters of data left out" in masked
+    assert "characters of data removed" in masked
 
 
 def test_html_tells_what_was_masked(ledger: Ledger) -> None:
@@ -424,21 +423,9 @@ def test_html_tells_what_was_masked(ledger: Ledger) -> None:
 
     assert "Masked in this copy: 1 GitHub token" in page.words
     assert re.search(r"turn 1 \(\w+\), user message, content", page.words)
-    assert "Looked through for secrets; none was found." in text(
+    assert "No secrets were found in this copy." in text(
         ledger, ledger.record("b", "q", "a").id, "html"
     )
-
-
-@pytest.mark.parametrize(
-    ("params", "told"),
-    [
-        ({"changes": {"a.py": {"type": "add", "content": "x"}, "b.py": {}}}, "a.py, b.py"),
-        ({"input": "const r = 1"}, "const r = 1"),
-        ({"odd": 1}, '{"odd": 1}'),
-    ],
-)
-def test_a_call_in_a_line_tells_its_files_or_its_text(params: Any, told: str) -> None:
-    assert lines.argument(json.dumps(params)) == told
 
 
 def test_a_patch_told_file_by_file_is_drawn_as_diffs() -> None:

@@ -165,7 +165,7 @@ def test_what_cannot_be_looked_into_is_left_out_and_counted() -> None:
 
     shown = masker.text(f'{{"data": "{data}=="}}', "here")
 
-    assert json.loads(shown) == {"data": "[1,002 letters of data left out]"}
+    assert json.loads(shown) == {"data": "[1,002 characters of data removed]"}
     assert review(masker.masked) == {"opaque data": 1}
 
 

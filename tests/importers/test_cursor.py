@@ -17,7 +17,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.exporters.source import export_source
-from agents_ledger.importers.sources.cursor.scope import TABS
+from agents_ledger.importers.sources.cursor.rules import TABS
 from agents_ledger.ledger.projection.source_records import Sources
 from tests.importers.cursor_made import bubble, chat, shown, state_db, tool
 from tests.importers.helping import import_paths, result

@@ -3,7 +3,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,16 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.importers.port.source import fingerprint
-from agents_ledger.importers.sources.cursor import agent
+from agents_ledger.importers.port.material import Material
+from agents_ledger.importers.sources.cursor.agent_sessions import (
+    parse_text_message,
+    read_transcript,
+)
 from agents_ledger.importers.sources.cursor.source import Cursor
+from agents_ledger.model.imports.sources import SourceFile
 from tests.importers.cursor_made import bubble, chat, state_db
 from tests.importers.helping import import_paths, result
+from tests.importers.test_memory import Given
 
 SESSION = "0e3f6a52-0000-4000-8000-000000000001"
 PROJECT = Path(".cursor/projects/home-someone-app/agent-transcripts")
@@ -321,36 +325,30 @@ def test_a_plain_transcript_grows_and_gives_way_to_what_tells_more(
 
 
 @pytest.mark.parametrize("number", [3, 3000])
-def test_what_tells_a_plain_message_from_others_is_as_short_for_a_long_one(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_the_fingerprint_of_a_text_message_is_as_short_for_a_long_one(number: int) -> None:
     lines = "some line\n" * number
     words = f"user:\nhello\n\nassistant:\n{lines}\nuser:\nnext\n"
-    path = spoken(tmp_path / PROJECT / f"{SESSION}.txt", words)
-    prints: list[bytes] = []
 
-    def noted(version: int, given: Iterable[bytes]) -> bytes:
-        _, *own = given
-        prints.extend(own)
-        return fingerprint(version, own)
+    before = text_fingerprints(words)
+    after = text_fingerprints(f"{words}And more.\n")
 
-    monkeypatch.setattr(agent, "fingerprint", noted)
-    import_paths(ledger, path)
+    assert [len(fingerprint) for fingerprint in before] == [16, 16, 16]
+    assert before[:2] == after[:2]
+    assert before[2] != after[2]
 
-    assert [len(each) for each in prints] == [16, 16, 16]
-    import_paths(ledger, spoken(path, f"{words}And more.\n"))
-    assert [before == now for before, now in zip(prints[:3], prints[3:], strict=True)] == [
-        True,
-        True,
-        False,
-    ]
+
+def text_fingerprints(words: str) -> list[bytes]:
+    data = words.encode()
+    file = SourceFile(1, "cursor", "/s/a.txt", 0, "f", "lines", len(data), 0, len(data))
+    session = read_transcript(Material(Given(data), [file]), file, is_needed=True)
+    return [message.print for message in session.messages]
 
 
 def test_what_a_call_was_given_may_be_very_long() -> None:
     number = 300_000  # were each line joined to those before, this would take minutes
     lines = b"  more of it\n" * number
-    said = agent.spoken(b"assistant:\n[Tool call] Shell\n  a: b\n" + lines)
-    bare = agent.spoken(b"assistant:\n[Tool call] Shell -x\n" + lines)
+    said = parse_text_message(b"assistant:\n[Tool call] Shell\n  a: b\n" + lines)
+    bare = parse_text_message(b"assistant:\n[Tool call] Shell -x\n" + lines)
 
     assert len(said["content"][-1]["input"]["a"].splitlines()) == number + 1
     assert len(bare["content"][-1]["input"]["arguments"].splitlines()) == number + 1

@@ -11,7 +11,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.importers.sources.cursor.prompts import moment, prompt_in
+from agents_ledger.importers.sources.cursor.rules import prompt_in, timestamp_ms
 from agents_ledger.ledger.reports.pages import Pages
 from tests.importers.helping import import_paths, result
 from tests.importers.test_cursor_agent import PROJECT, SESSION, said, store, text, transcript
@@ -49,7 +49,7 @@ def at(*moment: int) -> int:
     ],
 )
 def test_a_time_is_read_with_its_offset_or_not_at_all(time: str, means: int) -> None:
-    assert moment(time) == means
+    assert timestamp_ms(time) == means
     assert prompt_in(asked("Go.", time)) == ("Go.", means, False)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.importers.sources.cursor.scope import Mentions
+from agents_ledger.importers.sources.cursor.changes import IdSearch
 from tests.importers.cursor_made import bubble, chat, headers, state_db, tool
 from tests.importers.helping import import_paths, result
 from tests.importers.test_cursor_agent import AGENT, store
@@ -66,7 +66,7 @@ def test_names_are_found_wherever_they_stand() -> None:
         lengths = range(chosen.randint(1, 6), 9)
         names = {letters(chosen.choice(lengths)) for _ in range(chosen.randint(1, 5))}
         data = letters(chosen.randint(0, 60))
-        assert set(Mentions(names)(data)) == {name for name in names if name in data}
+        assert set(IdSearch(names)(data)) == {name for name in names if name in data}
 
 
 class Counted(bytes):
@@ -84,7 +84,7 @@ def test_more_names_are_not_more_work() -> None:
     looks = []
     for number in (1, 1000):
         Counted.looks = 0
-        assert not any(Mentions(b"%08d-chat" % n for n in range(number))(data))
+        assert not any(IdSearch(b"%08d-chat" % n for n in range(number))(data))
         looks.append(Counted.looks)
 
     assert looks[0] == looks[1] < len(data) / 5
@@ -95,7 +95,7 @@ def test_one_short_name_is_little_more_work() -> None:
     names = [b"%08x-0000-4000-8000-000000000000" % n for n in range(500)]
     Counted.looks = 0
 
-    assert set(Mentions([*names, b"1"])(data)) == {b"1"}
+    assert set(IdSearch([*names, b"1"])(data)) == {b"1"}
 
     assert Counted.looks < 2 * len(data)
 

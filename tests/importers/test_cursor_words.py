@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.sources.cursor.turns import (
+from agents_ledger.importers.sources.cursor.records import (
     LONG_ARGUMENT,
     metadata_of,
     status_of,

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
+from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.importers.sources.gemini.sessions import Session
 from agents_ledger.importers.sources.gemini.source import GeminiCli
-from agents_ledger.importers.transcript.turn_builder import milliseconds
+from agents_ledger.importers.sources.gemini.tree import GeminiSession
 from tests.importers.helping import import_paths, result
 from tests.importers.test_gemini import (
     ASK,
@@ -190,11 +190,11 @@ def test_who_is_a_subagent_is_asked_once_a_session_and_not_for_every_turn(
 ) -> None:
     asked: list[str] = []
 
-    def is_subagent(session: Session) -> bool:
+    def is_subagent(session: GeminiSession) -> bool:
         asked.append(session.session_id)
         return session.parent is not None
 
-    monkeypatch.setattr(Session, "is_subagent", property(is_subagent))
+    monkeypatch.setattr(GeminiSession, "is_subagent", property(is_subagent))
     document(tmp_path, ASK)
     for began in range(10, 40):
         task = said(f"u{began}", "user", INQUIRY), said(f"g{began}", "gemini", "One.")

@@ -17,7 +17,8 @@ from agents_ledger.importers.exclusion import LOOK, Excluded
 from agents_ledger.importers.parsing import files
 from agents_ledger.importers.parsing.row_filter import told
 from agents_ledger.importers.sources.claude_code.source import ClaudeCode
-from agents_ledger.importers.sources.cline.source import HISTORY, Cline
+from agents_ledger.importers.sources.cline.records import HISTORY
+from agents_ledger.importers.sources.cline.source import Cline
 from agents_ledger.importers.sources.gemini.source import GeminiCli
 from agents_ledger.importers.sources.opencode.source import OpenCode
 from tests.importers.claude_log import Log

@@ -21,6 +21,7 @@ from agents_ledger.importers.port.source import Line, Material
 from agents_ledger.importers.transcript.copy_detection import REMEMBERED, Heads
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.projection import reconcile
+from agents_ledger.ledger.projection import sessions as projected_sessions
 from agents_ledger.ledger.projection.source_records import TAIL_BYTES
 from agents_ledger.model.imports.sources import DerivedSession, SourceFile
 from agents_ledger.store.database import Database, Row, Transaction, Work
@@ -120,14 +121,14 @@ def test_one_that_cannot_be_written_does_not_take_the_others_with_it(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sessions(tmp_path / "logs", 5)
-    describe = reconcile._describe
+    describe = projected_sessions._describe
 
     def broken(tx: Transaction, session: DerivedSession, origin: str) -> None:
         if session.session_id.startswith("00000002"):
             raise ZeroDivisionError
         describe(tx, session, origin)
 
-    monkeypatch.setattr(reconcile, "_describe", broken)
+    monkeypatch.setattr(projected_sessions, "_describe", broken)
     report = import_paths(ledger, tmp_path / "logs")
 
     assert (report.counts.imported, report.counts.failed) == (4, 1)

@@ -1,4 +1,4 @@
-"""docs/integrations.md: every example runs against its framework, on both engines."""
+"""docs/how-to/use-with-frameworks.md: every example runs against its framework, on both engines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ EXAMPLES = {
 def test_the_example_runs(address: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     module, model = EXAMPLES[name]
     make: Callable[[], Any] = model  # type: ignore[assignment]
-    [example] = [text for text in blocks("docs/integrations.md", "python") if module in text]
+    [example] = [
+        text for text in blocks("docs/how-to/use-with-frameworks.md", "python") if module in text
+    ]
     lines = [line for line in example.splitlines() if line and not line.startswith("import")]
     assert len(lines) <= 12
 

@@ -102,7 +102,7 @@ def test_another_persona_is_chosen_by_administrators_alone(told: Ledger) -> None
             ("ldg_session_smart_fork", {"text": "answer", "persona_id": "root"}),
         ):
             said = await refusal(client, ability, **given)
-            assert said.startswith(f"{ability} with this input needs the scope 'admin'")
+            assert said.startswith(f"{ability} with this input requires the scope 'admin'")
             assert "token create" not in said
         made = await call(client, "ldg_session_fork", target="guests", persona_id="guest")
         assert made["session"]["persona_id"] == "guest"

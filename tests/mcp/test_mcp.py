@@ -155,7 +155,7 @@ def test_an_ability_whose_answer_is_too_long_says_so(told: Ledger) -> None:
 
     async def work(client: Client) -> None:
         said = await refusal(client, "ldg_thread_get", target="long")
-        assert said.startswith("the answer has 3")
+        assert said.startswith("the answer is too long: 3")
         assert "use the tools show" in said
         done = await call(client, "ldg_turn_record", session="long", query=text, response=text)
         assert done["done"] is True
@@ -369,7 +369,7 @@ def test_a_client_over_http_needs_a_token_and_its_scope(told: Ledger, address: s
             names = {tool.name for tool in (await client.list_tools()).tools}
             assert "fork" not in names
             said = await refusal(client, "fork", target="main", label="no")
-            assert "needs a token with the scope 'write'" in said
+            assert "requires a token with the scope 'write'" in said
         async with connected(url, writing) as client:
             await call(client, "fork", target="main", label="yes")
 
@@ -394,4 +394,4 @@ def test_other_machines_are_let_in_only_on_purpose(tmp_path: Path) -> None:
     )  # fmt: skip
 
     assert refused.returncode == 5
-    assert "nothing would be encrypted" in refused.stderr
+    assert "is not encrypted" in refused.stderr

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents_ledger.model.files.file_contents import CONTENT_MAX, Contents
+from agents_ledger.model.files.file_contents import CONTENT_MAX, FileContents
 
 NUMBERED = "     1→def f():\n     2→    return 1\n\n<system-reminder>Careful</system-reminder>"
 OPENCODE = "<file>\n00001| def f():\n00002|     return 1\n\n(End of file - total 2 lines)\n</file>"
@@ -15,10 +15,10 @@ WHOLE = "def f():\n    return 1\n"
 
 
 def after(*calls: tuple[str, Any], known: dict[str, str] | None = None) -> dict[str, str]:
-    contents = Contents(known)
+    contents = FileContents(known)
     for tool, params in calls:
         contents.wrote(tool, json.dumps(params))
-    return contents.known
+    return contents.contents
 
 
 def test_what_is_written_whole_is_known() -> None:
@@ -76,11 +76,11 @@ def test_a_patch_adds_changes_and_deletes() -> None:
 
 
 def test_a_patch_of_an_unknown_file_leaves_its_changes() -> None:
-    contents = Contents()
+    contents = FileContents()
     patch = "*** Begin Patch\n*** Update File: a.py\n@@\n-one\n+two\n*** End Patch"
     contents.wrote("apply_patch", json.dumps(patch))
 
-    assert contents.known == {}
+    assert contents.contents == {}
     assert contents.changes == {"a.py": [("one", "two")]}
 
 
@@ -96,10 +96,10 @@ def test_a_patch_of_an_unknown_file_leaves_its_changes() -> None:
     ],
 )
 def test_a_file_that_was_read_whole_is_known(result: Any) -> None:
-    contents = Contents()
+    contents = FileContents()
     contents.read("a.py", '{"path": "a.py"}', json.dumps(result))
 
-    assert contents.known == {"a.py": WHOLE}
+    assert contents.contents == {"a.py": WHOLE}
 
 
 @pytest.mark.parametrize(
@@ -114,15 +114,15 @@ def test_a_file_that_was_read_whole_is_known(result: Any) -> None:
     ],
 )
 def test_a_part_of_a_file_tells_nothing(params: Any, result: Any) -> None:
-    contents = Contents()
+    contents = FileContents()
     contents.read("a.py", json.dumps(params), json.dumps(result))
 
-    assert contents.known == {}
+    assert contents.contents == {}
 
 
 def test_nonsense_changes_nothing() -> None:
     for params in ("", "[]", "{broken", '"text"', "null", "1"):
-        contents = Contents()
+        contents = FileContents()
         contents.wrote("Write", params)
         contents.wrote("apply_patch", params)
         assert not contents.changes
@@ -151,11 +151,11 @@ def test_a_patch_told_file_by_file_is_applied_where_it_says() -> None:
 
 
 def test_a_diff_that_does_not_fit_makes_a_file_unknown() -> None:
-    contents = Contents({"a.py": "one\ntwo\n"})
+    contents = FileContents({"a.py": "one\ntwo\n"})
     change = {"type": "update", "unified_diff": "@@ -2 +2 @@\n-one\n+1\n"}
     contents.wrote("apply_patch", json.dumps({"changes": {"a.py": change}}))
 
-    assert contents.known == {}
+    assert contents.contents == {}
     assert contents.changes == {"a.py": [("one", "1")]}
 
 

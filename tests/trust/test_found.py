@@ -17,7 +17,7 @@ from agents_ledger import Ledger, NameTaken
 from agents_ledger.ledger.sessions import names
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.sqlite import engine
-from agents_ledger.store.sqlite.log import Log, LogLimits
+from agents_ledger.store.sqlite.log import LogKeeper, LogLimits
 
 
 def test_a_ledger_whose_making_was_cut_short_can_be_opened(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_checkpoint_that_fails_does_not_fail_the_commit_before_it(
         raise sqlite3.OperationalError("disk I/O error")
 
     monkeypatch.setattr(engine, "LOG_LIMITS", LogLimits(due_bytes=0))
-    monkeypatch.setattr(Log, "_checkpoint", broken)
+    monkeypatch.setattr(LogKeeper, "_checkpoint", broken)
     with Ledger.open(str(tmp_path / "ledger.db")) as ledger:
         first = ledger.record("main", "Hello", "Hi")
         second = ledger.record("main", "Still there?", "Yes")

@@ -341,7 +341,7 @@ def test_somebody_goes_on_with_a_session_by_typing(
     running.ledger.record("talk", "Hello", "Good day")
     for new in visits(browser, running):
         page = new().open("/s/talk")
-        page.get_by_label("Say something to talk").fill("What did I say?")
+        page.get_by_label("Message to talk").fill("What did I say?")
         page.get_by_role("button", name="Send").click()
         expect(page.locator("article.card")).to_have_count(2)
         expect(page.locator("article.card").last).to_contain_text("What did I say?")

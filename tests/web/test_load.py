@@ -20,11 +20,11 @@ from agents_ledger.model.access import Token
 from agents_ledger.model.errors import Locked
 from agents_ledger.store.sqlite.engine import SqliteDatabase
 from agents_ledger.web import admission
-from agents_ledger.web.admission import Admission, SharedReads, reads_at_once
+from agents_ledger.web.admission import Admission, SharedReads, read_slots
+from agents_ledger.web.caches import RenderCache
 from agents_ledger.web.logins import Logins
-from agents_ledger.web.pages import pages
-from agents_ledger.web.render_cache import RenderCache
-from agents_ledger.web.security import Door
+from agents_ledger.web.pages import thread as thread_pages
+from agents_ledger.web.security import TokenDoor
 from agents_ledger.web.site import Site
 from tests.statements import Watched
 from tests.web.conftest import Running
@@ -179,8 +179,8 @@ def test_a_request_that_is_given_up_while_it_waits_passes_its_turn_on(granted: b
 
 
 def test_on_a_server_as_many_read_as_there_are_connections() -> None:
-    assert 1 <= reads_at_once("sqlite") <= 4
-    assert reads_at_once("postgresql") == 10
+    assert 1 <= read_slots("sqlite") <= 4
+    assert read_slots("postgresql") == 10
 
 
 # -- what requests share ----------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_what_was_rendered_is_rendered_again_when_a_value_changes() -> None:
     assert cache.get((first, 1), lambda: "A") == "A"
     assert cache.get((Message("user", "one", id=first.id), 1), lambda: "B") == "A"
     assert cache.get((first, 2), lambda: "C") == "C"
-    assert cache.made == 2
+    assert cache.misses == 2
 
 
 def test_the_room_for_what_was_rendered_is_bounded_and_what_is_used_stays() -> None:
@@ -250,13 +250,13 @@ def test_the_room_for_what_was_rendered_is_bounded_and_what_is_used_stays() -> N
     for number in range(200):
         cache.get("used", lambda: "U" * 40)
         cache.get(number, lambda: "H" * 90)
-    made = cache.made
+    made = cache.misses
     cache.get("used", lambda: "U" * 40)
     cache.get("large", lambda: "L" * 101)
     cache.get("large", lambda: "L" * 101)
 
     assert cache._characters <= 6400
-    assert cache.made == made + 2  # what takes too much room is not kept
+    assert cache.misses == made + 2  # what takes too much room is not kept
 
 
 def test_half_characters_are_rendered_without_being_kept() -> None:
@@ -350,7 +350,7 @@ def test_a_token_is_looked_up_in_a_thread_where_that_may_take_a_while() -> None:
         def valid_ids(self, ids: Collection[str]) -> set[str]:
             return {token.id} & set(ids)
 
-    door = Door("run", Busy(), Logins())
+    door = TokenDoor("run", Busy(), Logins())
 
     assert asyncio.run(door.by_secret("secret")) is token
     assert asyncio.run(door.by_secret("other")) is None
@@ -398,18 +398,18 @@ def test_a_page_of_a_thread_takes_one_transaction_and_few_statements(tmp_path: P
         for number in range(5):
             ledger.record("main", f"question {number}", f"answer {number}", started_at=LONG_AGO)
         site = Site(ledger)
-        show: Any = pages.session_page.fn
+        show: Any = thread_pages.session_page.fn
         show(Reader, site, label="main")
-        made = site.rendered.made
+        made = site.rendered.misses
         ran.clear()
         show(Reader, site, label="main")
 
         assert ran.count("BEGIN") == 1
         assert len(ran) <= 26
-        assert site.rendered.made == made == 5
+        assert site.rendered.misses == made == 5
         ledger.record("main", "question 5", "answer 5", started_at=LONG_AGO)
         show(Reader, site, label="main")
-        assert site.rendered.made == made + 2  # its own, and the turn's that now has a child
+        assert site.rendered.misses == made + 2  # its own, and the turn's that now has a child
 
 
 def test_texts_of_turns_that_wait_for_the_index_are_read_once(ledger: Ledger) -> None:

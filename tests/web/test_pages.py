@@ -231,7 +231,7 @@ def test_history_tells_every_move_and_leads_to_the_past(visitor: Visitor, runnin
     assert page.locator(".moves tbody tr").count() == 5
     page.get_by_role("link", name="as of then").nth(2).click()
 
-    assert "As it was on" in page.locator(".notice").inner_text()
+    assert "As of " in page.locator(".notice").inner_text()
     assert page.locator("article.card").count() == 3
 
 
@@ -280,7 +280,7 @@ def test_a_large_turn_is_shown_in_parts(visitor: Visitor, running: Running) -> N
     assert page.locator("details.call").count() == 58
     page.get_by_role("link", name="242 more steps").click()
     assert page.locator("details.call").count() == 49
-    page.get_by_role("link", name="Further steps").click()
+    page.get_by_role("link", name="More steps").click()
     assert "echo 60" in page.locator("main").inner_text()
 
 
@@ -320,9 +320,9 @@ def test_an_empty_ledger_offers_what_it_finds_and_imports_it(
     for new in visits(browser, running):
         page = new().open("/")
         assert "claude-code 1 file" in page.locator(".start").inner_text()
-        page.get_by_role("button", name="Import all of it").click()
+        page.get_by_role("button", name="Import everything").click()
         page.wait_for_url(re.compile("/imports"))
-        expect(page.locator("table", has_text="Upserted")).to_contain_text("1")
+        expect(page.locator("table", has_text="Updated")).to_contain_text("1")
         page.get_by_role("link", name="Agents Ledger, home").click()
         expect(page.locator(".sessions")).to_contain_text("Sort the shelves")
 
@@ -336,7 +336,7 @@ def test_an_empty_ledger_where_no_agent_was_used_says_what_to_do(
     monkeypatch.setenv("HOME", str(tmp_path))
     for new in visits(browser, own_server()):
         page = new().open("/")
-        assert "No agent's history was found" in page.locator(".start").inner_text()
+        assert "No history of an agent was found" in page.locator(".start").inner_text()
         assert "agents-ledger import" in page.locator(".start").inner_text()
         page = new().open("/imports")
         assert "Nothing was imported yet" in page.locator("main").inner_text()

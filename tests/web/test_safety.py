@@ -10,7 +10,7 @@ import pytest
 
 from agents_ledger import Refused
 from agents_ledger.app import Server, Serving
-from agents_ledger.asgi.limits import Buckets
+from agents_ledger.asgi.limits import ClientBuckets
 from agents_ledger.ledger.access import Tokens
 from agents_ledger.web.security import csrf_of
 from tests.waiting import PATIENCE_S
@@ -186,7 +186,7 @@ def test_a_page_that_did_not_change_is_not_sent_again(running: Running) -> None:
 
 
 def test_other_machines_need_encryption_or_a_flag(running: Running) -> None:
-    with pytest.raises(Refused, match="nothing would be encrypted"):
+    with pytest.raises(Refused, match="without encryption"):
         Server(running.ledger, Serving(host="192.0.2.1", port=0))
 
 
@@ -205,7 +205,7 @@ def test_a_body_too_large_is_refused(running: Running) -> None:
 
 
 def test_a_bucket_lets_a_burst_pass_and_then_no_more() -> None:
-    buckets = Buckets(3, 0.0)
+    buckets = ClientBuckets(3, 0.0)
 
     assert [buckets.take("a") for _ in range(4)] == [True, True, True, False]
     assert buckets.take("b")

@@ -192,7 +192,7 @@ def test_a_token_needs_the_scope_chat_to_run_the_engine(served: Running) -> None
     assert served.ledger.thread("talk").depth == 2
     for secret in (writer, talker):
         assert served.ask("/api/v1/chat/talk/stop", method="POST", token=secret).status == 200
-    form = "Say something to talk"
+    form = "Message to talk"
     assert form not in served.ask("/s/talk", token=writer).text
     assert form in served.ask("/s/talk", token=talker).text
 

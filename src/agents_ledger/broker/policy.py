@@ -13,6 +13,7 @@ from msgspec import Struct
 from agents_ledger.model import settings
 from agents_ledger.model.agents.engine import ModelConfig
 from agents_ledger.model.agents.permissions import ANY, Grant, Layer, Permissions, matches
+from agents_ledger.model.compaction import COMPACT_AT
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.queue import QueueLimits
@@ -79,7 +80,7 @@ class ContextLimits(_Part, frozen=True):
     """When a session is compacted. Parts of the model's window."""
 
     window_tokens: int = 200_000
-    compact_at: float = 0.85  # ahead of the limit
+    compact_at: float = COMPACT_AT
     compact_to: float = 0.6
     overflow_to: float = 0.4  # after the provider refused
     strategy: str = "summary"
@@ -216,7 +217,8 @@ def read(file: Path) -> Policy:
         policy = msgspec.toml.decode(text, type=Policy)
     except msgspec.DecodeError as error:
         raise Refused(
-            f"{file}: {error}", "Correct it: docs/broker.md shows what it may say."
+            f"{file}: {error}",
+            "Correct it: docs/how-to/run-turns-with-the-broker.md shows what it may say.",
         ) from (error)
     _check(policy, file)
     return _with_souls(policy, file.parent)

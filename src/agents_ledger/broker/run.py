@@ -26,7 +26,7 @@ from agents_ledger.broker.tools import Calls, OfferedTool
 from agents_ledger.ledger.aio.async_ledger import AsyncLedger, AsyncLiveTurn
 from agents_ledger.ledger.aio.async_queue import AsyncQueue
 from agents_ledger.ledger.context.contexts import Context
-from agents_ledger.ledger.sessions.queue import Ending, NewEntry, new_entry
+from agents_ledger.ledger.sessions.queue_entries import ClaimEnding, NewEntry, new_entry
 from agents_ledger.model.agents import config as configs
 from agents_ledger.model.agents import permissions
 from agents_ledger.model.agents.config import Config
@@ -136,7 +136,7 @@ class Run:
         if turn is None or turn.state.sealed:
             await self.setup.queue.fail(self.claim, reason)
             return
-        ending = Ending((turn.state.fail(reason, Usage()),), "failed", reason)
+        ending = ClaimEnding((turn.state.fail(reason, Usage()),), "failed", reason)
         await self.setup.queue.seal(self.claim, turn, ending)
 
     # -- before the engine ----------------------------------------------------------------------
@@ -359,7 +359,9 @@ class Run:
                 provider=finished.provider,
                 permissions_used=permissions.encode(calls.used).decode(),
             )
-            ending = Ending((work,), "done", None, *self._reporting(plan, turn, speech.text, ""))
+            ending = ClaimEnding(
+                (work,), "done", None, *self._reporting(plan, turn, speech.text, "")
+            )
         moved, more = await self.setup.queue.seal(
             self.claim, turn, ending._replace(go_on=go_on and outcome.kind != CLOSED)
         )
@@ -370,17 +372,17 @@ class Run:
 
     def _failing(
         self, plan: Plan, turn: AsyncLiveTurn, calls: Calls, speech: Speech, outcome: Outcome
-    ) -> Ending:
+    ) -> ClaimEnding:
         kept = speech.unfinished()
         used = permissions.encode(calls.used).decode()
         works: list[Any] = [turn.state.message(kept, streamed=True)[1]] if kept else []
         works.append(turn.state.fail(outcome.error, Usage(), permissions_used=used))
         again = outcome.kind == INTERRUPTED or (outcome.kind == CLOSED and not calls.any_ran)
         if again:
-            return Ending(tuple(works), "waiting")
+            return ClaimEnding(tuple(works), "waiting")
         status: QueueStatus = "cancelled" if outcome.kind == CANCELLED else "failed"
         report = self._reporting(plan, turn, speech.text, outcome.error)
-        return Ending(tuple(works), status, outcome.error, *report)
+        return ClaimEnding(tuple(works), status, outcome.error, *report)
 
     def _reporting(
         self, plan: Plan, turn: AsyncLiveTurn, text: str, error: str

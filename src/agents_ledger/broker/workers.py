@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from agents_ledger.broker.run import report
 from agents_ledger.broker.tools import Invocation, OfferedTool
 from agents_ledger.ledger.aio.async_queue import AsyncQueue
-from agents_ledger.ledger.sessions.queue import new_entry
+from agents_ledger.ledger.sessions.queue_entries import new_entry
 from agents_ledger.model.agents.engine import Tool
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import new_id

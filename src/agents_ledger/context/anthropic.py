@@ -82,8 +82,8 @@ def _image(item: ImageItem) -> dict[str, Any]:
 
 
 def _result(item: ResultItem) -> dict[str, Any]:
-    said = [{"type": "text", "text": item.text}] if item.text.strip() else []
-    content = [*said, *map(_image, item.images)]
+    blocks = [{"type": "text", "text": item.text}] if item.text.strip() else []
+    content = [*blocks, *map(_image, item.images)]
     block = {"type": "tool_result", "tool_use_id": item.call_id, "content": content}
     return {**block, "is_error": True} if item.is_error else block
 
@@ -150,8 +150,8 @@ def _message_problems(
 def _content(content: Any) -> list[Mapping[str, Any]]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    given = content if isinstance(content, list) else []
-    return [block for block in given if isinstance(block, Mapping)]
+    blocks = content if isinstance(content, list) else []
+    return [block for block in blocks if isinstance(block, Mapping)]
 
 
 def _pairs(index: int, blocks: Sequence[Mapping[str, Any]], owed: list[str]) -> Iterator[Problem]:

@@ -10,8 +10,8 @@ from itertools import chain
 
 from msgspec import Struct
 
-from agents_ledger.context.budget import Block, block, fit, lightest
-from agents_ledger.context.items import Row
+from agents_ledger.context.budget import ContextBlock, block, fit, lightest
+from agents_ledger.context.items import ItemBuilder
 from agents_ledger.model.context import Cut, Item, Repair, TextItem
 from agents_ledger.model.text.tokens import ITEM_TOKENS, Counter, estimate_tokens
 from agents_ledger.model.turns import Message, Turn
@@ -20,7 +20,7 @@ SUMMARY = "[Previous conversation summary]"
 NO_QUERY = "[no query recorded]"
 
 
-class History(Struct, frozen=True):
+class VisibleThread(Struct, frozen=True):
     """What is visible of a thread: the summary and whose it is, single turns that the latest
     compaction picked out, those it kept, and those since."""
 
@@ -37,14 +37,14 @@ class Assembled(Struct, frozen=True):
     """A context, in blocks; with what had to be repaired and what was cut."""
 
     system_prompt: str | None
-    blocks: tuple[Block, ...]
+    blocks: tuple[ContextBlock, ...]
     repairs: tuple[Repair, ...] = ()
     cuts: tuple[Cut, ...] = ()
 
     @property
     def items(self) -> tuple[Item, ...]:
         """The items in order. A conversation begins with the user."""
-        items = tuple(chain.from_iterable(each.items for each in self.blocks))
+        items = tuple(chain.from_iterable(block.items for block in self.blocks))
         if items and not _by_user(items[0]):
             first = items[0]
             return (TextItem("user", NO_QUERY, first.turn_id, first.part), *items)
@@ -56,25 +56,25 @@ def _by_user(item: Item) -> bool:
 
 
 def assemble(
-    history: History,
+    history: VisibleThread,
     *,
     budget: int | None = None,
     last: int = 0,
     count: Counter = estimate_tokens,
 ) -> Assembled:
     """The context of a thread; within `budget` tokens, if that is given."""
-    row = Row()
-    blocks = tuple(each for each in _blocks(history, row, count) if each.items)
+    row = ItemBuilder()
+    blocks = tuple(block for block in _blocks(history, row, count) if block.items)
     cuts: tuple[Cut, ...] = ()
     if budget is not None:
         room = budget - prompt_tokens(history.system_prompt, count)
         blocks, cuts = fit(blocks, room, last, count)
-    shown = {each.turn_id for each in blocks}
-    repairs = tuple(each for each in row.repairs if each.turn_id in shown)
+    visible_ids = {block.turn_id for block in blocks}
+    repairs = tuple(repair for repair in row.repairs if repair.turn_id in visible_ids)
     return Assembled(history.system_prompt, blocks, repairs, cuts)
 
 
-def _blocks(history: History, row: Row, count: Counter) -> Iterator[Block]:
+def _blocks(history: VisibleThread, row: ItemBuilder, count: Counter) -> Iterator[ContextBlock]:
     if history.summary:
         turn_id = history.summary_turn_id
         words = f"{SUMMARY}\n{history.summary}"
@@ -99,4 +99,4 @@ def summary_overhead(count: Counter = estimate_tokens) -> int:
 
 def least_tokens(turn: Turn, count: Counter = estimate_tokens) -> int:
     """The fewest tokens a turn can have in a context that shows it."""
-    return lightest(block("since", turn.id, Row().turn(turn, "since"), count), count)
+    return lightest(block("since", turn.id, ItemBuilder().turn(turn, "since"), count), count)

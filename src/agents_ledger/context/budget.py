@@ -36,7 +36,7 @@ RESULT_HEAD = 100  # tokens of a long result that stay at its beginning
 RESULT_TAIL = 50
 
 
-class Block(NamedTuple):
+class ContextBlock(NamedTuple):
     """The items of one turn, of the summary or of the query, with their tokens."""
 
     part: Part
@@ -45,20 +45,20 @@ class Block(NamedTuple):
     tokens: int
 
 
-def block(part: Part, turn_id: str | None, items: Iterable[Item], count: Counter) -> Block:
+def block(part: Part, turn_id: str | None, items: Iterable[Item], count: Counter) -> ContextBlock:
     """Items weighed."""
     held = tuple(items)
-    return Block(part, turn_id, held, sum(item_tokens(item, count) for item in held))
+    return ContextBlock(part, turn_id, held, sum(item_tokens(item, count) for item in held))
 
 
 def fit(
-    blocks: Sequence[Block], room: int, last: int, count: Counter
-) -> tuple[tuple[Block, ...], tuple[Cut, ...]]:
+    blocks: Sequence[ContextBlock], room: int, last: int, count: Counter
+) -> tuple[tuple[ContextBlock, ...], tuple[Cut, ...]]:
     """The blocks as they fit into `room`, and what was cut to that end."""
     held, saved, over = _cut(blocks, room, last, count)
-    summary = [index for index, each in enumerate(blocks) if each.part == "summary"]
+    summary = [index for index, block in enumerate(blocks) if block.part == "summary"]
     if over > 0 and summary:
-        bare = [each for each in blocks if each.part != "summary"]
+        bare = [block for block in blocks if block.part != "summary"]
         held, saved, over = _cut(bare, room, last, count)
         held = [_nothing(blocks[index], 0, count) for index in summary] + held
         saved = {index + len(summary): kinds for index, kinds in saved.items()}
@@ -70,16 +70,16 @@ def fit(
             "Give a larger budget, protect fewer turns with `last`, or compact the session.",
         )
     cuts = [cut for index in sorted(saved) for cut in _told(blocks[index], saved[index])]
-    return tuple(each for each in held if each.items), tuple(cuts)
+    return tuple(block for block in held if block.items), tuple(cuts)
 
 
 def _cut(
-    blocks: Sequence[Block], room: int, last: int, count: Counter
-) -> tuple[list[Block], dict[int, dict[CutKind, int]], int]:
+    blocks: Sequence[ContextBlock], room: int, last: int, count: Counter
+) -> tuple[list[ContextBlock], dict[int, dict[CutKind, int]], int]:
     """The blocks cut as far as need be, what that saved by block and kind, and what is still too
     much."""
     held = list(blocks)
-    over = sum(each.tokens for each in held) - room
+    over = sum(block.tokens for block in held) - room
     saved: dict[int, dict[CutKind, int]] = {}
     for kind, smaller in _STEPS:
         for index in _candidates(blocks, kind, last):
@@ -94,9 +94,9 @@ def _cut(
     return held, saved, over
 
 
-def _candidates(blocks: Sequence[Block], kind: CutKind, last: int) -> list[int]:
+def _candidates(blocks: Sequence[ContextBlock], kind: CutKind, last: int) -> list[int]:
     """Which blocks may be cut, in the order of cutting."""
-    turns = [index for index, each in enumerate(blocks) if each.part in ("kept", "since")]
+    turns = [index for index, block in enumerate(blocks) if block.part in ("kept", "since")]
     if kind == "step":
         return [] if last else turns[-1:]
     if kind == "turn":
@@ -104,19 +104,21 @@ def _candidates(blocks: Sequence[Block], kind: CutKind, last: int) -> list[int]:
     return turns[: len(turns) - last] if last else turns
 
 
-def _told(whole: Block, saved: dict[CutKind, int]) -> Iterator[Cut]:
+def _told(whole: ContextBlock, saved: dict[CutKind, int]) -> Iterator[Cut]:
     """The cuts of a block; of one that was left out, only that."""
     if "turn" in saved:
         saved = {"turn": whole.tokens}
-    for each, gain in saved.items():
-        yield Cut(each, whole.turn_id, gain)
+    for index, gain in saved.items():
+        yield Cut(index, whole.turn_id, gain)
 
 
-def _short_results(whole: Block, over: int, count: Counter) -> Block:
+def _short_results(whole: ContextBlock, over: int, count: Counter) -> ContextBlock:
     return _changed(whole, _shortened, over, count)
 
 
-def _changed(whole: Block, change: Callable[[Item], Item], over: int, count: Counter) -> Block:
+def _changed(
+    whole: ContextBlock, change: Callable[[Item], Item], over: int, count: Counter
+) -> ContextBlock:
     """A block whose items are changed one after the other, until it is small enough."""
     items = list(whole.items)
     for index, item in enumerate(items):
@@ -144,7 +146,7 @@ def shorten(text: str, head: int, tail: int) -> str:
     return f"{text[:first]}\n[... {left_out} characters left out ...]\n{text[-end:]}"
 
 
-def _images_in_words(whole: Block, over: int, count: Counter) -> Block:
+def _images_in_words(whole: ContextBlock, over: int, count: Counter) -> ContextBlock:
     return _changed(whole, _in_words, over, count)
 
 
@@ -157,16 +159,16 @@ def _in_words(item: Item) -> Item:
     return item
 
 
-def _without_steps(whole: Block, over: int, count: Counter) -> Block:
+def _without_steps(whole: ContextBlock, over: int, count: Counter) -> ContextBlock:
     """A turn without its oldest steps. What was asked in it stays, and its last step."""
-    asked = 0
-    while asked < len(whole.items) and getattr(whole.items[asked], "role", "") == "user":
-        asked += 1
-    steps = list(_steps(whole.items[asked:]))
+    leading = 0
+    while leading < len(whole.items) and getattr(whole.items[leading], "role", "") == "user":
+        leading += 1
+    steps = list(_steps(whole.items[leading:]))
     while over > 0 and len(steps) > 1:
         over -= sum(item_tokens(item, count) for item in steps.pop(0))
     left = (item for step in steps for item in step)
-    return block(whole.part, whole.turn_id, (*whole.items[:asked], *left), count)
+    return block(whole.part, whole.turn_id, (*whole.items[:leading], *left), count)
 
 
 def _steps(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -184,11 +186,11 @@ def _steps(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield step
 
 
-def _nothing(whole: Block, over: int, count: Counter) -> Block:
-    return Block(whole.part, whole.turn_id, (), 0)
+def _nothing(whole: ContextBlock, over: int, count: Counter) -> ContextBlock:
+    return ContextBlock(whole.part, whole.turn_id, (), 0)
 
 
-_STEPS: tuple[tuple[CutKind, Callable[[Block, int, Counter], Block]], ...] = (
+_STEPS: tuple[tuple[CutKind, Callable[[ContextBlock, int, Counter], ContextBlock]], ...] = (
     ("result", _short_results),
     ("image", _images_in_words),
     ("turn", _nothing),
@@ -196,7 +198,7 @@ _STEPS: tuple[tuple[CutKind, Callable[[Block, int, Counter], Block]], ...] = (
 )
 
 
-def lightest(whole: Block, count: Counter) -> int:
+def lightest(whole: ContextBlock, count: Counter) -> int:
     """The tokens of a block once everything in it is cut that can be: less would leave it out."""
     all_of_it = whole.tokens
     return _images_in_words(_short_results(whole, all_of_it, count), all_of_it, count).tokens

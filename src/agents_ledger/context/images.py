@@ -24,44 +24,46 @@ def of_blocks(blocks: Any, owner: str) -> Iterator[ImageItem]:
 
 def _image(block: dict[str, Any], owner: str) -> ImageItem:
     source = block.get("source")
-    said = {**block, **source} if isinstance(source, dict) else block
-    media_type = _text(said, "media_type", "mimeType", "mime_type")
-    if _text(said, "data"):
-        return ImageItem(f"data:{media_type or 'image/png'};base64,{said['data']}", media_type)
-    url = said.get("image_url", said.get("url"))
+    fields = {**block, **source} if isinstance(source, dict) else block
+    media_type = _text(fields, "media_type", "mimeType", "mime_type")
+    if _text(fields, "data"):
+        return ImageItem(f"data:{media_type or 'image/png'};base64,{fields['data']}", media_type)
+    url = fields.get("image_url", fields.get("url"))
     address = _text(url, "url") if isinstance(url, dict) else url
     if isinstance(address, str) and address:
         return ImageItem(address, media_type)
-    path = _text(said, "path", "filename", "file_id", "id")
-    size = f", {said['bytes']} bytes" if isinstance(said.get("bytes"), int) else ""
+    path = _text(fields, "path", "filename", "file_id", "id")
+    size = f", {fields['bytes']} bytes" if isinstance(fields.get("bytes"), int) else ""
     return ImageItem(f"{path or owner}{size}", media_type)
 
 
 def _text(said: dict[str, Any], *names: str) -> str | None:
-    found = (said.get(name) for name in names)
-    return next((value for value in found if isinstance(value, str) and value), None)
+    candidates = (said.get(name) for name in names)
+    return next((value for value in candidates if isinstance(value, str) and value), None)
 
 
 def of_message(message: Message, metadata: Any) -> list[ImageItem]:
     """The images of a message: blocks that its source had, pictures selected, files attached."""
-    said = metadata if isinstance(metadata, dict) else {}
+    fields = metadata if isinstance(metadata, dict) else {}
     owner = f"message {message.id}"
-    found = list(of_blocks(said.get("blocks"), owner))
-    selected = said.get("selectedImages")
+    images = list(of_blocks(fields.get("blocks"), owner))
+    selected = fields.get("selectedImages")
     attached = [
-        *(each.get("path") for each in _dicts(selected)),
+        *(selection.get("path") for selection in _dicts(selected)),
         *(file.file_path for file in message.files if file.kind == "attached"),
     ]
     paths = [path for path in attached if isinstance(path, str) and _is_image(path)]
-    for n, image in enumerate(found):
+    for n, image in enumerate(images):
         if paths and image.reference.startswith(owner):  # the same picture, better named
-            found[n] = ImageItem(paths.pop(0), image.media_type)
-    known = {image.reference for image in found}
-    return found + [ImageItem(path) for path in dict.fromkeys(paths) if path not in known]
+            images[n] = ImageItem(paths.pop(0), image.media_type)
+    references = {image.reference for image in images}
+    return images + [ImageItem(path) for path in dict.fromkeys(paths) if path not in references]
 
 
 def _dicts(values: Any) -> Iterable[dict[str, Any]]:
-    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []
+    return (
+        [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
+    )
 
 
 def _is_image(path: str) -> bool:

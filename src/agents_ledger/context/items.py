@@ -60,7 +60,7 @@ def decoded(text: str | None) -> Any:
         return None
 
 
-class Row:
+class ItemBuilder:
     """Items in the making, over one turn after the other."""
 
     def __init__(self) -> None:
@@ -73,9 +73,9 @@ class Row:
 
     def messages(self, messages: Iterable[Message], part: Part) -> list[Item]:
         """The items of messages that belong to no turn yet."""
-        asked = tuple(messages)
-        ids = msgspec.json.encode([message.id for message in asked]).decode()
-        query = Turn("", query_message_ids=ids, messages=asked)
+        questions = tuple(messages)
+        ids = msgspec.json.encode([message.id for message in questions]).decode()
+        query = Turn("", query_message_ids=ids, messages=questions)
         return [structs.replace(item, turn_id=None) for item in self.turn(query, part)]
 
     def call_id(self, call: ToolCall) -> str:
@@ -94,7 +94,7 @@ class Row:
 class _Walk:
     """One turn, step by step. Calls of one message stand together, their results after them."""
 
-    def __init__(self, row: Row, turn: Turn, part: Part) -> None:
+    def __init__(self, row: ItemBuilder, turn: Turn, part: Part) -> None:
         self.row = row
         self.turn = turn
         self.part = part
@@ -179,7 +179,7 @@ class _Walk:
             call_id,
             sound(text),
             failed,
-            tuple(structs.replace(each, **where) for each in pictures),
+            tuple(structs.replace(picture, **where) for picture in pictures),
             **where,
         )
 
@@ -216,8 +216,8 @@ def _are_blocks(value: Any) -> bool:
         isinstance(value, list)
         and bool(value)
         and all(
-            isinstance(each, dict)
-            and (isinstance(each.get("text"), str) or each.get("type") in images.KINDS)
-            for each in value
+            isinstance(part, dict)
+            and (isinstance(part.get("text"), str) or part.get("type") in images.KINDS)
+            for part in value
         )
     )

@@ -52,7 +52,7 @@ def _part(item: Any) -> dict[str, Any]:
 
 
 def _assistant(run: list[Any]) -> list[dict[str, Any]]:
-    said = "\n\n".join(item.text for item in run if isinstance(item, TextItem))
+    text = "\n\n".join(item.text for item in run if isinstance(item, TextItem))
     calls = [
         {
             "id": item.id,
@@ -62,7 +62,7 @@ def _assistant(run: list[Any]) -> list[dict[str, Any]]:
         for item in run
         if isinstance(item, CallItem)
     ]
-    message: dict[str, Any] = {"role": "assistant", "content": said or None}
+    message: dict[str, Any] = {"role": "assistant", "content": text or None}
     return [{**message, "tool_calls": calls} if calls else message]
 
 
@@ -107,8 +107,8 @@ def problems(messages: Sequence[Any]) -> Iterator[Problem]:
 
 
 def _calls(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    given = message.get("tool_calls")
-    return [c for c in given if isinstance(c, Mapping)] if isinstance(given, list) else []
+    calls = message.get("tool_calls")
+    return [c for c in calls if isinstance(c, Mapping)] if isinstance(calls, list) else []
 
 
 def _unanswered(index: int, owed: Iterable[str]) -> Iterator[Problem]:
@@ -127,8 +127,8 @@ def _result_problems(index: int, message: Mapping[str, Any], owed: list[str]) ->
 
 
 def _call_problems(index: int, call: Mapping[str, Any], seen: set[str]) -> Iterator[Problem]:
-    call_id, said = call.get("id"), call.get("function")
-    function = said if isinstance(said, Mapping) else {}
+    call_id, call_function = call.get("id"), call.get("function")
+    function = call_function if isinstance(call_function, Mapping) else {}
     if not isinstance(call_id, str) or not 0 < len(call_id) <= ID_MAX:
         yield Problem(index, f"{call_id!r} cannot be the id of a tool call")
     if known_as(call_id) in seen:

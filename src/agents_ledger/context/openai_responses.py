@@ -29,9 +29,9 @@ ROLES = ("user", "assistant", "system", "developer")
 
 def render(system_prompt: str | None, items: Iterable[Item]) -> dict[str, Any]:
     """What `responses.create` takes: `instructions`, if there are any, and `input`."""
-    shown = (item for item in items if not isinstance(item, ThinkingItem))
+    visible = (item for item in items if not isinstance(item, ThinkingItem))
     inputs: list[dict[str, Any]] = []
-    for asking, run in groupby(shown, _asks):
+    for asking, run in groupby(visible, _asks):
         if asking:
             inputs.append({"role": "user", "content": list(map(_part, run))})
         else:
@@ -68,8 +68,8 @@ def _entry(item: Any) -> dict[str, Any]:
 def _output(item: ResultItem) -> str | list[dict[str, Any]]:
     if not item.images:
         return item.text
-    said = [{"type": "input_text", "text": item.text}] if item.text else []
-    return [*said, *map(_part, item.images)]
+    content = [{"type": "input_text", "text": item.text}] if item.text else []
+    return [*content, *map(_part, item.images)]
 
 
 # -- what is wrong ----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from agents_ledger.model.context import Problem
 
 
 def known_as(value: Any) -> str:
-    """An id as it is compared, whatever stands in its place."""
+    """An id in comparable form, whatever its type."""
     return value if isinstance(value, str) else repr(value)
 
 

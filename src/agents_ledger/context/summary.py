@@ -1,15 +1,15 @@
-"""What a summariser is told: a transcript, in pieces where it is long, and what to make of it."""
+"""The prompt of the summariser: a transcript, split where it is long, and instructions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from agents_ledger.context import images
-from agents_ledger.context.budget import Block, shorten
+from agents_ledger.context.budget import ContextBlock, shorten
 from agents_ledger.model.context import CallItem, ImageItem, Item, ResultItem, TextItem
 from agents_ledger.model.text.tokens import BYTES_PER_TOKEN, Counter
 
-TEXT_MAX = (2000, 500)  # tokens of one text that are told, at its beginning and its end
+TEXT_MAX = (2000, 500)  # tokens of one text that are included, from its beginning and its end
 RESULT_MAX = (300, 100)
 PARAMS_MAX = (150, 50)
 
@@ -29,7 +29,7 @@ a preface. Keep what the work needs and nothing else:
 Where an earlier summary is given, carry on all of it that still holds."""
 
 
-def transcript(blocks: Iterable[Block]) -> Iterator[str]:
+def transcript(blocks: Iterable[ContextBlock]) -> Iterator[str]:
     """A conversation as text, turn by turn."""
     for block in blocks:
         yield "\n\n".join(filter(None, map(_told, block.items)))
@@ -41,8 +41,8 @@ def _told(item: Item) -> str:
     if isinstance(item, ImageItem):
         return f"{item.role.upper()}: {images.in_words(item)}"
     if isinstance(item, ResultItem):
-        said = "\n".join([shorten(item.text, *RESULT_MAX), *map(images.in_words, item.images)])
-        return f"{'TOOL ERROR' if item.is_error else 'TOOL RESULT'}: {said}"
+        text = "\n".join([shorten(item.text, *RESULT_MAX), *map(images.in_words, item.images)])
+        return f"{'TOOL ERROR' if item.is_error else 'TOOL RESULT'}: {text}"
     if isinstance(item, TextItem):
         return f"{item.role.upper()}: {shorten(item.text, *TEXT_MAX)}"
     return ""
@@ -68,13 +68,13 @@ def pieces(told: Iterable[str], tokens_max: int, count: Counter) -> Iterator[str
 def question(piece: str, earlier: str, instructions: str | None, tokens_max: int) -> str:
     """What is asked about a piece. `earlier`: the summary of all that came before it."""
     words = tokens_max * BYTES_PER_TOKEN // 6  # a word and the space behind it
-    asked = [f"Summarise the conversation in at most {words} words."]
+    parts = [f"Summarise the conversation in at most {words} words."]
     if instructions:
-        asked.append(f"The user asks of the summary: {instructions}")
+        parts.append(f"The user asks of the summary: {instructions}")
     if earlier:
-        asked.append(_enclosed("earlier_summary", earlier))
-    asked.append(_enclosed("transcript", piece))
-    return "\n\n".join(asked)
+        parts.append(_enclosed("earlier_summary", earlier))
+    parts.append(_enclosed("transcript", piece))
+    return "\n\n".join(parts)
 
 
 def _enclosed(name: str, text: str) -> str:

@@ -242,7 +242,7 @@ def _serve(address: str, ends: Sequence[int]) -> NoReturn:
         while True:
             families, name = pickle.load(asked)  # noqa: S301 - as does this
             ledger = ledger or Ledger.open(address, create=False, read_only=True)
-            ready.put(_answer(Sources(ledger._core), READERS[name], families))
+            ready.put(_answer(ledger.sources, READERS[name], families))
     finally:
         os._exit(0)  # nothing of the parent's is flushed or closed here
 

@@ -33,12 +33,8 @@ from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.projection.reconcile import (
     Names,
     Outcome,
-    Projector,
-    Written,
-    files_of_kin,
-    files_sharing,
+    ProjectionResult,
 )
-from agents_ledger.ledger.projection.source_records import Sources
 from agents_ledger.model.errors import StoreUnavailable
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.imports.sources import (
@@ -101,11 +97,10 @@ class Importer:
         limits: ImportLimits = LIMITS,
     ) -> None:
         self._limits = limits
-        self._core = ledger._core
         self._ahead = ahead
-        self.sources = Sources(ledger._core)
+        self.sources = ledger.sources
         self.report = report or Report()
-        self._projector = Projector(ledger._core)
+        self._projector = ledger.projector
         self._told: dict[str, _Told] = {}  # by family
         self._records: dict[Records, Records] = {}  # many families have the same
         self._outcomes: dict[str, Outcome] = {}  # by label
@@ -268,7 +263,7 @@ class Importer:
         kept, derivation, names = found
         together = {file.family for file in kept.values()}
 
-        def done(written: Written | Exception) -> None:
+        def done(written: ProjectionResult | Exception) -> None:
             if isinstance(written, Exception):
                 failed(written)
                 return
@@ -321,9 +316,9 @@ class Importer:
         """The files that gave turns, or kin, that have these names."""
         if self._projector.concerns(names):
             self._projector.flush()
-        shared = files_sharing(self._core, names)
+        shared = self._projector.files_sharing(names)
         if names.with_kin:
-            shared |= files_of_kin(self._core, names)
+            shared |= self._projector.files_of_kin(names)
         return shared
 
     def _derivation(

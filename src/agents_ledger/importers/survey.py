@@ -47,7 +47,7 @@ def survey(home: Home, ledger: Ledger | None, wanted: Wanted, faults: list[Fault
     """Every source found, compared with what a ledger keeps, and with what is wanted. Where one
     could not look is noted in `faults`."""
     sources: dict[str, Source] = {}
-    kept = Sources(ledger._core) if ledger is not None else None
+    kept = ledger.sources if ledger is not None else None
     for found in find(home, faults=faults):
         source = sources.setdefault(found.reader.name, Source(found.reader.name))
         source.files += 1

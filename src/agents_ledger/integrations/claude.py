@@ -95,7 +95,7 @@ class LedgerSessionStore(SessionStore):
     @property
     def _sources(self) -> Sources:
         """What is kept, looked at anew: other processes keep more."""
-        return Sources(self._ledger._core)
+        return self._ledger.sources
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Keep entries that are not there yet, and derive the session's turns."""

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from agents_ledger.integrations.threads import in_thread
-from agents_ledger.ledger.aio import async_ledger
+from agents_ledger.ledger.aio.async_ledger import AsyncLedger
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.reports import transcripts
-from agents_ledger.ledger.reports.transcripts import Called, Page, Said
-from agents_ledger.ledger.turns import recording
-from agents_ledger.ledger.turns.grafting import graft
+from agents_ledger.ledger.reports.transcripts import (
+    TranscriptCall,
+    TranscriptMessage,
+    TranscriptPage,
+)
+from agents_ledger.ledger.turns.grafting import GraftedTurn
 from agents_ledger.model.errors import HeadMoved, NotFound
 from agents_ledger.model.ids import new_id
 from agents_ledger.model.sessions import Session
@@ -55,7 +57,7 @@ class LedgerSession:
         self.session_id = session_id
         self.session_settings = session_settings
         self._ledger = ledger
-        self._writing = async_ledger.over(ledger._core)
+        self._writing = AsyncLedger.over(ledger)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """All items, or the latest so many, oldest first."""
@@ -92,8 +94,8 @@ class LedgerSession:
         if limit is not None and limit <= 0:
             return []
         page = None if limit is None else PAGE
-        return self._ledger._core.db.read(
-            lambda tx: _latest(transcripts.backwards(tx, self.session_id, page=page), limit)
+        return self._ledger.read_transcript(
+            self.session_id, lambda pages: _latest(pages, limit), page=page
         )
 
     def _pop(self) -> TResponseInputItem | None:
@@ -116,19 +118,18 @@ class LedgerSession:
         turns = []
         if left:
             query, steps, response = _turn(left)
-            prepared = recording.recording(label, query, response, {"steps": tuple(steps)})
-            turns.append((turn.parent_turn_id, prepared))
+            fields = {"steps": tuple(steps)}
+            turns.append(GraftedTurn(new_id(), turn.parent_turn_id, query, response, fields))
 
         def check(session: Session | None) -> None:
-            found = session.thread_id if session else None
-            if found != turn.id:
-                raise HeadMoved(label, expected=turn.id, found=found)
+            head = session.thread_id if session else None
+            if head != turn.id:
+                raise HeadMoved(label, expected=turn.id, found=head)
 
-        graft(
-            self._ledger._core,
+        self._ledger.graft(
             Session(label),
             turns=turns,
-            head=turns[0][1].id if turns else turn.parent_turn_id,
+            head=turns[0].id if turns else turn.parent_turn_id,
             check=check,
         )
 
@@ -148,7 +149,7 @@ def _turn(
 ) -> tuple[list[Message], list[Message | ToolCall], Message | None]:
     """Query, steps and response of items. Calls get the outcomes added with them."""
     given = [_plain(item) for item in items]
-    calls = _Calls(given)
+    calls = _ItemCalls(given)
     steps: list[Message | ToolCall] = []
     for at, item in enumerate(given):
         call_id = calls.ids.get(at)
@@ -172,7 +173,7 @@ def _turn(
     return query, steps[asked:], None
 
 
-class _Calls:
+class _ItemCalls:
     """Which outputs are those of which calls. A call that has no id of its own gets one."""
 
     def __init__(self, given: Sequence[dict[str, Any]]) -> None:
@@ -274,7 +275,7 @@ def _call(item: dict[str, Any], output: dict[str, Any] | None, call_id: str) -> 
     )
 
 
-def _latest(pages: Iterable[Page], limit: int | None) -> list[TResponseInputItem]:
+def _latest(pages: Iterable[TranscriptPage], limit: int | None) -> list[TResponseInputItem]:
     """The items of pages, which come last first: the latest so many, or all."""
     found: list[list[TResponseInputItem]] = []
     for page in pages:
@@ -286,7 +287,7 @@ def _latest(pages: Iterable[Page], limit: int | None) -> list[TResponseInputItem
 
 
 def _items(
-    messages: Iterable[Message | Said], tool_calls: Iterable[ToolCall | Called]
+    messages: Iterable[Message | TranscriptMessage], tool_calls: Iterable[ToolCall | TranscriptCall]
 ) -> Iterator[TResponseInputItem]:
     """The items of messages, as they were added. Those recorded otherwise give what they say."""
     calls = {(call.turn_id, call.id): call for call in tool_calls}
@@ -298,7 +299,9 @@ def _items(
             yield {"role": message.role, "content": message.content}
 
 
-def _kept(message: Message | Said, calls: Mapping[tuple[str, str], ToolCall | Called]) -> Any:
+def _kept(
+    message: Message | TranscriptMessage, calls: Mapping[tuple[str, str], ToolCall | TranscriptCall]
+) -> Any:
     try:
         kept = _decoded(message.metadata_json or "{}")
         if CALLED in kept:
@@ -312,7 +315,7 @@ def _kept(message: Message | Said, calls: Mapping[tuple[str, str], ToolCall | Ca
     return _with_text(item, message.content) if isinstance(item, dict) else item
 
 
-def _with_call(item: dict[str, Any], call: ToolCall | Called) -> dict[str, Any]:
+def _with_call(item: dict[str, Any], call: ToolCall | TranscriptCall) -> dict[str, Any]:
     """The item with what stands in its call."""
     if item["type"] == "function_call":
         return {**item, "arguments": call.params_json}

@@ -32,9 +32,7 @@ from pydantic_ai.messages import (
 
 from agents_ledger.integrations.threads import in_thread
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.turns import recording
-from agents_ledger.ledger.turns.grafting import graft
-from agents_ledger.ledger.turns.recording import Prepared
+from agents_ledger.ledger.turns.grafting import GraftedTurn
 from agents_ledger.model.errors import NotFound
 from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Message, ToolCall, Turn, Usage, to_json
@@ -114,13 +112,9 @@ class LedgerConversationStore(ConversationStore):
     ) -> None:
         label = _label(record.conversation_id)
         said = {entry.id: entry.message for entry in new_entries}
-        turns = [
-            (entry.parent_id, _prepared(label, entry, self._said(entry.parent_id, said)))
-            for entry in new_entries
-        ]
+        turns = [_grafted(entry, self._said(entry.parent_id, said)) for entry in new_entries]
         try:
-            graft(
-                self._ledger._core,
+            self._ledger.graft(
                 Session(label, origin=ORIGIN, origin_session_id=record.conversation_id),
                 turns=turns,
                 head=record.head_id,
@@ -144,10 +138,8 @@ class LedgerConversationStore(ConversationStore):
         record = self._record(conversation_id)
         if record is None or record.revision != expected_revision:
             raise ConversationConflict(conversation_id)
-        graft(
-            self._ledger._core,
+        self._ledger.graft(
             Session(label),
-            turns=(),
             head=None,
             check=_checking(conversation_id, expected_revision),
             metadata_json="{}",
@@ -199,9 +191,9 @@ def _entry_of(turn: Turn) -> ConversationEntry:
     return ConversationEntry(id=turn.id, parent_id=turn.parent_turn_id, message=message)
 
 
-def _prepared(label: str, entry: ConversationEntry, before: ModelMessage | None) -> Prepared:
+def _grafted(entry: ConversationEntry, before: ModelMessage | None) -> GraftedTurn:
     kept = ModelMessagesTypeAdapter.dump_json([entry.message]).decode()[1:-1]
-    fields: dict[str, Any] = {"id": entry.id, "parent": entry.parent_id}
+    fields: dict[str, Any] = {}
     if isinstance(entry.message, ModelResponse):
         usage = entry.message.usage
         fields["usage"] = Usage(
@@ -212,10 +204,11 @@ def _prepared(label: str, entry: ConversationEntry, before: ModelMessage | None)
         )
         fields["model"] = entry.message.model_name
         fields["provider"] = entry.message.provider_name
-        return recording.recording(label, (), _answer(entry.message, kept), fields)
+        response = _answer(entry.message, kept)
+        return GraftedTurn(entry.id, entry.parent_id, (), response, fields)
     query = _query(entry.message, kept)
     fields["steps"] = tuple(_calls(entry.message, before))
-    return recording.recording(label, query, None, fields)
+    return GraftedTurn(entry.id, entry.parent_id, query, None, fields)
 
 
 def _answer(response: ModelResponse, kept: str) -> Message:

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from agents_ledger.ledger.core import Core
 from agents_ledger.ledger.projection.tasks import (
-    Place,
+    TaskPosition,
     claim,
     derive,
     derive_last,
@@ -22,7 +22,7 @@ from agents_ledger.ledger.projection.tasks import (
     start_before,
     start_of,
 )
-from agents_ledger.ledger.projection.turns import known_now
+from agents_ledger.ledger.projection.turns import stored_turns
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.turns import recording
 from agents_ledger.model.errors import Conflict, NameTaken, NotFound, Refused
@@ -36,7 +36,7 @@ from agents_ledger.model.tasks import (
     TaskMessagePage,
     TaskPage,
 )
-from agents_ledger.store.database import Transaction
+from agents_ledger.store.database import Transaction, Work
 
 Entity = Task | TaskMessage | TaskCall
 ACTIVE = "null"  # how a filter asks for tasks in progress
@@ -56,13 +56,7 @@ class Tasks:
     def save(self, *entities: Entity) -> None:
         """Save tasks, messages and calls: all of them, or none."""
         self._core.recover_once()
-        self._core.db.write(self.saving(entities))
-
-    def saving(self, entities: Sequence[Entity]) -> partial[None]:
-        """The same as a work to be committed."""
-        runs = any(isinstance(e, TaskCall) and e.status == "in_progress" for e in entities)
-        writer_id = self._core.db.writer().id if runs else None
-        return partial(save, entities=entities, writer_id=writer_id)
+        self._core.db.write(saving(self._core, entities))
 
     def get(self, task_id: str) -> Task | None:
         """A task by its id."""
@@ -197,9 +191,16 @@ class TaskStream:
 # -- saving -----------------------------------------------------------------------------------
 
 
+def saving(core: Core, entities: Sequence[Entity]) -> Work[None]:
+    """The work that saves entities."""
+    runs = any(isinstance(e, TaskCall) and e.status == "in_progress" for e in entities)
+    writer_id = core.db.writer().id if runs else None
+    return partial(save, entities=entities, writer_id=writer_id)
+
+
 def save(tx: Transaction, entities: Sequence[Entity], writer_id: str | None) -> None:
     """Save entities in their order, then derive the turns of every task they touch."""
-    touched: dict[str, Place | None] = {}
+    touched: dict[str, TaskPosition | None] = {}
     for entity in entities:
         _check_times(entity)
         if isinstance(entity, Task):
@@ -224,13 +225,15 @@ def _check_times(entity: Entity) -> None:
             )
 
 
-def _touch(touched: dict[str, Place | None], task_id: str, since: Place | None) -> None:
+def _touch(
+    touched: dict[str, TaskPosition | None], task_id: str, since: TaskPosition | None
+) -> None:
     """Note from where on a task's turns are to be derived; None: they stay as they are."""
     before = touched.get(task_id)
     touched[task_id] = min(before, since) if before and since else before or since
 
 
-def save_task(tx: Transaction, task: Task) -> Place | None:
+def save_task(tx: Transaction, task: Task) -> TaskPosition | None:
     """Make a task with its session, or change what may change of it."""
     recording.check_id(task.id)
     if task.completion_status == ACTIVE:
@@ -318,7 +321,7 @@ def _unchanged(kind: str, known: object, given: object, fields: Iterable[str]) -
             )
 
 
-def save_message(tx: Transaction, message: TaskMessage) -> Place | None:
+def save_message(tx: Transaction, message: TaskMessage) -> TaskPosition | None:
     """Add a message to a task. The same again changes nothing."""
     recording.check_id(message.id)
     claim(tx, message.task_id)
@@ -333,10 +336,10 @@ def save_message(tx: Transaction, message: TaskMessage) -> Place | None:
                 "Messages never change; use a new id for another message.",
             )
         return None
-    return start_before(tx, message.task_id, Place(message.timestamp, written[0][0]))
+    return start_before(tx, message.task_id, TaskPosition(message.timestamp, written[0][0]))
 
 
-def save_call(tx: Transaction, call: TaskCall, writer_id: str | None) -> Place | None:
+def save_call(tx: Transaction, call: TaskCall, writer_id: str | None) -> TaskPosition | None:
     """Make a call, or take it further: from pending to in progress to its end, never back."""
     recording.check_id(call.id)
     if not call.ability_name:
@@ -349,7 +352,7 @@ def save_call(tx: Transaction, call: TaskCall, writer_id: str | None) -> Place |
     turn_id = tx.run("task_message", id=call.start_message_id)[0][6]
     if turn_id is None:  # announced by a message of this very batch
         return None
-    if known_now(tx, [turn_id])[turn_id].frozen:
+    if stored_turns(tx, [turn_id])[turn_id].frozen:
         tx.run("mark_source_has_more", label=label_of(call.task_id))
         return None
     return start_of(tx, turn_id)
@@ -446,7 +449,7 @@ def end_stream(tx: Transaction, stream_id: str, writer_id: str, *, cut: bool) ->
     claim(tx, task_id)
     if message.content or not cut:
         rows = tx.run("insert_task_message", **structs.asdict(message), partial=int(cut))
-        derive(tx, task_id, start_before(tx, task_id, Place(message.timestamp, rows[0][0])))
+        derive(tx, task_id, start_before(tx, task_id, TaskPosition(message.timestamp, rows[0][0])))
     else:
         derive_last(tx, task_id)
     return message

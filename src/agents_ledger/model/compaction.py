@@ -7,6 +7,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+# The part of a model's window from which on a compaction is due. Ledger.compaction_due() uses it,
+# and the broker's policy has it as the default of `compact_at`.
+COMPACT_AT = 0.85
 Trigger = Literal["context_limit", "manual", "periodic", "overflow_recovery"]
 
 
@@ -47,7 +50,7 @@ class Chosen(Struct, frozen=True):
 
 
 class Strategy(Struct, frozen=True):
-    """A way to choose which turns stay within so many tokens.
+    """A way to choose which turns stay within a number of tokens.
 
     `summarises`: a model says in words what does not stay.
     """

@@ -69,9 +69,9 @@ class HeadMoved(Conflict):
     def __init__(
         self, label: str, expected: str | None, found: str | None, turn_id: str | None = None
     ) -> None:
-        kept = f"; turn {turn_id} is kept beside it" if turn_id else ""
+        stored = f"; turn {turn_id} was stored as a branch" if turn_id else ""
         super().__init__(
-            f"session {label!r} is at {found or 'no turn'}, not at {expected or 'no turn'}{kept}"
+            f"session {label!r} is at {found or 'no turn'}, not at {expected or 'no turn'}{stored}"
         )
         if turn_id:
             self.hint = "The turn is stored: fork from it, or move the session to it."
@@ -128,7 +128,7 @@ class ReadOnly(StoreUnavailable):
 class DiskFull(StoreUnavailable):
     """There is no room left for the ledger."""
 
-    hint = "Free some space and do the same again; what was acknowledged is stored."
+    hint = "Free some space and retry; everything that was acknowledged is stored."
 
 
 class Damaged(StoreUnavailable):

@@ -38,8 +38,8 @@ def as_id(text: str) -> str:
     like = "".join(letter if is_id(letter) else "_" for letter in text[: ID_MAX // 2])
     import hashlib  # it loads OpenSSL, which most programs do not need at once
 
-    told = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8)
-    return f"{like}~{told.hexdigest()}"
+    digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8)
+    return f"{like}~{digest.hexdigest()}"
 
 
 def now_ms() -> int:
@@ -67,6 +67,7 @@ class _Ids:
         self.prefix = _letters(ms, 5) + self.chance + _letters(self.low >> 20, 2)
 
     def next(self) -> str:
+        """A new id (ULID): ids of one process sort in the order in which they were made."""
         ms = time.time_ns() // 1_000_000
         with self.lock:
             self.low = low = self.low + 1

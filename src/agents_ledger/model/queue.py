@@ -63,7 +63,7 @@ class Claim(Struct, frozen=True):
     turn_id: str
     writer_id: str
     entries: tuple[QueueEntry, ...]
-    session: Session  # the one that answers; another if it was merged since
+    session: Session  # where the answer is recorded; another session if it was merged since
     config_json: str | None  # the effective configuration of its head
 
 

@@ -70,20 +70,20 @@ def _said() -> dict[str, object]:
 def excluded() -> tuple[str, ...]:
     """Paths and projects that are never imported: `exclude = ["..."]` in the settings."""
     patterns = _said().get("exclude", [])
-    if not isinstance(patterns, list) or not all(isinstance(each, str) for each in patterns):
+    if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
         raise Refused(f"`exclude` in {settings_file()} is not a list of texts")
-    named = tuple(os.path.expanduser(each) for each in patterns)
-    for each in named:
-        if not is_whole(each) and not is_pattern(each):
+    named = tuple(os.path.expanduser(pattern) for pattern in patterns)
+    for pattern in named:
+        if not is_whole(pattern) and not is_pattern(pattern):
             raise Refused(
-                f"`exclude` in {settings_file()} names {each!r}, which is no whole path",
+                f"`exclude` in {settings_file()} names {pattern!r}, which is no whole path",
                 "Begin it with / or ~, or make it a pattern, with *.",
             )
     return named
 
 
 def is_pattern(path: str) -> bool:
-    """Whether a path stands for many."""
+    """Whether a path is a pattern."""
     return re.search(r"[*?[]", path) is not None
 
 

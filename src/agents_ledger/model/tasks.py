@@ -1,4 +1,4 @@
-"""Tasks of the Agent Bus as values. In JSON their names are those of the seed: parentTaskId."""
+"""Tasks of the Agent Bus as values. JSON uses the names of the specification: parentTaskId."""
 
 from __future__ import annotations
 

@@ -53,9 +53,9 @@ def to_json(value: object) -> str:
 def _plain(value: object) -> object:
     """Without numbers that are none: JSON has no word for them."""
     if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -136,10 +136,10 @@ class Message(Struct, frozen=True, gc=False):
     @property
     def letters(self) -> int:
         """How long its texts are."""
-        said = len(self.content or "") + len(self.thinking or "") + len(self.metadata_json or "")
+        length = len(self.content or "") + len(self.thinking or "") + len(self.metadata_json or "")
         if self.context_json or self.codeblocks:
-            said += len(self.context_json or "") + sum(len(b.content) for b in self.codeblocks)
-        return said
+            length += len(self.context_json or "") + sum(len(b.content) for b in self.codeblocks)
+        return length
 
     @property
     def has_details(self) -> int:

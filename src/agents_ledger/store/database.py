@@ -13,7 +13,7 @@ from agents_ledger.model.errors import Refused, StoreUnavailable
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agents_ledger.store.sealed_cache import Known
+    from agents_ledger.store.sealed_cache import SealedCache
 
 T = TypeVar("T")
 Engine = Literal["sqlite", "postgresql"]
@@ -28,7 +28,7 @@ class Transaction(Protocol):
     """Runs the named statements of sql/queries, all or nothing."""
 
     engine: Engine
-    known: Known | None  # what was read before; None where what is read may be rolled back
+    cache: SealedCache | None  # what was read before; None where what is read may be rolled back
 
     def run(self, name: str, /, **values: object) -> list[Row]:
         """Run one statement and return its rows, if it has any."""
@@ -90,7 +90,7 @@ class Joint(Protocol):
         left to be done by itself."""
 
 
-class Answer(Protocol):
+class CommitCallback(Protocol):
     """The place where a submitted work's outcome arrives."""
 
     def set(self, result: Any, error: BaseException | None) -> Callable[[], None]:
@@ -116,7 +116,7 @@ class Database(Protocol):
     def write(self, work: Work[T]) -> T:
         """Do `work` durably: once this returns, it is stored."""
 
-    def submit(self, work: Work[T], answer: Answer) -> Callable[[], bool]:
+    def submit(self, work: Work[T], answer: CommitCallback) -> Callable[[], bool]:
         """Like write, without waiting. The function returned withdraws it, if it still can."""
 
     def read(self, work: Work[T]) -> T:

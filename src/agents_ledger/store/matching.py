@@ -11,7 +11,7 @@ from agents_ledger.store.database import Engine
 WORD_MAX = 500  # letters: a server takes words of up to 2,046 bytes
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class QueryTerm(msgspec.Struct, frozen=True):
     """Words one after the other in any of these columns of the index."""
 
     words: tuple[str, ...]
@@ -19,36 +19,36 @@ class Wanted(msgspec.Struct, frozen=True):
     prefix: bool = False
 
 
-class Group(msgspec.Struct, frozen=True):
+class TermGroup(msgspec.Struct, frozen=True):
     """At least one of these must be found; `negated`: none may."""
 
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[QueryTerm, ...]
     negated: bool = False
 
 
-def match(engine: Engine, groups: Sequence[Group], fold: Callable[[str], str]) -> str:
+def match(engine: Engine, groups: Sequence[TermGroup], fold: Callable[[str], str]) -> str:
     """What the statements of queries/search.sql take as :match. At least one group is not
     negated."""
     return _match_sqlite(groups) if engine == "sqlite" else _match_postgres(groups, fold)
 
 
-def _match_sqlite(groups: Sequence[Group]) -> str:
-    found = " AND ".join(_either(group) for group in groups if not group.negated)
+def _match_sqlite(groups: Sequence[TermGroup]) -> str:
+    required = " AND ".join(_either(group) for group in groups if not group.negated)
     avoided = [_either(group) for group in groups if group.negated]
-    return f"({found}) NOT ({' OR '.join(avoided)})" if avoided else found
+    return f"({required}) NOT ({' OR '.join(avoided)})" if avoided else required
 
 
-def _either(group: Group) -> str:
+def _either(group: TermGroup) -> str:
     return f"({' OR '.join(_phrase(wanted) for wanted in group.wanted)})"
 
 
-def _phrase(wanted: Wanted) -> str:
+def _phrase(wanted: QueryTerm) -> str:
     words = " ".join(wanted.words).replace('"', '""')
     return f'{{{" ".join(wanted.columns)}}} : "{words}"{" *" if wanted.prefix else ""}'
 
 
-def _match_postgres(groups: Sequence[Group], fold: Callable[[str], str]) -> str:
-    """Group 0 is what may not be found."""
+def _match_postgres(groups: Sequence[TermGroup], fold: Callable[[str], str]) -> str:
+    """TermGroup 0 is what may not be found."""
     rows = []
     for number, group in enumerate(groups, 1):
         for wanted in group.wanted:

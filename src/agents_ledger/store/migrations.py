@@ -54,12 +54,12 @@ def version(tx: Transaction, engine: Engine, address: str) -> int:
         return 0
     if "schema_migrations" not in tables:
         raise NotALedger(f"{address} holds the tables of something else")
-    found = max((row[0] or 0 for row in tx.run("migrations_applied")), default=0)
-    if found > newest():
+    applied = max((row[0] or 0 for row in tx.run("migrations_applied")), default=0)
+    if applied > newest():
         raise NewerLedger(
-            f"{address} has schema {found}; this version of agents-ledger knows {newest()}"
+            f"{address} has schema {applied}; this version of agents-ledger knows {newest()}"
         )
-    return int(found)
+    return int(applied)
 
 
 def newer(address: str, number: int) -> NewerLedger:
@@ -132,8 +132,8 @@ def made_by(engine: Engine) -> Iterator[str]:
 
 def expected(engine: Engine) -> set[tuple[str, str]]:
     """Kind and name of every view and guard a ledger must have."""
-    found = (match for script in _files(engine) for match in _MADE.findall(script))
-    return {(kind.lower(), name) for kind, name in found}
+    definitions = (match for script in _files(engine) for match in _MADE.findall(script))
+    return {(kind.lower(), name) for kind, name in definitions}
 
 
 def made(tx: Transaction, engine: Engine) -> set[tuple[str, str]]:
@@ -145,8 +145,8 @@ def drop_made(tx: Transaction, engine: Engine, *, kinds: tuple[str, ...] = ()) -
     """Drop the views and the guards, or only some kinds of them."""
     rows = tx.execute(_MADE_NOW[engine])
     for kind in kinds or ("trigger", "function", "view"):
-        for found, name, table in rows:
-            if found == kind:
+        for object_kind, name, table in rows:
+            if object_kind == kind:
                 on_table = f" ON {table}" if kind == "trigger" and engine == "postgresql" else ""
                 cascade = " CASCADE" if engine == "postgresql" else ""
                 tx.execute(f"DROP {kind.upper()} IF EXISTS {name}{on_table}{cascade}")

@@ -18,7 +18,7 @@ _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
 
 
 class Positional(NamedTuple):
-    """A statement whose values stand in a row."""
+    """A statement that takes its values as a sequence."""
 
     sql: str
     values: Callable[[Mapping[str, object]], tuple[object, ...]]  # by their names
@@ -90,11 +90,11 @@ def names() -> tuple[str, ...]:
 def remarks(path: str) -> dict[str, str]:
     """What the comment under each statement of one file of sql/ says."""
     parts = _HEADER.split(read(path))
-    said = {}
+    statements = {}
     for name, body in zip(parts[1::2], parts[2::2], strict=True):
         lines = takewhile(lambda line: line.startswith("--"), body.strip().splitlines())
-        said[name] = " ".join(line.removeprefix("--").strip() for line in lines)
-    return said
+        statements[name] = " ".join(line.removeprefix("--").strip() for line in lines)
+    return statements
 
 
 def split(script: str) -> Iterator[str]:

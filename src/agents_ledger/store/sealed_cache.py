@@ -9,28 +9,28 @@ LETTERS_MAX = 8_000_000  # all values together: 8 MB, or up to four times that, 
 SHARE = 8  # a value that takes a larger part is not worth the others
 
 
-class Known:
+class SealedCache:
     """Values by key, for all readers of one database. The first to come is the first to go."""
 
     def __init__(self, letters_max: int = LETTERS_MAX) -> None:
         self._max = letters_max
         self._values: dict[str, tuple[Any, int]] = {}
-        self._letters = 0
+        self._length = 0
         self._guard = threading.Lock()
 
     def get(self, key: str) -> Any:
         """The value, or None."""
-        found = self._values.get(key)
-        return None if found is None else found[0]
+        value = self._values.get(key)
+        return None if value is None else value[0]
 
-    def keep(self, key: str, value: Any, letters: int) -> None:
-        """Remember a value that was read from a committed snapshot, and holds so many letters."""
-        if letters > self._max // SHARE:
+    def keep(self, key: str, value: Any, length: int) -> None:
+        """Cache a value of a committed snapshot; `length` is its size in characters."""
+        if length > self._max // SHARE:
             return
         with self._guard:
             _, before = self._values.pop(key, (None, 0))
-            self._values[key] = value, letters
-            self._letters += letters - before
-            while self._letters > self._max:
+            self._values[key] = value, length
+            self._length += length - before
+            while self._length > self._max:
                 oldest = next(iter(self._values))
-                self._letters -= self._values.pop(oldest)[1]
+                self._length -= self._values.pop(oldest)[1]

@@ -63,7 +63,7 @@ def copy(reading: Transaction, writing: Transaction) -> None:
 
 def digests(tx: Transaction) -> dict[str, tuple[int, str]]:
     """Number and hash of the rows of every table."""
-    found = {}
+    digests = {}
     for table, key in TABLES.items():
         columns = ", ".join(tx.columns(table))
         count, digest = 0, hashlib.sha256()
@@ -71,5 +71,5 @@ def digests(tx: Transaction) -> dict[str, tuple[int, str]]:
             count += len(batch)
             for row in batch:
                 digest.update(repr(row).encode())
-        found[table] = (count, digest.hexdigest())
-    return found
+        digests[table] = (count, digest.hexdigest())
+    return digests

@@ -1,7 +1,7 @@
 """The one rule for text that a database cannot hold.
 
 PostgreSQL refuses NUL, neither engine takes a lone surrogate. Such characters, and the escape
-character itself, are stored as U+001A and four hex digits, so that every text comes back as it was.
+character itself, are stored as U+001A and four hex digits, so that every text is returned exactly.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """Stored text as it was."""
+    """The original of a stored text."""
     return re.sub(_ESCAPED, lambda found: chr(int(found[1], 16)), text)
 
 
@@ -54,7 +54,7 @@ def has_escapes(rows: Iterable[Sequence[object]]) -> bool:
 
 
 def unescape_row(row: tuple[object, ...]) -> tuple[object, ...]:
-    """The same row, with every text as it was."""
+    """A stored row with its original texts."""
     for value in row:
         if value.__class__ is str and _ESCAPE in value:
             return tuple(unescape(v) if isinstance(v, str) else v for v in row)
@@ -62,7 +62,7 @@ def unescape_row(row: tuple[object, ...]) -> tuple[object, ...]:
 
 
 def unescape_rows(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
-    """The same rows, with every text as it was."""
+    """Stored rows with their original texts."""
     return list(map(unescape_row, rows))
 
 
@@ -72,7 +72,7 @@ def ids_of(ids: Sequence[str]) -> str:
 
 
 def in_batches(ids: Iterable[str]) -> Iterator[str]:
-    """The same, so many at once."""
+    """The items in batches."""
     more = iter(ids)
-    while some := tuple(islice(more, IDS_AT_ONCE)):
-        yield ids_of(some)
+    while batch := tuple(islice(more, IDS_AT_ONCE)):
+        yield ids_of(batch)

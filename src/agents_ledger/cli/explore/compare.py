@@ -1,4 +1,4 @@
-"""compare: two branches side by side."""
+"""compare: two branches since their common ancestor."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ FILES_MAX = 20
     metavar="N",
     default=TURNS,
     show_default=True,
-    help="So many turns of each branch.",
+    help="Number of final turns to show per branch.",
 )
-@click.option("--diff", is_flag=True, help="The files they wrote, from A's last content to B's.")
+@click.option("--diff", is_flag=True, help="Show how the files differ, from A to B.")
 def compare(run: Invocation, *, a: str, b: str, limit: int, diff: bool) -> None:
-    """Compare what two sessions or turns did since they parted."""
+    """Compare two sessions or turns since their common ancestor."""
     with run.reading() as ledger:
         a, b = ledger.lookup(a), ledger.lookup(b)
         found = ledger.compare(a, b, limit=limit)

@@ -38,11 +38,13 @@ DETAILS = (
     "--last",
     type=click.IntRange(1),
     metavar="N",
-    help=f"So many turns.  [{LAST} of a session, 1 of a turn]",
+    help=f"Number of turns to show.  [default: {LAST} of a session, 1 of a turn]",
 )
-@click.option("--full", is_flag=True, help="Whole texts, parameters and results.")
-@click.option("--events", is_flag=True, help="Only what was said, without tools.")
-@click.option("--day", metavar="DATE", help="With --events: what was discussed on a day, anywhere.")
+@click.option("--full", is_flag=True, help="Show complete texts, parameters and results.")
+@click.option("--events", is_flag=True, help="Show messages only, without tools.")
+@click.option(
+    "--day", metavar="DATE", help="With --events: the messages of a day, in all sessions."
+)
 def show(
     run: Invocation,
     *,
@@ -54,9 +56,9 @@ def show(
 ) -> None:
     """Show a turn, or the last turns of a session."""
     if events or day is not None:
-        from agents_ledger.cli.explore import events as what_was_said
+        from agents_ledger.cli.explore.events import show_events
 
-        what_was_said.show(run, target, last=last, day=day)
+        show_events(run, target, last=last, day=day)
         return
     if target is None:
         raise click.UsageError("Missing argument 'TARGET'.")
@@ -81,7 +83,7 @@ def show(
         page.turn(turn, thread.depth, partial.get(turn.id))
     above = thread.depth - len(thread.turns)
     if above:
-        note((f"{humanize.count(above, 'turn')} above; --last N shows more.", "dim"))
+        note((f"{humanize.count(above, 'earlier turn')} (--last N)", "dim"))
 
 
 def _session(ledger: Ledger, target: str) -> Session | None:

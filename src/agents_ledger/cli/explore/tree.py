@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from agents_ledger.cli.command import Invocation, command, complete_target
+from agents_ledger.cli.command import Invocation, command, complete_target, limit_option
 from agents_ledger.cli.explore.show import MARKS, status_word
-from agents_ledger.cli.explore.tree_lines import Layout, Row
 from agents_ledger.cli.terminal import Output, Span, fit, note, width_of
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import Refused
@@ -14,6 +13,7 @@ from agents_ledger.model.ids import now_ms
 from agents_ledger.model.reports.trees import Node, Subagent, Tree
 from agents_ledger.model.text import humanize
 from agents_ledger.render.summaries import compacted
+from agents_ledger.render.tree_layout import BRANCHES_MAX, TreeLayout, TreeRow
 
 TREES = 10
 NODES_MAX = 2000
@@ -23,25 +23,19 @@ FIGURES = 17  # cells at the right, for tools and tokens
 ASIDE_MAX = 40
 TEXT_MIN = 16
 LANES_MIN = 8
+LANE_WIDTH = 2  # cells
 HINT_ROOM = 64  # cells that must be left for how to see a branch too far to the right
 
 
 @command
 @click.argument("target", required=False, shell_complete=complete_target)
-@click.option("--all", "unfold", is_flag=True, help="Every turn and every branch, none folded.")
-@click.option("--below", is_flag=True, help="Only what stands at and below TARGET.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    metavar="N",
-    default=TREES,
-    show_default=True,
-    help="So many trees.",
-)
+@click.option("--all", "unfold", is_flag=True, help="Show every turn and branch, unfolded.")
+@click.option("--below", is_flag=True, help="Show only TARGET and its descendants.")
+@limit_option(TREES, "trees")
 def tree(run: Invocation, *, target: str | None, unfold: bool, below: bool, limit: int) -> None:
-    """Draw the tree that TARGET stands in, or all trees, newest first."""
+    """Draw the tree that contains TARGET, or all trees, newest first."""
     if below and target is None:
-        raise click.UsageError("--below needs a TARGET")
+        raise click.UsageError("--below requires a TARGET")
     with run.reading() as ledger:
         draw = Draw(ledger, run, unfold=unfold)
         if target is not None:
@@ -79,13 +73,13 @@ class Draw:
             self._run.out.json(trees=trees, more=len(roots) > limit)
             return
         if not roots:
-            note("No turns. Record one, or make the demonstration with `agents-ledger up`.")
+            note("No turns. Import history or record a demonstration with `agents-ledger up`.")
         for at, root in enumerate(roots[:limit]):
             if at:
                 self._run.out.line()
             self._draw(self._tree(root), None)
         if len(roots) > limit:
-            note(("There are more trees: --limit N shows them.", "dim"))
+            note(("There are more trees (--limit).", "dim"))
 
     def _tree(self, top: str) -> Tree:
         limit = UNFOLDED_MAX if self._unfold else NODES_MAX
@@ -100,33 +94,44 @@ class Draw:
             f"begun {humanize.age(found.nodes[0].headline.turn.started_at, self._now)}",
         ]
         out.line((" · ".join(facts), "dim"))
-        lanes_max = max(LANES_MIN, out.width - HINT_ROOM)
-        layout = Layout(found, target_id=target_id, unfold=self._unfold, lanes_max=lanes_max)
+        lanes_max = max(LANES_MIN, out.width - HINT_ROOM) // LANE_WIDTH + 1
+        layout = TreeLayout(
+            found,
+            head_id=target_id,
+            unfold=self._unfold,
+            lanes_max=lanes_max,
+            branches_max=None if self._unfold else BRANCHES_MAX,
+        )
         for row in layout.rows():
-            out.line((row.lanes, "dim"), *_row(out, row, target_id))
+            out.line((_lanes(row), "dim"), *_row(out, row, lanes_max))
         if found.left_out:
             note((f"Too many to draw: the oldest {found.left_out:,} are folded too.", "dim"))
 
 
-def _row(out: Output, row: Row, target_id: str | None) -> list[Span]:
-    if row.node is not None:
-        return _node(out, row, row.node, target_id)
+def _lanes(row: TreeRow) -> str:
+    """The lines to the left of a row."""
+    if row.kind == "subagent":
+        return "│ " * row.lane + ("├┄" if row.below else "╰┄")
+    return "│ " * (row.lane - 1) + "├─" if row.joins else "│ " * row.lane
+
+
+def _row(out: Output, row: TreeRow, lanes_max: int) -> list[Span]:
+    if row.node is None:
+        return []
     if row.subagent is not None:
         return _subagent(out, row, row.subagent)
-    if row.folded:
-        return [("┆ ", "dim"), (humanize.count(row.folded, "turn"), "dim")]
-    if row.below_id:
-        more = f"… {humanize.count(row.hidden, 'turn')}: agents-ledger tree {row.below_id} --below"
-        return [(more, "dim")]
-    return [
-        (
-            f"… {humanize.count(row.hidden, 'older branch', 'older branches')}; --all shows them",
-            "dim",
-        )
-    ]
+    if row.kind == "run":
+        return [("┆ ", "dim"), (humanize.count(row.turns, "turn"), "dim")]
+    if row.kind == "more":
+        branches = humanize.count(row.turns, "older branch", "older branches")
+        return [(f"… {branches}; --all shows them", "dim")]
+    if row.kind == "branch" and row.lane >= lanes_max:
+        turns, turn_id = humanize.count(row.turns, "turn"), row.node.headline.short_id
+        return [(f"… {turns}: agents-ledger tree {turn_id} --below", "dim")]
+    return _node(out, row, row.node)
 
 
-def _node(out: Output, row: Row, node: Node, target_id: str | None) -> list[Span]:
+def _node(out: Output, row: TreeRow, node: Node) -> list[Span]:
     turn = node.headline.turn
     mark, style = MARKS[turn.status]
     if turn.compaction is not None:
@@ -137,7 +142,7 @@ def _node(out: Output, row: Row, node: Node, target_id: str | None) -> list[Span
     for head in node.heads:
         name = fit(head.label, 40) + ("" if head.status == "active" else f" ({head.status})")
         left += [(f"[{name}]", "label"), " "]
-    used = width_of(row.lanes) + sum(width_of(_text(span)) for span in left)
+    used = width_of(_lanes(row)) + sum(width_of(_text(span)) for span in left)
     figures = _figures(turn.tool_call_count, turn.total_tokens)
     room = max(TEXT_MIN, min(out.width, WIDTH_MAX) - used - width_of(figures))
     aside, aside_style = _aside(node, row)
@@ -145,7 +150,7 @@ def _node(out: Output, row: Row, node: Node, target_id: str | None) -> list[Span
     room -= width_of(aside) + (2 if aside else 0)
     shown = fit(compacted(turn) if turn.compaction else node.headline.text or "", room)
     gap = " " * (room - width_of(shown))
-    here = "title" if turn.id == target_id else ("seam" if turn.compaction else "")
+    here = "title" if row.is_head else ("seam" if turn.compaction else "")
     middle: list[Span] = [(shown, here), "  ", (aside, aside_style)] if aside else [(shown, here)]
     return [*left, *middle, gap, (figures, "dim")]
 
@@ -154,15 +159,15 @@ def _text(span: Span) -> str:
     return span if isinstance(span, str) else span[0]
 
 
-def _aside(node: Node, row: Row) -> tuple[str, str]:
+def _aside(node: Node, row: TreeRow) -> tuple[str, str]:
     """What must not be overlooked, after the text."""
     turn = node.headline.turn
     if turn.status == "failed":
         return f"failed: {turn.error}", "bad"
     if turn.status != "completed":
         return status_word(turn), "live"
-    if row.branch_turns:
-        return f"{humanize.count(row.branch_turns, 'turn')}, no session", "dim"
+    if row.kind == "branch":
+        return f"{humanize.count(row.turns, 'turn')}, no session", "dim"
     return "", ""
 
 
@@ -173,13 +178,13 @@ def _figures(tools: int, tokens: int | None) -> str:
     return f"{used:>{FIGURES - 7}} {humanize.tokens(tokens):>6}"
 
 
-def _subagent(out: Output, row: Row, subagent: Subagent) -> list[Span]:
+def _subagent(out: Output, row: TreeRow, subagent: Subagent) -> list[Span]:
     session = subagent.session
     status = f", {session.task_status}" if session.task_status else ""
     facts = f"subagent{status} · {humanize.count(subagent.depth, 'turn')}"
     if subagent.total_tokens:
         facts += f" · {humanize.tokens(subagent.total_tokens)} tokens"
     label = fit(session.label, 40)
-    room = out.width - width_of(row.lanes) - width_of(label) - len(facts) - 8
+    room = out.width - width_of(_lanes(row)) - width_of(label) - len(facts) - 8
     task = f"  {fit(session.task_description, room)}" if session.task_description else ""
     return ["◻ ", (label, "label"), "  ", (facts, "dim"), task]

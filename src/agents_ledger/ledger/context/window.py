@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct, structs
 
-from agents_ledger.context.assembly import History, least_tokens
+from agents_ledger.context.assembly import VisibleThread, least_tokens
 from agents_ledger.ledger.turns import threads
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.errors import NotFound
@@ -49,20 +49,20 @@ def visible(
     query: Sequence[Message] = (),
     budget: int | None = None,
     count: Counter = estimate_tokens,
-) -> tuple[History, int]:
+) -> tuple[VisibleThread, int]:
     """What a model may see of a thread, and how many turns were not read because they cannot fit
     into the budget."""
     prompts = tx.run("system_prompt", hash=threads.place_of(tx, prompt_of).system_prompt_hash)
     prompt = str(prompts[0][0]) if prompts else None
     if turn_id is None:
-        return History(prompt, query=query), 0
+        return VisibleThread(prompt, query=query), 0
     start = boundary or boundary_at(tx, turn_id)
     if budget is None:
         turns = threads.load(tx, turn_id, start.from_depth, threads.DEEPEST)
         unread = 0
     else:
         turns, unread = _fitting(tx, turn_id, start.from_depth, budget=budget, count=count)
-    history = History(
+    history = VisibleThread(
         prompt,
         start.summary,
         start.summary_turn_id,

@@ -20,7 +20,7 @@ from agents_ledger.ledger.maintenance import audit
 from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.turns import live, threads
 from agents_ledger.ledger.turns.recording import hash_prompt
-from agents_ledger.ledger.turns.threads import Place
+from agents_ledger.ledger.turns.threads import TurnPlace
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import new_id, now_ms
 from agents_ledger.model.sessions import Finding
@@ -129,7 +129,7 @@ class _Repair:
         self._loading = loading
         self._missing: list[Missing] = []
         self._old: dict[str, _Old] = {}
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, TurnPlace] = {}
         self._remarks = queries.remarks("queries/salvage.sql")
 
     def run(self) -> list[Missing]:

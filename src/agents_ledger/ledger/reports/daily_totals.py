@@ -19,7 +19,7 @@ DAYS_AT_ONCE = 1000
 DAYS_MAX = 5000  # further back, days are read turn by turn
 
 
-class Day(NamedTuple):
+class SummedDay(NamedTuple):
     """A day since 1970, and how many turns began on it."""
 
     day: int
@@ -35,9 +35,9 @@ def summarise(db: Database) -> int:
     return len(missing)
 
 
-def _batches(missing: Sequence[Day]) -> Iterator[list[Day]]:
+def _batches(missing: Sequence[SummedDay]) -> Iterator[list[SummedDay]]:
     """Days that are quickly summed up together: many with few turns, or a single one with many."""
-    batch: list[Day] = []
+    batch: list[SummedDay] = []
     turns = 0
     for day in missing:
         turns += day.turns
@@ -49,7 +49,7 @@ def _batches(missing: Sequence[Day]) -> Iterator[list[Day]]:
         yield batch
 
 
-def _missing(tx: Transaction, before: int) -> list[Day]:
+def _missing(tx: Transaction, before: int) -> list[SummedDay]:
     """The days without sums, from the first turn on. Yesterday's may still be on their way."""
     [(first_at,)] = tx.run("first_turn_at")
     if first_at is None:
@@ -61,10 +61,10 @@ def _missing(tx: Transaction, before: int) -> list[Day]:
         return []
     within = {"since": days[0] * DAY_MS, "until": (days[-1] + 1) * DAY_MS}
     turns: dict[int, int] = dict(tx.run("turns_by_day", **within))
-    return [Day(day, turns.get(day, 0)) for day in days]
+    return [SummedDay(day, turns.get(day, 0)) for day in days]
 
 
-def _sum_up(tx: Transaction, days: Sequence[Day]) -> None:
+def _sum_up(tx: Transaction, days: Sequence[SummedDay]) -> None:
     """Whatever has no sums between the first and the last: others may have summed some up since."""
     tx.run("lock_summaries")
     first, last = days[0].day, days[-1].day

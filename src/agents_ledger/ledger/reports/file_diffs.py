@@ -9,7 +9,7 @@ from agents_ledger.ledger.reports import compare
 from agents_ledger.ledger.turns import threads
 from agents_ledger.ledger.turns.threads import DEEPEST
 from agents_ledger.model.errors import Refused
-from agents_ledger.model.files.file_contents import Contents, difference
+from agents_ledger.model.files.file_contents import FileContents, difference
 from agents_ledger.model.files.file_tools import touched
 from agents_ledger.model.reports.comparison import Replaced, Side, WrittenFile
 from agents_ledger.store.database import Transaction
@@ -39,12 +39,12 @@ def compare_files(tx: Transaction, a: str, b: str, *, limit: int) -> tuple[Writt
     depth = threads.place_of(tx, shared).depth
     branches = [_calls(tx, head, depth + 1) for head in heads]
     paths = sorted({path for calls in branches for path in _written(calls)})[:limit]
-    before = Contents()
+    before = FileContents()
     if shared is not None:
         _follow(tx, before, _calls(tx, shared, max(1, depth - LOOK_BACK + 1)), paths)
     sides = []
     for calls in branches:
-        contents = Contents(before.known)
+        contents = FileContents(before.contents)
         _follow(tx, contents, calls, paths)
         sides.append(contents)
     return tuple(_file(path, *sides) for path in paths)
@@ -66,7 +66,7 @@ def _written(calls: Iterable[_Call]) -> Iterable[str]:
 
 
 def _follow(
-    tx: Transaction, contents: Contents, calls: Iterable[_Call], paths: Collection[str]
+    tx: Transaction, contents: FileContents, calls: Iterable[_Call], paths: Collection[str]
 ) -> None:
     wanted = set(paths)
     for call in calls:
@@ -79,15 +79,15 @@ def _follow(
                 contents.read(path, call.params_json, rows[0][0])
 
 
-def _file(path: str, a: Contents, b: Contents) -> WrittenFile:
-    names: tuple[tuple[Side, Contents], ...] = (("a", a), ("b", b))
+def _file(path: str, a: FileContents, b: FileContents) -> WrittenFile:
+    names: tuple[tuple[Side, FileContents], ...] = (("a", a), ("b", b))
     by = tuple(name for name, side in names if path in side.changes)
-    left, right = a.known.get(path), b.known.get(path)
+    left, right = a.contents.get(path), b.contents.get(path)
     if left is not None and right is not None:
         return WrittenFile(path, by, difference(left, right, LINES_MAX))
     return WrittenFile(path, by, None, _replaced(path, a), _replaced(path, b))
 
 
-def _replaced(path: str, side: Contents) -> tuple[Replaced, ...]:
+def _replaced(path: str, side: FileContents) -> tuple[Replaced, ...]:
     changes = side.changes.get(path, [])[-CHANGES_MAX:]
     return tuple(Replaced(old[:CHANGE_MAX], new[:CHANGE_MAX]) for old, new in changes)

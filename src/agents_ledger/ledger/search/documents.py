@@ -25,7 +25,7 @@ OPAQUE_MIN = 400
 _decode = msgspec.json.Decoder().decode
 
 
-class Piece(NamedTuple):
+class IndexedPiece(NamedTuple):
     """Text of one message or call."""
 
     part: Part
@@ -33,7 +33,7 @@ class Piece(NamedTuple):
     tool_name: str | None = None
 
 
-class TouchedFile(NamedTuple):
+class IndexedFile(NamedTuple):
     """A file that a turn read or wrote, and by which tool."""
 
     path: str
@@ -41,7 +41,7 @@ class TouchedFile(NamedTuple):
     tool_name: str | None
 
 
-class Document(msgspec.Struct):
+class SearchDocument(msgspec.Struct):
     """A turn as it is found."""
 
     turn_id: str
@@ -51,8 +51,8 @@ class Document(msgspec.Struct):
     model: str | None
     workspace_path: str | None
     call_count: int
-    pieces: list[Piece] = msgspec.field(default_factory=list)
-    files: list[TouchedFile] = msgspec.field(default_factory=list)
+    pieces: list[IndexedPiece] = msgspec.field(default_factory=list)
+    files: list[IndexedFile] = msgspec.field(default_factory=list)
     tools: list[str] = msgspec.field(default_factory=list)
     letters: int = 0  # of its texts
     touched: set[tuple[str, bool]] = msgspec.field(default_factory=set)  # its files, and how
@@ -61,7 +61,7 @@ class Document(msgspec.Struct):
         """Add what was said, as far as there is room."""
         text = text[: TURN_MAX - self.letters]
         self.letters += len(text)
-        self.pieces.append(Piece(part, text, tool_name))
+        self.pieces.append(IndexedPiece(part, text, tool_name))
 
     def add_message(self, role: str, content: str | None, thinking: str | None) -> None:
         """Add what a message says."""
@@ -76,7 +76,7 @@ class Document(msgspec.Struct):
         written = kind == "written"
         if tool_name is not None or (path, written) not in self.touched:
             self.touched.add((path, written))
-            self.files.append(TouchedFile(path, written, tool_name))
+            self.files.append(IndexedFile(path, written, tool_name))
 
     @property
     def value_max(self) -> int:
@@ -107,9 +107,9 @@ def project_of(workspace_path: str | None) -> str:
     return re.split(r"[/\\]", (workspace_path or "").rstrip("/\\"))[-1]
 
 
-def of_turn(turn: Turn) -> Document:
+def of_turn(turn: Turn) -> SearchDocument:
     """A turn that is at hand."""
-    document = Document(
+    document = SearchDocument(
         turn.id,
         turn.started_at,
         turn.turn_type,
@@ -131,7 +131,7 @@ def of_turn(turn: Turn) -> Document:
     return document
 
 
-def _add_details(document: Document, message: Message) -> None:
+def _add_details(document: SearchDocument, message: Message) -> None:
     for file in message.files:
         if file.kind in ("read", "written"):
             document.touch(file.file_path, file.kind)
@@ -139,13 +139,13 @@ def _add_details(document: Document, message: Message) -> None:
         document.say("assistant", block.content)
 
 
-def documents(tx: Transaction, ids: str) -> dict[str, Document]:
+def documents(tx: Transaction, ids: str) -> dict[str, SearchDocument]:
     """Turns as they are now, by id; `ids` is a JSON array. Those that do not exist are left out."""
-    found: dict[str, Document] = {}
+    found: dict[str, SearchDocument] = {}
     calls = 0
     rows = tx.run("document_turns", ids=ids)
     for turn_id, started_at, turn_type, status, model, path, error, count in rows:
-        found[turn_id] = document = Document(
+        found[turn_id] = document = SearchDocument(
             turn_id, started_at, turn_type, status, model, path, count
         )
         if error:
@@ -157,7 +157,9 @@ def documents(tx: Transaction, ids: str) -> dict[str, Document]:
     return found
 
 
-def _add_steps(tx: Transaction, ids: str, found: dict[str, Document], *, has_calls: bool) -> None:
+def _add_steps(
+    tx: Transaction, ids: str, found: dict[str, SearchDocument], *, has_calls: bool
+) -> None:
     def add_message(turn_id: str, role: str, content: str, thinking: str, has_details: int) -> int:
         found[turn_id].add_message(role, content, thinking)
         return has_details
@@ -176,7 +178,7 @@ def _add_steps(tx: Transaction, ids: str, found: dict[str, Document], *, has_cal
             found[turn_id].say("assistant", content)
 
 
-def _add_rare(tx: Transaction, ids: str, found: dict[str, Document]) -> None:
+def _add_rare(tx: Transaction, ids: str, found: dict[str, SearchDocument]) -> None:
     """What only compactions and turns being written have."""
     kinds = {word for document in found.values() for word in (document.turn_type, document.status)}
     statements = []
@@ -190,7 +192,7 @@ def _add_rare(tx: Transaction, ids: str, found: dict[str, Document]) -> None:
 
 
 def _add_call(
-    document: Document,
+    document: SearchDocument,
     tool_name: str,
     params_json: str,
     result_json: str | None,

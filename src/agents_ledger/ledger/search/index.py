@@ -9,7 +9,7 @@ from itertools import count
 import msgspec
 
 from agents_ledger.ledger.search import tokenizer
-from agents_ledger.ledger.search.documents import Document, documents, of_turn
+from agents_ledger.ledger.search.documents import SearchDocument, documents, of_turn
 from agents_ledger.model.turns import Turn, to_json
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.matching import vector
@@ -68,7 +68,7 @@ def put_again(tx: Transaction, turn_ids: Sequence[str]) -> None:
 
 def put_some(tx: Transaction, turn_ids: Sequence[str]) -> int:
     """The same, with as many of them as are quickly put in; how many."""
-    found: list[Document] = []
+    found: list[SearchDocument] = []
     taken = letters = 0
     while taken < len(turn_ids) and letters < LETTERS_AT_ONCE:
         some = documents(tx, ids_of(turn_ids[taken : taken + READ_AT_ONCE])).values()
@@ -96,7 +96,7 @@ def forget_all(tx: Transaction) -> None:
     tx.run("await_index_all")
 
 
-def _insert(tx: Transaction, found: Iterable[Document]) -> None:
+def _insert(tx: Transaction, found: Iterable[SearchDocument]) -> None:
     oldest_first = sorted(found, key=lambda document: (document.started_at, document.turn_id))
     numbers = _numbers(tx, oldest_first)
     rows = [_row(tx, *each) for each in zip(numbers, oldest_first, strict=True)]
@@ -105,14 +105,14 @@ def _insert(tx: Transaction, found: Iterable[Document]) -> None:
         tx.run_many("insert_words", rows)
 
 
-def _row(tx: Transaction, number: int, document: Document) -> _Indexed:
+def _row(tx: Transaction, number: int, document: SearchDocument) -> _Indexed:
     columns = document.texts()
     if tx.engine == "sqlite":
         return _Indexed(number, *[tokenizer.spaced(text) for text in columns.values()])
     return _Indexed(number, pieces=_pieces(columns))
 
 
-def _numbers(tx: Transaction, oldest_first: Sequence[Document]) -> list[int]:
+def _numbers(tx: Transaction, oldest_first: Sequence[SearchDocument]) -> list[int]:
     """A new number for each: all at once if they are free, and nobody else can take them."""
     if tx.engine == "sqlite":
         wanted: list[int] = []
@@ -126,7 +126,7 @@ def _numbers(tx: Transaction, oldest_first: Sequence[Document]) -> list[int]:
     return list(_one_by_one(tx, oldest_first))
 
 
-def _one_by_one(tx: Transaction, oldest_first: Sequence[Document]) -> Iterator[int]:
+def _one_by_one(tx: Transaction, oldest_first: Sequence[SearchDocument]) -> Iterator[int]:
     """A number for each, in twice the room wherever there is none; so much need not be tried again
     for the next that started at the same time."""
     tries = 1 if tx.engine == "sqlite" else NUMBERS  # there a try looks at one number

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from agents_ledger.ledger.search import tokenizer
-from agents_ledger.ledger.search.documents import Document, documents
+from agents_ledger.ledger.search.documents import SearchDocument, documents
 from agents_ledger.model.reports.search import PARTS
 from agents_ledger.store.database import Engine, Transaction
-from agents_ledger.store.matching import Group, Wanted, match
+from agents_ledger.store.matching import QueryTerm, TermGroup, match
 from agents_ledger.store.text import in_batches
 
 _LETTERS = 400  # looked at, at each end of a text
@@ -21,7 +21,7 @@ def wrong(tx: Transaction) -> Iterator[str]:
     """The turns that are in the index, but not found by the words they begin and end with."""
     numbers = {turn_id: number for number, turn_id in tx.run("indexed_turns")}
     for ids in in_batches(sorted(numbers, key=numbers.__getitem__)):
-        having: dict[Group, dict[int, str]] = {}
+        having: dict[TermGroup, dict[int, str]] = {}
         for turn_id, document in documents(tx, ids).items():
             for group in _tried(document, tx.engine):
                 having.setdefault(group, {})[numbers[turn_id]] = turn_id
@@ -33,13 +33,13 @@ def wrong(tx: Transaction) -> Iterator[str]:
         yield from missing.values()
 
 
-def _found(tx: Transaction, group: Group, first: int, last: int) -> set[int]:
+def _found(tx: Transaction, group: TermGroup, first: int, last: int) -> set[int]:
     """Asked once for many turns: a common word of each by itself would be sought among all."""
     asked = match(tx.engine, [group], tokenizer.fold)
     return {number for (number,) in tx.run("search_numbers", match=asked, low=first, high=last + 1)}
 
 
-def _tried(document: Document, engine: Engine) -> Iterator[Group]:
+def _tried(document: SearchDocument, engine: Engine) -> Iterator[TermGroup]:
     for part in PARTS:
         text = document.part(part)
         if not text:
@@ -47,7 +47,7 @@ def _tried(document: Document, engine: Engine) -> Iterator[Group]:
         begins, ends = _chunks(text[:_LETTERS], text), _chunks(text[-_LETTERS:], text)
         for chunk in {*_plain(begins), *_plain(reversed(ends))}:
             said = (chunk,) if engine == "sqlite" else tuple(tokenizer.words(chunk))
-            yield Group((Wanted(said, (part,)),))
+            yield TermGroup((QueryTerm(said, (part,)),))
 
 
 def _chunks(piece: str, text: str) -> list[str]:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agents_ledger.ledger.search import index_queue
-from agents_ledger.ledger.search.documents import Document, documents
+from agents_ledger.ledger.search.documents import SearchDocument, documents
 from agents_ledger.ledger.search.turn_search import Candidate
 from agents_ledger.model.errors import LedgerError, Refused, StoreUnavailable
 from agents_ledger.store.database import Database, Transaction
@@ -139,7 +139,7 @@ def _lacking(tx: Transaction, model: str) -> list[tuple[int, str]]:
     return [(numbers[turn_id], text_of(document)) for turn_id, document in found.items()]
 
 
-def text_of(document: Document) -> str:
+def text_of(document: SearchDocument) -> str:
     """What a turn's vector is made of: what was asked, then what was answered."""
     said = f"{document.part('user')}\n{document.part('assistant')}".strip()
     return said[:TEXT_MAX] or " ".join(document.tools) or "-"

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from agents_ledger.ledger.turns import threads
 from agents_ledger.model.errors import Conflict, HeadMoved, NameTaken, NotFound, Refused
 from agents_ledger.model.ids import new_id, now_ms
-from agents_ledger.model.sessions import DEFAULT_PERSONA, MoveReason, Session, SessionStatus
+from agents_ledger.model.sessions import DEFAULT_PERSONA, Move, MoveReason, Session, SessionStatus
 from agents_ledger.store.database import Transaction
-from agents_ledger.store.rows import to_session
+from agents_ledger.store.rows import to_move, to_session
 
 LABEL_MAX = 512
 LATEST = 1 << 62
@@ -392,3 +392,21 @@ def annotate(tx: Transaction, key: str, changes: dict[str, Any]) -> Session:
         note=changes.get("note", session.note),
     )
     return get(tx, session.label, exact=True)
+
+
+# -- history ----------------------------------------------------------------------------------
+
+
+def moves(
+    tx: Transaction, key: str, *, limit: int, before: int | None, exact: bool = False
+) -> tuple[Move, ...]:
+    """A session's moves, latest first; the next page is `before` the last id."""
+    session = get(tx, key, exact=exact)
+    rows = tx.run("session_moves", label=session.label, before_id=before or LATEST, limit=limit)
+    return tuple(to_move(row) for row in rows)
+
+
+def sessions_including(tx: Transaction, target: str) -> tuple[str, ...]:
+    """The labels of all sessions whose head was ever at a turn or a descendant of it."""
+    turn_id = threads.resolve_turn(tx, target)
+    return tuple(row[0] for row in tx.run("sessions_including", turn_id=turn_id))

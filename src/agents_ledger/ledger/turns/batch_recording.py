@@ -19,30 +19,30 @@ from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.sessions import heads as sessions
 from agents_ledger.ledger.sessions.heads import Pointer
 from agents_ledger.ledger.turns import recording
-from agents_ledger.ledger.turns.recording import Prepared
-from agents_ledger.ledger.turns.threads import Place
+from agents_ledger.ledger.turns.recording import PreparedTurn
+from agents_ledger.ledger.turns.threads import TurnPlace
 from agents_ledger.model.errors import Conflict
 from agents_ledger.model.turns import Turn, to_json
 from agents_ledger.store import rows
 from agents_ledger.store.database import Transaction
 
 _POINTER = len(Pointer._fields)
-_PLACE = len(Place.__struct_fields__)
+_PLACE = len(TurnPlace.__struct_fields__)
 
 
-class Record:
+class RecordTurn:
     """A turn to be recorded, by itself or together with others."""
 
     __slots__ = ("prepared",)
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: PreparedTurn) -> None:
         self.prepared = prepared
 
     def __call__(self, tx: Transaction) -> Turn:
         """By itself."""
         return recording.record(tx, self.prepared)
 
-    def together(self, tx: Transaction, works: Sequence[Record], /) -> list[Turn | None]:
+    def together(self, tx: Transaction, works: Sequence[RecordTurn], /) -> list[Turn | None]:
         """The turns of those that could be; None for the others."""
         written = _write(tx, list(_standing(tx, works)))
         return [written.get(work.prepared.id) for work in works]
@@ -64,13 +64,13 @@ class Record:
 class _Standing(NamedTuple):
     """A turn, and where the session stands that goes on with it."""
 
-    prepared: Prepared
+    prepared: PreparedTurn
     session: Pointer
-    place: Place
+    place: TurnPlace
     has_children: bool
 
 
-def _standing(tx: Transaction, works: Sequence[Record]) -> Iterator[_Standing]:
+def _standing(tx: Transaction, works: Sequence[RecordTurn]) -> Iterator[_Standing]:
     """Of each session, and of sessions at the same turn, the first to go on, if it is simple and
     the session can go on without a fork."""
     names = list(dict.fromkeys(work.prepared.new.session for work in works))
@@ -86,7 +86,7 @@ def _standing(tx: Transaction, works: Sequence[Record]) -> Iterator[_Standing]:
         is_first = session.thread_id not in heads
         heads.add(session.thread_id)
         if is_first and work.is_simple() and work.prepared.new.parent in (UNSET, session.thread_id):
-            place = Place(*row[_POINTER : _POINTER + _PLACE])
+            place = TurnPlace(*row[_POINTER : _POINTER + _PLACE])
             yield _Standing(work.prepared, session, place, bool(row[-1]))
 
 

@@ -73,7 +73,7 @@ def steps_of(tx: Transaction, stretch: Stretch, rows: Sequence[Row]) -> dict[str
     """The steps of the turns of a stretch, by id. `rows` are the turns', root first. Remembered are
     those of several turns at the end of a thread: whoever goes on with it reads them again. One
     turn alone is what somebody looks at."""
-    known = tx.known
+    known = tx.cache
     if known is None or not 1 < len(rows) <= TURNS_MAX or rows[-1][0] != stretch.turn_id:
         return _read(tx, stretch)
     found = {row[0]: steps for row in rows if (steps := known.get(row[0])) is not None}

@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.turns import recording, threads
-from agents_ledger.ledger.turns.recording import Prepared
+from agents_ledger.ledger.turns.recording import PreparedTurn
 from agents_ledger.model.errors import Conflict, HeadMoved, OutcomeUnknown, Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Session
@@ -45,7 +45,7 @@ FILLED = {
 StepT = TypeVar("StepT", Message, ToolCall)
 
 
-class Live(NamedTuple):
+class LiveKey(NamedTuple):
     """A live turn and who writes it."""
 
     turn_id: str
@@ -71,10 +71,10 @@ class LiveState:
     A step whose commit had no known outcome is the same step when it is said again.
     """
 
-    def __init__(self, prepared: Prepared, writer_id: str) -> None:
+    def __init__(self, prepared: PreparedTurn, writer_id: str) -> None:
         self.id = prepared.id
         self.prepared = prepared
-        self.live = Live(prepared.id, writer_id, prepared.new.session)
+        self.live = LiveKey(prepared.id, writer_id, prepared.new.session)
         self.sealed = False
         self._guard = threading.Lock()  # tools may run in parallel
         self._sequence = len(prepared.turn.messages) + len(prepared.turn.tool_calls)
@@ -125,7 +125,7 @@ class LiveState:
             add_message, live=self.live, message=filled, streamed=streamed, again=known is not None
         )
 
-    def said(self, message: Message, *, streamed: bool) -> Message:
+    def committed(self, message: Message, *, streamed: bool) -> Message:
         """After a message's commit: calls that follow an assistant's belong to it."""
         if message.role == "assistant":
             self._speaker = message.id
@@ -193,7 +193,7 @@ class LiveState:
             raise moved
 
 
-def begin(tx: Transaction, prepared: Prepared, writer_id: str) -> None:
+def begin(tx: Transaction, prepared: PreparedTurn, writer_id: str) -> None:
     """Make the turn, pending. Nobody may hang a child on it before it is sealed."""
     new = prepared.new
     if prepared.chosen and _begun(tx, prepared, writer_id):
@@ -212,7 +212,7 @@ def begin(tx: Transaction, prepared: Prepared, writer_id: str) -> None:
     )
 
 
-def _begun(tx: Transaction, prepared: Prepared, writer_id: str) -> bool:
+def _begun(tx: Transaction, prepared: PreparedTurn, writer_id: str) -> bool:
     """Whether the same call began the turn already, its outcome unknown to its caller."""
     known = tx.run("turn_request", id=prepared.id)
     if not known:
@@ -223,7 +223,7 @@ def _begun(tx: Transaction, prepared: Prepared, writer_id: str) -> bool:
     raise Conflict(f"turn {prepared.id} exists already", "Use a new id for a live turn.")
 
 
-def _mine(tx: Transaction, live: Live) -> str:
+def _mine(tx: Transaction, live: LiveKey) -> str:
     """The session of a turn we may still write."""
     found = tx.run("live_turn", turn_id=live.turn_id, writer_id=live.writer_id)
     if not found:
@@ -232,7 +232,7 @@ def _mine(tx: Transaction, live: Live) -> str:
 
 
 def add_message(
-    tx: Transaction, live: Live, message: Message, *, streamed: bool, again: bool = False
+    tx: Transaction, live: LiveKey, message: Message, *, streamed: bool, again: bool = False
 ) -> None:
     """Commit a message as it happens; one that was streamed is no partial text any more."""
     _mine(tx, live)
@@ -243,7 +243,7 @@ def add_message(
     recording.write_messages(tx, (message,))
 
 
-def start_call(tx: Transaction, live: Live, call: ToolCall, *, again: bool = False) -> None:
+def start_call(tx: Transaction, live: LiveKey, call: ToolCall, *, again: bool = False) -> None:
     """Commit that a tool is being called."""
     _mine(tx, live)
     if again and tx.run("call_outcome", turn_id=live.turn_id, id=call.id):
@@ -253,7 +253,7 @@ def start_call(tx: Transaction, live: Live, call: ToolCall, *, again: bool = Fal
 
 def finish_call(
     tx: Transaction,
-    live: Live,
+    live: LiveKey,
     call_id: str,
     status: CallStatus,
     *,
@@ -277,7 +277,7 @@ def finish_call(
         raise Conflict(f"tool call {call_id} of turn {live.turn_id} is finished already")
 
 
-def spawn(tx: Transaction, live: Live, call_id: str, child: Session) -> Session:
+def spawn(tx: Transaction, live: LiveKey, call_id: str, child: Session) -> Session:
     """Make or link the session of a subagent that a call starts. The same again changes nothing."""
     parent = heads.existing(tx, _mine(tx, live), exact=True)
     call = tx.run("call_outcome", turn_id=live.turn_id, id=call_id)
@@ -290,7 +290,7 @@ def spawn(tx: Transaction, live: Live, call_id: str, child: Session) -> Session:
     return heads.get(tx, child.label, exact=True)
 
 
-def stream(tx: Transaction, live: Live, text: str, *, after: int | None = None) -> None:
+def stream(tx: Transaction, live: LiveKey, text: str, *, after: int | None = None) -> None:
     """Commit a piece of the answer, visible to others while the rest is still to come. `after`: it
     is perhaps stored already, behind so many."""
     _mine(tx, live)
@@ -305,7 +305,7 @@ def partial_text(tx: Transaction, turn_id: str) -> str:
     return "".join(row[0] for row in tx.run("partials", turn_id=turn_id))
 
 
-def seal(tx: Transaction, live: Live, sealing: Sealing) -> HeadMoved | None:
+def seal(tx: Transaction, live: LiveKey, sealing: Sealing) -> HeadMoved | None:
     """End a turn. If its session moved meanwhile, the turn is kept beside the head, and the
     HeadMoved to be raised once that is committed is returned. The same again changes nothing."""
     try:
@@ -390,7 +390,7 @@ def _words(message: Message, stored: Message | None = None) -> Message:
     return replace(message, id="", turn_id="", sequence=0, created_at=0, content=content)
 
 
-def beside_head(tx: Transaction, live: Live) -> HeadMoved | None:
+def beside_head(tx: Transaction, live: LiveKey) -> HeadMoved | None:
     """Whether a sealed turn, completed, never became its session's head."""
     turn = threads.exact_turn(tx, live.turn_id)
     if turn.status != "completed" or tx.run("was_head", turn_id=turn.id):
@@ -464,7 +464,7 @@ def fail_all(tx: Transaction, writer_id: str, seen_at: int) -> list[str]:
         return []
     failed = [row[0] for row in tx.run("writer_turns", writer_id=writer_id)]
     for turn_id in failed:
-        seal(tx, Live(turn_id, writer_id), Sealing("failed", WRITER_DIED))
+        seal(tx, LiveKey(turn_id, writer_id), Sealing("failed", WRITER_DIED))
     tx.run("settle_claims", writer_id=writer_id)
     if tx.run("writer_left", writer_id=writer_id)[0][0]:
         from agents_ledger.ledger import tasks  # only who has tasks needs it

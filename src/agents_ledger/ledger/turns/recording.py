@@ -11,7 +11,6 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
-from agents_ledger.ledger.context import compaction_rules
 from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.sessions.heads import Pointer
@@ -49,7 +48,7 @@ _HASH_PIECE = 2047
 _JSON_FIELDS = ("tools_available", "permissions_granted", "permissions_used")
 
 
-class Prepared(NamedTuple):
+class PreparedTurn(NamedTuple):
     """A turn ready to be written: everything that needs no database is done."""
 
     new: NewTurn
@@ -69,7 +68,7 @@ class Prepared(NamedTuple):
 
 def recording(
     session: str, query: Query, answer: Answer, fields: dict[str, Any], *, live: bool = False
-) -> Prepared:
+) -> PreparedTurn:
     """What a caller passed, ready to be written. Fields that are None were not passed."""
     turn_id = fields.pop("id", None)
     said = {name: value for name, value in fields.items() if value is not None or name == "parent"}
@@ -106,7 +105,7 @@ def _several(given: Iterable[Any], meant: str) -> tuple[Any, ...]:
     return tuple(given)
 
 
-def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> Prepared:
+def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> PreparedTurn:
     """Number, date and encode a turn."""
     _check(new)
     if turn_id is not None:
@@ -147,7 +146,7 @@ def prepare(new: NewTurn, turn_id: str | None, *, live: bool = False) -> Prepare
     )
     prompt = new.system_prompt
     prompt_hash = None if prompt is None else hash_prompt(prompt)
-    return Prepared(new, turn, turn_id is not None, _hash(new), prompt_hash)
+    return PreparedTurn(new, turn, turn_id is not None, _hash(new), prompt_hash)
 
 
 def _closed(call: ToolCall, at: int) -> ToolCall:
@@ -325,7 +324,7 @@ def _sha256() -> Callable[[bytes], hashlib._Hash]:
 # -- within the transaction -------------------------------------------------------------------
 
 
-def record(tx: Transaction, prepared: Prepared) -> Turn:
+def record(tx: Transaction, prepared: PreparedTurn) -> Turn:
     """Record a finished turn and move its session to it; a failed one leaves the head alone."""
     new, turn_id = prepared.new, prepared.id
     if prepared.chosen:
@@ -343,7 +342,7 @@ def record(tx: Transaction, prepared: Prepared) -> Turn:
     return turn
 
 
-def _again(tx: Transaction, prepared: Prepared, known: bytes) -> Turn:
+def _again(tx: Transaction, prepared: PreparedTurn, known: bytes) -> Turn:
     if known != prepared.request_hash:
         raise Conflict(
             f"turn {prepared.id} is recorded already, with other content",
@@ -360,8 +359,8 @@ def expected_parent(session: Pointer, new: NewTurn) -> str | None:
 
 
 def write_turn(
-    tx: Transaction, prepared: Prepared, session: Pointer, parent_id: str | None
-) -> tuple[Turn, threads.Place]:
+    tx: Transaction, prepared: PreparedTurn, session: Pointer, parent_id: str | None
+) -> tuple[Turn, threads.TurnPlace]:
     """Write the turn and all it consists of; returned with its place, for the caller to put it."""
     new = prepared.new
     if prepared.chosen:
@@ -375,7 +374,9 @@ def write_turn(
         depth=parent.depth + 1,
     )
     if turn.compaction is not None:
-        compaction_rules.check(tx, turn.compaction, parent_id)
+        from agents_ledger.ledger.context import compaction
+
+        compaction.check(tx, turn.compaction, parent_id)
         tx.run("insert_compaction", **asdict(turn.compaction))
     if new.system_prompt is not None:
         tx.run("insert_system_prompt", hash=prepared.prompt_hash, content=new.system_prompt)
@@ -392,7 +393,9 @@ def write_turn(
     return turn, place_below(parent, prepared, session)
 
 
-def place_below(parent: threads.Place, prepared: Prepared, session: Pointer) -> threads.Place:
+def place_below(
+    parent: threads.TurnPlace, prepared: PreparedTurn, session: Pointer
+) -> threads.TurnPlace:
     """Where a turn goes that hangs on the one at `parent`, if that place is free."""
     new = prepared.new
     return threads.below(

@@ -21,7 +21,7 @@ PREFIX_MIN = 4
 DEEPEST = 1 << 62
 
 
-class Place(Struct, frozen=True, gc=False):
+class TurnPlace(Struct, frozen=True, gc=False):
     """Segment and depth of a turn, and the metrics of its thread."""
 
     segment_id: int
@@ -41,21 +41,21 @@ class Place(Struct, frozen=True, gc=False):
     thread_key: str | None = None
 
 
-ABOVE_ROOT = Place(0, 0)
+ABOVE_ROOT = TurnPlace(0, 0)
 
 
-def place_of(tx: Transaction, turn_id: str | None) -> Place:
+def place_of(tx: Transaction, turn_id: str | None) -> TurnPlace:
     """Where a turn stands; above the root for no turn."""
     if turn_id is None:
         return ABOVE_ROOT
     rows = tx.run("place", turn_id=turn_id)
     if not rows:
         raise NotFound(f"there is no turn {turn_id}")
-    return Place(*rows[0])
+    return TurnPlace(*rows[0])
 
 
 def below(
-    parent: Place,
+    parent: TurnPlace,
     *,
     usage: Usage,
     model: str | None,
@@ -64,9 +64,9 @@ def below(
     system_prompt_hash: str | None,
     thread_key: str | None,
     compaction_turn_id: str | None,
-) -> Place:
+) -> TurnPlace:
     """The place right below `parent`, in its segment, with one more turn added up."""
-    return Place(
+    return TurnPlace(
         parent.segment_id,
         parent.depth + 1,
         parent.input_tokens + (usage.input_tokens or 0),
@@ -85,7 +85,7 @@ def below(
     )
 
 
-def put(tx: Transaction, turn_id: str, place: Place, *, join: bool) -> Place:
+def put(tx: Transaction, turn_id: str, place: TurnPlace, *, join: bool) -> TurnPlace:
     """Give a turn its place: behind its parent if it may join and that is free, else in a new
     segment that hangs there."""
     values = {"turn_id": turn_id, **structs.asdict(place)}
@@ -100,7 +100,7 @@ def put(tx: Transaction, turn_id: str, place: Place, *, join: bool) -> Place:
     return own
 
 
-def adopt(tx: Transaction, parent_id: str, parent: Place) -> Place:
+def adopt(tx: Transaction, parent_id: str, parent: TurnPlace) -> TurnPlace:
     """Note that a turn of ours hangs on `parent`; if that is a projection, it is frozen with all
     its ancestors: what we stand on does not change. Returned is where it stands then."""
     marked = tx.change("mark_native_parent", id=parent_id)
@@ -113,7 +113,7 @@ def adopt(tx: Transaction, parent_id: str, parent: Place) -> Place:
     return parent
 
 
-def freeze(tx: Transaction, place: Place) -> None:
+def freeze(tx: Transaction, place: TurnPlace) -> None:
     """Turns of a projection do not change any more, from this place up."""
     segment_id, depth = place.segment_id, place.depth
     while raised := tx.run("freeze", id=segment_id, depth=depth):

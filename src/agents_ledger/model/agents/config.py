@@ -44,9 +44,9 @@ def resolve(config: Config, parent: EffectiveConfig, parent_id: str | None) -> E
     """
     settings = {name: Setting(value, "default") for name, value in config.defaults.items()}
     for name, setting in parent.items():
-        said = setting.instead_of if setting.by == "permission" else setting
-        if said is not None and said.by != "default":
-            settings[name] = Setting(said.value, "inherited", said.turn_id or parent_id)
+        inherited = setting.instead_of if setting.by == "permission" else setting
+        if inherited is not None and inherited.by != "default":
+            settings[name] = Setting(inherited.value, "inherited", inherited.turn_id or parent_id)
     settings |= {name: Setting(value, "directive") for name, value in config.directives.items()}
     settings |= {
         name: Setting(value, "permission", instead_of=settings.get(name))
@@ -91,10 +91,10 @@ def _object(text: str) -> dict[str, Any]:
     import json
 
     try:
-        said = json.loads(text)
+        stored = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return stored if isinstance(stored, dict) else {}
 
 
 def _setting(value: object) -> Setting:

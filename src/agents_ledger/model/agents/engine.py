@@ -27,7 +27,7 @@ class ModelConfig(Struct, frozen=True):
     """How the model runs. None: as the engine decides."""
 
     model: str | None = None
-    thinking: str | int | bool | None = None  # on or off, a level in words, or tokens to think with
+    thinking: str | int | bool | None = None  # on or off, a named level, or a number of tokens
     max_tokens: int | None = None
     temperature: float | None = None
 

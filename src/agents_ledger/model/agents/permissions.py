@@ -1,7 +1,7 @@
 """What a turn may do: layers that each let names pass or stop them. Every layer must agree.
 
-Stored with each turn as JSON, in `permissions_granted` and `permissions_used`; docs/broker.md has
-the shapes.
+Stored with each turn as JSON, in `permissions_granted` and `permissions_used`. The shapes are in
+docs/how-to/run-turns-with-the-broker.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Misuse = Literal["not granted", "not available", "rejected"]
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a name is among these; `*` and `?` stand for any letters and any letter."""
+    """Whether a name matches one of these patterns, with `*` and `?` as in shells."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 

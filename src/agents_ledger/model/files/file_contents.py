@@ -22,14 +22,14 @@ _NOT_ALL = re.compile(r"\b(?:truncated|more lines)\b")
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? ")
 _SECTION = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$")
 
-Change = tuple[str, str]  # what was there, and what stands in its place
+Change = tuple[str, str]  # text before and after
 
 
-class Contents:
+class FileContents:
     """The files of a thread while its calls pass by, oldest first."""
 
-    def __init__(self, known: dict[str, str] | None = None) -> None:
-        self.known = dict(known or {})
+    def __init__(self, contents: dict[str, str] | None = None) -> None:
+        self.contents = dict(contents or {})
         self.changes: dict[str, list[Change]] = {}
 
     def wrote(self, tool_name: str, params_json: str) -> None:
@@ -59,29 +59,29 @@ class Contents:
         if isinstance(params, dict) and not any(name in params for name in _PART_OF_A_FILE):
             text = _text_read(decoded(result_json))
             if text is not None and len(text) <= CONTENT_MAX:
-                self.known[path] = text
+                self.contents[path] = text
 
     def _put(self, path: str, content: str) -> None:
         if len(content) > CONTENT_MAX:
             self._forget(path)
             return
-        self.changes.setdefault(path, []).append((self.known.get(path, ""), content))
-        self.known[path] = content
+        self.changes.setdefault(path, []).append((self.contents.get(path, ""), content))
+        self.contents[path] = content
 
     def _forget(self, path: str) -> None:
-        self.known.pop(path, None)
+        self.contents.pop(path, None)
         self.changes.setdefault(path, [])
 
     def _edited(self, path: str, edits: list[Change], *, everywhere: bool) -> None:
         self.changes.setdefault(path, []).extend(edits)
-        content = self.known.get(path)
+        content = self.contents.get(path)
         for old, new in edits:
             if content is None or (old and old not in content) or (not old and content):
-                self.known.pop(path, None)
+                self.contents.pop(path, None)
                 return
             content = content.replace(old, new, -1 if everywhere and old else 1)
         if content is not None:
-            self.known[path] = content
+            self.contents[path] = content
 
     def _patched_as(self, params: Any) -> None:
         changes = changes_of(params)
@@ -96,15 +96,15 @@ class Contents:
             self._put(path, change.content)
             return
         hunks = list(_hunks(change.diff))
-        before = self.known.get(path)
+        before = self.contents.get(path)
         after = _with_hunks(before, hunks) if before is not None else None
         pairs = [("\n".join(hunk.old), "\n".join(hunk.new)) for hunk in hunks]
         if target != path:
             self._put(path, "")
         self.changes.setdefault(target, []).extend(pairs)
-        self.known.pop(target, None)
+        self.contents.pop(target, None)
         if after is not None and len(after) <= CONTENT_MAX:
-            self.known[target] = after
+            self.contents[target] = after
 
     def _patched(self, text: str) -> None:
         kind, path, hunks = "", "", [[]]  # type: tuple[str, str, list[list[str]]]
@@ -141,10 +141,10 @@ class _Hunk(NamedTuple):
 def _hunks(diff: str) -> Iterator[_Hunk]:
     hunk: _Hunk | None = None
     for line in diff.split("\n"):
-        if found := _HUNK.match(line):
+        if header := _HUNK.match(line):
             if hunk:
                 yield hunk
-            hunk = _Hunk(max(0, int(found[1]) - (found[2] != "0")), [], [])
+            hunk = _Hunk(max(0, int(header[1]) - (header[2] != "0")), [], [])
         elif hunk:
             if line[:1] in ("-", " "):
                 hunk.old.append(line[1:])
@@ -196,13 +196,13 @@ def _text_read(value: Any) -> str | None:
 
 def _without_numbers(text: str) -> str:
     lines = text.removeprefix("<file>\n").split("\n")
-    found: list[str] = []
+    texts: list[str] = []
     for line in lines:
         numbered = _NUMBERED.fullmatch(line)
-        if numbered is None or int(numbered[1]) != len(found) + 1:
+        if numbered is None or int(numbered[1]) != len(texts) + 1:
             break
-        found.append(numbered[2])
-    return "".join(f"{line}\n" for line in found) if found else text
+        texts.append(numbered[2])
+    return "".join(f"{line}\n" for line in texts) if texts else text
 
 
 # -- parameters -------------------------------------------------------------------------------

@@ -39,8 +39,10 @@ def touched(tool_name: str, params_json: str) -> tuple[tuple[FileKind, str], ...
     name = _plain(tool_name)
     if "patch" in name:
         params = decoded(params_json)
-        told = [path for change in changes_of(params) for path in (change.path, change.moved_to)]
-        paths = told or _PATCHED.findall(_text(params))
+        changed_paths = [
+            path for change in changes_of(params) for path in (change.path, change.moved_to)
+        ]
+        paths = changed_paths or _PATCHED.findall(_text(params))
         return tuple(("written", path.strip()) for path in paths if path)
     kind = _KINDS.get(name)
     if kind is None:
@@ -64,14 +66,14 @@ class FileChange(NamedTuple):
 def changes_of(params: Any) -> list[FileChange]:
     """What a patch did, where its parameters say that file by file and not as one text."""
     changes = params.get("changes") if isinstance(params, dict) else None
-    found: list[FileChange] = []
+    file_changes: list[FileChange] = []
     for path, change in changes.items() if isinstance(changes, dict) else ():
         if isinstance(change, dict):
             texts = {name: text for name, text in change.items() if isinstance(text, str)}
             content = "" if texts.get("type") == "delete" else texts.get("content", "")
             diff = texts.get("unified_diff")
-            found.append(FileChange(path, texts.get("move_path"), diff, content))
-    return found
+            file_changes.append(FileChange(path, texts.get("move_path"), diff, content))
+    return file_changes
 
 
 def path_of(params: dict[str, Any]) -> str:

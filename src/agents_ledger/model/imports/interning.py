@@ -126,7 +126,7 @@ class Numbering:
 
 
 class Sets:
-    """Numbers for sets of numbers, as of the files that records stand in: there are many records,
+    """Numbers for sets of numbers, such as the files that contain a record: there are many records,
     and few such sets."""
 
     def __init__(self) -> None:
@@ -135,21 +135,21 @@ class Sets:
 
     def of(self, numbers: Iterable[int]) -> int:
         """The number of a set, the same one whenever it is asked for."""
-        found = frozenset(numbers)
-        number = self._numbers.setdefault(found, len(self._sets))
+        members = frozenset(numbers)
+        number = self._numbers.setdefault(members, len(self._sets))
         if number == len(self._sets):
-            self._sets.append(found)
+            self._sets.append(members)
         return number
 
     def __getitem__(self, number: int) -> frozenset[int]:
         return self._sets[number]
 
     def joined(self, numbers: Iterable[int]) -> int:
-        """The number of all that stands in some sets."""
-        some = set(numbers)
-        if len(some) == 1:
-            return some.pop()
-        return self.of(each for number in some for each in self._sets[number])
+        """The number of the union of several sets."""
+        sets = set(numbers)
+        if len(sets) == 1:
+            return sets.pop()
+        return self.of(member for number in sets for member in self._sets[number])
 
 
 def packed(name: str) -> bytes | None:

@@ -19,17 +19,17 @@ from msgspec import msgpack
 T = TypeVar("T", bound=Hashable)
 LARGE = 1 << 20  # bytes of a record that memory shall not hold twice
 BAD_TEXT = 1  # the code of a text that is not UTF-8, or would take much more memory as text
-IN_PARTS = 2  # that of a value that stands in parts before its row
+IN_PARTS = 2  # the code of a value that is stored in parts before its row
 _PART = b"\x94\xa0"  # begins a part: it looks as a row of a table without a name
 _SUMMARY = struct.Struct(">?QI16s")
-PARTED = bytes([0xC7, _SUMMARY.size, IN_PARTS])  # begins a value that stands in parts
+PARTED = bytes([0xC7, _SUMMARY.size, IN_PARTS])  # the first bytes of a value stored in parts
 _LENGTH = struct.Struct(">I")
 _PEEK = msgpack.Decoder(tuple[str, tuple[str, ...], tuple[str, ...], list[msgspec.Raw]])
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, ValueError, TypeError, IndexError)
 
 
 class Parted(NamedTuple):
-    """What a row says of a value that stands in parts before it."""
+    """What a row states about a value that is stored in parts before it."""
 
     is_text: bool
     size: int
@@ -38,7 +38,7 @@ class Parted(NamedTuple):
 
     @classmethod
     def of(cls, value: Any) -> Parted | None:
-        """What a value of a row says so; None: it stands there itself."""
+        """The summary in a row's value; None: the value is stored in the row itself."""
         if isinstance(value, msgpack.Ext) and value.code == IN_PARTS:
             return cls(*_SUMMARY.unpack(value.data))
         return None
@@ -49,7 +49,7 @@ class Parted(NamedTuple):
 
 
 class RowRecord(NamedTuple):
-    """One row, as it was. A text that is not UTF-8 is a msgpack.Ext with its bytes."""
+    """One original row. A text that is not UTF-8 is a msgpack.Ext with its bytes."""
 
     table: str
     key: tuple[str, ...]  # the columns that tell it from the others
@@ -64,8 +64,8 @@ class RowRecord(NamedTuple):
 
     @property
     def parted(self) -> list[Parted]:
-        """Of its values, those that stand in parts before it."""
-        return [found for each in self.values if (found := Parted.of(each)) is not None]
+        """Its values that are stored in parts before it."""
+        return [parted for value in self.values if (parted := Parted.of(value)) is not None]
 
 
 class Peeked(NamedTuple):
@@ -136,9 +136,9 @@ def parted(blocks: Iterable[bytes]) -> Iterator[tuple[Framed, list[tuple[int, in
     """The same, each with offset and length of the parts before it. An import that was interrupted
     may have left more of them than belong to its row: the last do."""
     parts: list[tuple[int, int]] = []
-    for found in _frames(blocks):
-        offset, data = found
-        if _is_part(found):
+    for frame in _frames(blocks):
+        offset, data = frame
+        if _is_part(frame):
             parts.append((offset, len(data)))
         else:
             yield _framed(offset, data), parts

@@ -52,7 +52,7 @@ class Comparison(Struct, frozen=True):
 
 
 class Replaced(Struct, frozen=True):
-    """What stood in a file, and what stands there now."""
+    """Text of a file before and after."""
 
     old: str
     new: str

@@ -13,9 +13,9 @@ from agents_ledger.model.turns import Turn
 
 def name_of(session: Session, prompt: str | None) -> str:
     """A session's title; for one that a program named, what it was asked."""
-    asked = session.task_description or prompt
+    prompt_text = session.task_description or prompt
     made = session.created_as in ("import", "subagent")
-    return session.title or (asked if made else None) or session.label
+    return session.title or (prompt_text if made else None) or session.label
 
 
 class SessionLine(Struct, frozen=True):
@@ -30,7 +30,7 @@ class SessionLine(Struct, frozen=True):
     head_status: str | None = None
     last_prompt: str | None = None  # how it begins
     first_prompt: str | None = None  # of a thread that is no branch of another
-    branch_count: int = 0  # what hangs on the thread beside it
+    branch_count: int = 0  # branches off this thread
     subagent_count: int = 0
 
     @property

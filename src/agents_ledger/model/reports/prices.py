@@ -50,7 +50,7 @@ def as_of() -> str:
 @cache
 def price(model: str | None) -> Price | None:
     """The price of a model, with or without a version and a maker before its name; None: none is
-    known. Names that are only alike are not taken for each other."""
+    known. Similar names are not matched."""
     prices = _table()[1]
     name = (model or "").rpartition("/")[2].lower()
     return prices.get(name) or prices.get(_VERSION.sub("", name))

@@ -26,8 +26,8 @@ def moment(said: str, now_ms: int) -> int:
     text = " ".join(re.sub(r"[\s_]+", " ", said.strip().lower()).split())
     now = datetime.fromtimestamp(now_ms / 1000).astimezone()
     try:
-        found = _relative(text, now) or _relative(text.replace("-", " "), now) or _absolute(text)
-        return int(found.timestamp() * 1000)
+        date = _relative(text, now) or _relative(text.replace("-", " "), now) or _absolute(text)
+        return int(date.timestamp() * 1000)
     except (ValueError, OverflowError, OSError) as error:
         raise Refused(f"{said!r} is not a date", _EXAMPLES) from error
 
@@ -92,12 +92,12 @@ def _named_day(text: str, today: datetime) -> datetime | None:
     if weekday in _DAYS:
         back = (today.weekday() - _DAYS.index(weekday)) % 7 or (7 if weekday != text else 0)
         return _local(today - timedelta(days=back))
-    found = named.get(text)
-    return None if found is None else _local(found)
+    day = named.get(text)
+    return None if day is None else _local(day)
 
 
 def _local(midnight: datetime) -> datetime:
-    """The same wall clock in the zone as it was that day."""
+    """The same wall-clock time, with the zone's offset on that day."""
     return midnight.replace(tzinfo=None).astimezone()
 
 

@@ -42,5 +42,5 @@ def count_tokens(
     system_prompt: str | None, items: Iterable[Item], count: Counter = estimate_tokens
 ) -> int:
     """The tokens of a system prompt and a row of items."""
-    asked = count(system_prompt) + ITEM_TOKENS if system_prompt else 0
-    return asked + sum(item_tokens(item, count) for item in items)
+    prompt_tokens = count(system_prompt) + ITEM_TOKENS if system_prompt else 0
+    return prompt_tokens + sum(item_tokens(item, count) for item in items)

@@ -50,7 +50,7 @@ def columns() -> dict[str, dict[str, type]]:
 
 @cache
 def clustered() -> frozenset[str]:
-    """The tables whose rows stand in the order of their key, in a tree like an index's."""
+    """The tables that are stored in the order of their key (WITHOUT ROWID)."""
     text = queries.read("schema.sql")
     ends = ((table[1], text[table.end() :]) for table in _TABLE.finditer(text))
     return frozenset(name for name, rest in ends if rest.startswith(" <clustered>"))
@@ -117,8 +117,8 @@ class RowTypes:
 
     def _fail(self, index: int, row: Row) -> NoReturn:
         value = row[index]
-        shown = f"{value!r:.40}" if isinstance(value, str) else _SHOWN[type(value)]
-        raise Damaged(f"{self._name(row)} holds {shown} for {self._names[index]}")
+        value_text = f"{value!r:.40}" if isinstance(value, str) else _SHOWN[type(value)]
+        raise Damaged(f"{self._name(row)} holds {value_text} for {self._names[index]}")
 
     def _name(self, row: Row) -> str:
         for name in _NAMING:
@@ -196,16 +196,16 @@ def wrong_values(tx: Transaction, column: str | None = None) -> Iterator[tuple[s
 
 def _wrong_rows(tx: Transaction, table: str, names: list[str]) -> list[tuple[str, str]]:
     types = columns()[table]
-    shown = " || ' ' || ".join(f"hex(COALESCE({key}, ''))" for key in TABLES[table].split(", "))
+    key_text = " || ' ' || ".join(f"hex(COALESCE({key}, ''))" for key in TABLES[table].split(", "))
     picked = ", ".join(
         f"typeof({name}), {f'CAST({name} AS BLOB)' if types[name] is str else 'NULL'}"
         for name in names
     )
     return [
-        found
-        for batch in tx.stream(f"SELECT {shown}, {picked} FROM {table} NOT INDEXED")
+        fault
+        for batch in tx.stream(f"SELECT {key_text}, {picked} FROM {table} NOT INDEXED")
         for row in batch
-        for found in _wrong(table, row[0], names, types, row[1:])
+        for fault in _wrong(table, row[0], names, types, row[1:])
     ]
 
 
@@ -226,5 +226,5 @@ _AS_SQLITE_CALLS: dict[type, str] = {str: "text", int: "integer", bytes: "blob"}
 
 
 def _key(table: str, key: str) -> str:
-    shown = " ".join(bytes.fromhex(part).decode(errors="replace") for part in key.split(" "))
-    return f"{table}:{shown[:LENGTH_MAX]}"
+    key_text = " ".join(bytes.fromhex(part).decode(errors="replace") for part in key.split(" "))
+    return f"{table}:{key_text[:LENGTH_MAX]}"

@@ -29,7 +29,7 @@ from typing import Any, Protocol, cast
 
 from agents_ledger.model.errors import OutcomeUnknown
 from agents_ledger.store.concurrency.interrupts import NOT_HELD, Hold, held
-from agents_ledger.store.database import Answer, Joint, Transaction, Work
+from agents_ledger.store.database import CommitCallback, Joint, Transaction, Work
 
 BATCH_MAX = 256
 PATIENCE = 0.4  # of what a batch took, waiting for its callers to be back
@@ -37,7 +37,7 @@ PATIENCE_MAX = 0.01  # seconds
 CHECK_SECONDS = 0.25  # at most until Ctrl-C ends a wait
 
 
-class Session(Protocol):
+class WriteSession(Protocol):
     """A connection that can write, as the leader uses it."""
 
     transaction: Transaction
@@ -71,7 +71,7 @@ class Member:
 
     __slots__ = ("answer", "error", "leads", "result", "wake", "work")
 
-    def __init__(self, work: Work[Any], answer: Answer | None = None) -> None:
+    def __init__(self, work: Work[Any], answer: CommitCallback | None = None) -> None:
         self.work = work
         self.answer = answer  # None: a thread waits
         self.wake: threading.Lock | None = None  # locked until answered or made leader
@@ -83,7 +83,7 @@ class Member:
 class GroupCommit:
     """A queue of works in front of one connection."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: WriteSession) -> None:
         self._session = session
         self._queue: deque[Member] = deque()
         self._state = threading.Lock()  # guards the queue and _leading; held for an instant
@@ -91,7 +91,7 @@ class GroupCommit:
         self._start_leader: Callable[[], object] | None = None
         self._expected = 0  # callers just answered
         self._until = 0.0  # so long the next leader waits for them
-        self._awaited = 0  # not 0: somebody waits until so many are queued
+        self._awaited = 0  # if not 0, a leader waits until this many works are queued
         self._gathered = threading.Lock()  # locked, but for the moment when they are
         self._gathered.acquire()
 
@@ -128,7 +128,9 @@ class GroupCommit:
         if me.leads:
             self.lead(me, hold)
 
-    def submit(self, work: Work[Any], answer: Answer, start: Callable[[], object]) -> Member:
+    def submit(
+        self, work: Work[Any], answer: CommitCallback, start: Callable[[], object]
+    ) -> Member:
         """Queue `work` and return; `start` is called when nobody leads: it makes a thread of its
         own call lead(for_others=True)."""
         me = Member(work, answer)
@@ -289,20 +291,20 @@ class GroupCommit:
             try:
                 self._do(members, hold if len(batch) == 1 else NOT_HELD)
             except Exception as error:
-                told = session.error(error)
+                translated = session.error(error)
                 if not session.is_open():
-                    self._fail(batch, told)
+                    self._fail(batch, translated)
                     return True
                 if len(members) == 1 and session.changes() == written:
-                    members[0].error = told
+                    members[0].error = translated
                     continue
                 session.roll_back()
                 if len(batch) == 1:
-                    members[0].error = told
+                    members[0].error = translated
                     return True
                 session.restart()
-                for each in batch:
-                    each.result = each.error = None
+                for request in batch:
+                    request.result = request.error = None
                 return False
         return True
 

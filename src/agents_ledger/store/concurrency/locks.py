@@ -79,10 +79,12 @@ class FileLock:
             except OSError as error:
                 if error.errno in _LINK_ERRORS and self.path.is_symlink():
                     raise self._unsafe("is a symbolic link") from error
-                said = f"cannot create the lock file {self.path}: {error.strerror}"
+                message = f"cannot create the lock file {self.path}: {error.strerror}"
                 if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-                    raise ReadOnly(said) from error
-                raise StoreUnavailable(said, "Check the ledger's folder and its disk.") from error
+                    raise ReadOnly(message) from error
+                raise StoreUnavailable(
+                    message, "Check the ledger's folder and its disk."
+                ) from error
             try:
                 self._check_file(os.fstat(fd))
             except BaseException:
@@ -192,7 +194,7 @@ class FileLock:
 
 
 def _close_in_child() -> None:
-    # A child keeps its parent's locks taken for as long as it has their descriptors.
+    # A child process holds its parent's locks as long as it has their descriptors.
     for lock in list(_all):
         lock.close()
 

@@ -51,5 +51,7 @@ def with_limits(conninfo: str, wait_seconds: float) -> str:
 def without_password(address: str) -> str:
     """The address as it may be shown."""
     start, options = _options(address)
-    shown = re.sub(r"^(\w+://[^:@/]*):.*@", r"\1@", start)
-    return _joined(shown, [o for o in options if not o.startswith(("password=", "sslpassword="))])
+    redacted = re.sub(r"^(\w+://[^:@/]*):.*@", r"\1@", start)
+    return _joined(
+        redacted, [o for o in options if not o.startswith(("password=", "sslpassword="))]
+    )

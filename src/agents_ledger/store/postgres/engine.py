@@ -38,16 +38,17 @@ from agents_ledger.model.errors import (
     StoreUnavailable,
     Unreachable,
 )
+from agents_ledger.model.reports.search import PART_WEIGHTS
 from agents_ledger.store import migrations, queries
 from agents_ledger.store.concurrency.interrupts import NOT_HELD, Hold, held
-from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work, Writer
+from agents_ledger.store.database import CommitCallback, Engine, Row, Transaction, Work, Writer
 from agents_ledger.store.postgres import address as postgres_address
 from agents_ledger.store.postgres import pgvector
 from agents_ledger.store.postgres.query import run_query
 from agents_ledger.store.postgres.server_watch import Watch
 from agents_ledger.store.postgres.server_watch import WatchedConnection as Connection
 from agents_ledger.store.postgres.writer import PostgresWriter
-from agents_ledger.store.sealed_cache import Known
+from agents_ledger.store.sealed_cache import SealedCache
 from agents_ledger.store.text import escape, escape_row, unescape_rows
 
 T = TypeVar("T")
@@ -75,6 +76,9 @@ WORDS = {
     "position": "strpos",
     "ids": "(SELECT json_array_elements_text(CAST(:ids AS json)))",
     "server_now": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
+    "part_weights": "CASE w.part "
+    + " ".join(f"WHEN '{part}' THEN {weight}" for part, weight in PART_WEIGHTS.items())
+    + " ELSE 0 END",
     **queries.pieces("search.postgres.sql"),
 }
 
@@ -93,13 +97,13 @@ def _escaped(values: dict[str, object]) -> dict[str, object]:
     return dict(zip(values, escape_row(tuple(values.values())), strict=True))
 
 
-class _Transaction:
+class PostgresTransaction:
     """Named statements on one connection."""
 
     engine: Engine = "postgresql"
 
-    def __init__(self, connection: Connection, known: Known | None = None) -> None:
-        self.known = known
+    def __init__(self, connection: Connection, cache: SealedCache | None = None) -> None:
+        self.cache = cache
         self._has_savepoint = False
         self.cursor = connection.cursor()
         self._statements = _statements()
@@ -203,7 +207,7 @@ class PostgresDatabase:
         self._pool_max = pool_max
         self._pid = os.getpid()
         self._closed = False
-        self._known = Known()
+        self._cache = SealedCache()
         self._writer: PostgresWriter | None = None
         self._executor: ThreadPoolExecutor | None = None
         self._guard = threading.Lock()
@@ -247,7 +251,7 @@ class PostgresDatabase:
         finally:
             connection.close()
 
-    def _version(self, tx: _Transaction) -> int | None:
+    def _version(self, tx: PostgresTransaction) -> int | None:
         """The schema's number; None: there is no such PostgreSQL schema."""
         rows = tx.execute(
             "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = ?",
@@ -259,7 +263,7 @@ class PostgresDatabase:
             raise ReadOnly(f"{self.address} forbids this: permission denied", _ASK_FOR_RIGHTS)
         return migrations.version(tx, self.engine, self.address)
 
-    def _migrate(self, tx: _Transaction) -> bool:
+    def _migrate(self, tx: PostgresTransaction) -> bool:
         """The next step to the newest schema; whether there is another."""
         if self._version(tx) is None:  # IF NOT EXISTS would need the right to create one
             tx.execute(f'CREATE SCHEMA "{self.schema}"')
@@ -316,7 +320,7 @@ class PostgresDatabase:
         with self._errors():
             return self._transact("write", work)
 
-    def _transact(self, kind: Kind, work: Callable[[_Transaction], T]) -> T:
+    def _transact(self, kind: Kind, work: Callable[[PostgresTransaction], T]) -> T:
         """Do `work`, again where the server undid it: a deadlock, or a connection that broke.
 
         Each broken connection leaves the pool, so as many tries as it can hold reach a good one,
@@ -355,16 +359,16 @@ class PostgresDatabase:
         self,
         connection: Connection,
         kind: Kind,
-        work: Callable[[_Transaction], T],
+        work: Callable[[PostgresTransaction], T],
         hold: Hold = NOT_HELD,
     ) -> T:
         """Do `work` in one transaction."""
-        known = self._known if kind == "read" else None
+        cache = self._cache if kind == "read" else None
         try:
             began = connection.execute(self._begin[kind], prepare=False)
             if kind == "write":
                 self._refuse_newer(began)
-            result = hold.interruptible(work, _Transaction(connection, known))
+            result = hold.interruptible(work, PostgresTransaction(connection, cache))
         except Exception:
             if not connection.closed:
                 connection.execute("ROLLBACK")
@@ -390,7 +394,7 @@ class PostgresDatabase:
         if number != self._newest:
             raise migrations.newer(self.address, number)
 
-    def submit(self, work: Work[T], answer: Answer) -> Callable[[], bool]:
+    def submit(self, work: Work[T], answer: CommitCallback) -> Callable[[], bool]:
         def run() -> None:
             try:
                 result = self.write(work)
@@ -515,11 +519,11 @@ class PostgresDatabase:
             )
         if isinstance(error, pg.InsufficientPrivilege):
             return ReadOnly(f"{self.address} forbids this: {text}", _ASK_FOR_RIGHTS)
-        kind, said = next(
-            ((kind, said) for kinds, kind, said in _FAMILIES if isinstance(error, kinds)),
+        kind, message = next(
+            ((kind, message) for kinds, kind, message in _FAMILIES if isinstance(error, kinds)),
             (StoreUnavailable, "{address}: {text}"),
         )
-        return kind(said.format(address=self.address, text=text))
+        return kind(message.format(address=self.address, text=text))
 
 
 _ASK_FOR_RIGHTS = "Ask the server's administrator for rights on the schema."

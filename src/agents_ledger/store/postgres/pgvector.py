@@ -21,19 +21,19 @@ class _Index(NamedTuple):
     """The index of one model's vectors."""
 
     name: str
-    words: dict[str, str]  # what stands in place of {word}
+    words: dict[str, str]  # values of the placeholders {word}
 
 
 def _index(schema: str, model: str, length: int) -> _Index:
     name = f"idx_vectors_near_{hashlib.sha256(model.encode()).hexdigest()[:16]}"
-    said = {"schema": schema, "model": sql.Literal(model).as_string(), "length": str(length)}
-    return _Index(name, {"name": name, **said})
+    values = {"schema": schema, "model": sql.Literal(model).as_string(), "length": str(length)}
+    return _Index(name, {"name": name, **values})
 
 
 def _text(name: str, words: dict[str, str]) -> str:
     text = queries.PARAMETER.sub(r"%(\1)s", queries.pieces("nearest.postgres.sql")[name])
-    for word, said in words.items():
-        text = text.replace(f"{{{word}}}", said.replace("%", "%%"))
+    for word, value in words.items():
+        text = text.replace(f"{{{word}}}", value.replace("%", "%%"))
     return text
 
 
@@ -42,8 +42,8 @@ def _run(cursor: Cursor[Row], text: str, values: dict[str, object]) -> list[Row]
 
 
 def _schema(cursor: Cursor[Row]) -> str | None:
-    found = _run(cursor, _text("extension", {}), {})
-    return str(found[0][0]) if found else None
+    rows = _run(cursor, _text("extension", {}), {})
+    return str(rows[0][0]) if rows else None
 
 
 def nearest(

@@ -106,7 +106,7 @@ def _drop_privileges(cursor: psycopg.Cursor[Any]) -> None:
 
 def _check_functions(cursor: psycopg.Cursor[Any], sql: str) -> None:
     """Refuse what names a function that does more than read tables."""
-    # Where a quote may stand for something else, texts are looked at, too.
+    # Where quotes may be escaped in other ways, string literals are searched too.
     is_plain = not any(mark in sql for mark in ("\\", "$", "--", "/*"))
     code = _QUOTED.sub(lambda quoted: quoted["name"] or "''", sql) if is_plain else sql
     if re.search(r'\bU&"', code, re.IGNORECASE):

@@ -34,13 +34,13 @@ PAGE_SIZES = tuple(1 << power for power in range(9, 17))
 
 
 class StoredRow(NamedTuple):
-    """A row as it stands in the file; the rowid is 0 in an index."""
+    """A row of the file; the rowid is 0 in an index."""
 
     rowid: int
     values: Values
 
 
-class Tree(NamedTuple):
+class BTree(NamedTuple):
     """A table or index of the schema."""
 
     kind: str
@@ -102,7 +102,7 @@ class DamagedFile:
         return pages
 
     def close(self) -> None:
-        """Let go of the file and its log."""
+        """Close the file and its log."""
         self._file.close()
         self._log.close()
 
@@ -147,20 +147,20 @@ class DamagedFile:
 
     # -- trees --------------------------------------------------------------------------------
 
-    def _schema(self) -> Iterator[Tree]:
+    def _schema(self) -> Iterator[BTree]:
         """What the schema says; where its own pages are lost, whatever looks like a line of it."""
-        pages = list(self._walk(Tree("table", "sqlite_master", "", 1, None)))
+        pages = list(self._walk(BTree("table", "sqlite_master", "", 1, None)))
         rows = [row for page in pages for row in self._cells(page, "sqlite_master")]
         if "sqlite_master" in self.lost:
-            others = (n for n in self._present() if n not in self._free)
-            rows += [row for n in others if n not in pages for row in self._cells(n, None)]
+            unreferenced = (n for n in self._present() if n not in self._free)
+            rows += [row for n in unreferenced if n not in pages for row in self._cells(n, None)]
         for row in rows:
             if len(row.values) == SCHEMA_COLUMNS:
                 kind, name, table, root, sql = row.values
                 if kind in ("table", "index") and isinstance(name, str) and _is_root(root):
-                    yield Tree(kind, name, str(table), root, sql if isinstance(sql, str) else None)
+                    yield BTree(kind, name, str(table), root, sql if isinstance(sql, str) else None)
 
-    def _walk(self, tree: Tree) -> Iterator[int]:
+    def _walk(self, tree: BTree) -> Iterator[int]:
         """The pages of a tree that hold rows, in order, around those that make no sense."""
         waiting = [tree.root]
         while waiting:
@@ -179,7 +179,7 @@ class DamagedFile:
             if kind in (INTERIOR_TABLE, INTERIOR_INDEX):
                 waiting += reversed(self._children(number, start, count))
 
-    def _note_lost(self, table: str, tree: Tree) -> None:
+    def _note_lost(self, table: str, tree: BTree) -> None:
         if tree.kind == "table":  # an index is made anew
             self.lost[table] = self.lost.get(table, 0) + 1
 
@@ -188,8 +188,8 @@ class DamagedFile:
         page = self._page(number)
         start = HEADER if number == 1 else 0
         kind, count = page[start], int.from_bytes(page[start + 3 : start + 5], "big")
-        known = (INTERIOR_INDEX, INTERIOR_TABLE, LEAF_INDEX, LEAF_TABLE)
-        if kind not in known or start + 8 + 2 * count > self._usable:
+        page_types = (INTERIOR_INDEX, INTERIOR_TABLE, LEAF_INDEX, LEAF_TABLE)
+        if kind not in page_types or start + 8 + 2 * count > self._usable:
             raise Unreadable(f"page {number} is no page of a tree")
         return kind, start, count
 

@@ -29,7 +29,7 @@ FLAGS = (
     "partial",
     "shown",
 )
-# What a word that is lost is taken for, where the table itself has no default.
+# Replacements of lost values of columns without a default.
 _LIKELY = {
     ("messages", "role"): "assistant",
     ("message_files", "kind"): "referenced",
@@ -52,7 +52,7 @@ class TableRows(Struct):
 
 
 class RowChange(NamedTuple):
-    """One row that is not as it was."""
+    """A row whose values were changed."""
 
     table: str
     key: str
@@ -84,13 +84,13 @@ def load(file: DamagedFile, tx: Transaction) -> Loading:
     """Insert every row that can be read and does not break a constraint of its own table."""
     loading = Loading()
     for table in TABLES:
-        _Table(tx, table, loading).load(file)
+        SalvagedTable(tx, table, loading).load(file)
         loading.of(table).lost = file.lost.get(table, 0)
         _name_lost(file, tx, table, loading)
     return loading
 
 
-class _Table:
+class SalvagedTable:
     def __init__(self, tx: Transaction, table: str, loading: Loading) -> None:
         self._tx = tx
         self._table = table
@@ -164,8 +164,8 @@ class _Table:
         return {str: "", int: 0, bytes: b""}[self._types[name]]
 
     def _key(self, row: list[Any]) -> str:
-        shown = (row[self._names.index(key)] for key in self._keys)
-        return " ".join(str(value)[: row_types.LENGTH_MAX] for value in shown)
+        key_values = (row[self._names.index(key)] for key in self._keys)
+        return " ".join(str(value)[: row_types.LENGTH_MAX] for value in key_values)
 
 
 def _normalised(stored: str) -> str:
@@ -194,8 +194,8 @@ def _name_lost(file: DamagedFile, tx: Transaction, table: str, loading: Loading)
             continue  # of another index
         where = " AND ".join(f"{name} = ?" for name in TABLES[table].split(", "))
         if not tx.execute(f"SELECT 1 FROM {table} WHERE {where}", tuple(key)):
-            shown = " ".join(str(value)[: row_types.LENGTH_MAX] for value in key)
-            loading.changes.append(RowChange(table, shown, "lost"))
+            key_text = " ".join(str(value)[: row_types.LENGTH_MAX] for value in key)
+            loading.changes.append(RowChange(table, key_text, "lost"))
 
 
 # -- references -------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class _Reference(NamedTuple):
 def mend_references(tx: Transaction, loading: Loading, *, leave: tuple[str, ...] = ()) -> None:
     """Clear what refers to a row that is lost; drop the row, if it is nothing without. References
     to the tables named in `leave` are left alone."""
-    references = [found for found in _references(tx) if found.target not in leave]
+    references = [reference for reference in _references(tx) if reference.target not in leave]
     while any([_mend(tx, reference, loading) for reference in references]):
         pass
 
@@ -226,15 +226,15 @@ def _references(tx: Transaction) -> Iterator[_Reference]:
 
 def _mend(tx: Transaction, reference: _Reference, loading: Loading) -> bool:
     table, column, target, to, required = reference
-    shown = " || ' ' || ".join(TABLES[table].split(", "))
+    key_text = " || ' ' || ".join(TABLES[table].split(", "))
     broken = (
         f"WHERE {column} IS NOT NULL"
         f" AND NOT EXISTS (SELECT 1 FROM {target} found WHERE found.{to} = {table}.{column})"
     )
     if required:
-        rows: list[Row] = tx.execute(f"DELETE FROM {table} {broken} RETURNING {shown}, {column}")
+        rows: list[Row] = tx.execute(f"DELETE FROM {table} {broken} RETURNING {key_text}, {column}")
     else:
-        rows = tx.execute(f"SELECT {shown}, {column} FROM {table} {broken}")
+        rows = tx.execute(f"SELECT {key_text}, {column} FROM {table} {broken}")
         tx.execute(f"UPDATE {table} SET {column} = NULL {broken}")
     for key, missing in rows:
         note = loading.dropped if required else loading.repaired

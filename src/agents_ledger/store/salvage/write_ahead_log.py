@@ -26,7 +26,7 @@ class WriteAheadLog:
             self._read(self._file)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
 

@@ -11,40 +11,40 @@
 -- found faster by reading the table, and every turn would pay for keeping it in an index.
 
 CREATE TABLE schema_migrations (
-    number BIGINT PRIMARY KEY,
-    name TEXT NOT NULL,
+    number BIGINT PRIMARY KEY,        -- of the migration's file
+    name TEXT NOT NULL,               -- of the migration's file
     applied_at BIGINT NOT NULL
 );
 
 -- One exchange: what was asked, what the agent did, what it answered. Turns form trees.
 CREATE TABLE turns (
-    id TEXT PRIMARY KEY,
-    parent_turn_id TEXT REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE,
+    id TEXT PRIMARY KEY,              -- ULID of a native turn; derived from the source's ids for an imported one
+    parent_turn_id TEXT REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE, -- NULL for a root
     turn_type TEXT NOT NULL DEFAULT 'normal' CHECK (turn_type IN ('normal', 'compaction')),
-    status TEXT NOT NULL DEFAULT 'pending'
+    status TEXT NOT NULL DEFAULT 'pending' -- completed and failed turns are sealed
         CHECK (status IN ('pending', 'streaming', 'completed', 'failed')),
     started_at BIGINT NOT NULL,
-    completed_at BIGINT,
-    model TEXT,
-    provider TEXT,
+    completed_at BIGINT,              -- NULL while it is live
+    model TEXT,                       -- that answered
+    provider TEXT,                    -- of the model
     role TEXT NOT NULL DEFAULT 'unified' CHECK (role IN ('manager', 'worker', 'unified')),
-    toolset_name TEXT,
-    tools_available TEXT,
-    permissions_granted TEXT,
-    permissions_used TEXT,
-    input_tokens BIGINT,
-    output_tokens BIGINT,
-    cached_input_tokens BIGINT,
-    cache_write_tokens BIGINT,
+    toolset_name TEXT,                -- the toolset of the policy it ran with
+    tools_available TEXT,             -- JSON list of tool names
+    permissions_granted TEXT,         -- JSON; see the guide to the broker
+    permissions_used TEXT,            -- JSON; see the guide to the broker
+    input_tokens BIGINT,              -- with cached ones; NULL: unknown, never 0
+    output_tokens BIGINT,             -- with reasoning ones
+    cached_input_tokens BIGINT,       -- read from the provider's cache
+    cache_write_tokens BIGINT,        -- written to the provider's cache
     reasoning_tokens BIGINT,
     total_tokens BIGINT,
-    query_message_ids TEXT,
-    response_message_id TEXT,
-    has_children BIGINT NOT NULL DEFAULT 0,
+    query_message_ids TEXT,           -- JSON list of the messages that asked
+    response_message_id TEXT,         -- the message that answered
+    has_children BIGINT NOT NULL DEFAULT 0, -- a turn has this one as parent
     tool_call_count BIGINT NOT NULL DEFAULT 0,
-    source_event_id TEXT,
-    workspace_path TEXT,
-    effective_config_json TEXT,
+    source_event_id TEXT,             -- the outside event that triggered it
+    workspace_path TEXT,              -- the folder it worked in
+    effective_config_json TEXT,       -- the configuration, with the origin of each value
     error TEXT,                       -- why a failed turn failed
     projected BIGINT NOT NULL DEFAULT 0, -- derived from source records or tasks: may be derived again
     request_hash <bytes>              -- of what the caller passed; tells a retry from another turn of that id
@@ -65,11 +65,11 @@ CREATE INDEX idx_turns_source_event ON turns (source_event_id) WHERE source_even
 -- up, jump_depth is the depth at which our path leaves it: any ancestor is O(log forks) away.
 CREATE TABLE segments (
     id <serial_key>,
-    parent_id BIGINT REFERENCES segments (id) DEFERRABLE INITIALLY IMMEDIATE,
-    fork_depth BIGINT NOT NULL,
-    level BIGINT NOT NULL,
-    jump_id BIGINT,
-    jump_depth BIGINT,
+    parent_id BIGINT REFERENCES segments (id) DEFERRABLE INITIALLY IMMEDIATE, -- NULL for the segment of a root
+    fork_depth BIGINT NOT NULL,       -- depth of the turn it branches off
+    level BIGINT NOT NULL,            -- number of segments above it
+    jump_id BIGINT,                   -- a segment further up
+    jump_depth BIGINT,                -- where the path to the root leaves that segment
     frozen_depth BIGINT NOT NULL DEFAULT 0 -- projected turns down to here carry native ones: sealed
 );
 CREATE INDEX idx_segments_parent ON segments (parent_id, fork_depth);
@@ -79,9 +79,9 @@ CREATE INDEX idx_segments_frozen ON segments (frozen_depth) WHERE frozen_depth >
 -- An array of ancestors per turn would be quadratic; the view `threads` computes it when asked.
 CREATE TABLE places (
     segment_id BIGINT NOT NULL REFERENCES segments (id) DEFERRABLE INITIALLY IMMEDIATE,
-    depth BIGINT NOT NULL,
+    depth BIGINT NOT NULL,            -- 1 for a root
     turn_id TEXT NOT NULL UNIQUE REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE,
-    input_tokens BIGINT NOT NULL,
+    input_tokens BIGINT NOT NULL,     -- sum over the thread, as all that follow
     output_tokens BIGINT NOT NULL,
     cached_input_tokens BIGINT NOT NULL,
     cache_write_tokens BIGINT NOT NULL,
@@ -91,9 +91,9 @@ CREATE TABLE places (
     compaction_turn_id TEXT,          -- the latest compaction on the thread
     model TEXT,                       -- the latest said
     provider TEXT,
-    persona_id TEXT,
-    system_prompt_hash TEXT,
-    thread_key TEXT,
+    persona_id TEXT,                  -- of the session it was recorded on
+    system_prompt_hash TEXT,          -- the prompt in force
+    thread_key TEXT,                  -- key by which programs address the thread
     PRIMARY KEY (segment_id, depth)
 ) <clustered>;
 CREATE UNIQUE INDEX idx_places_key ON places (thread_key) WHERE thread_key IS NOT NULL;
@@ -101,28 +101,28 @@ CREATE INDEX idx_places_persona ON places (persona_id);
 
 -- System prompts are long and repeat: each is stored once.
 CREATE TABLE system_prompts (
-    hash TEXT PRIMARY KEY,
+    hash TEXT PRIMARY KEY,            -- SHA-256 of the content
     content TEXT NOT NULL
 );
 
 -- A label that points to the head of a thread; never a container. thread_id NULL: empty.
 CREATE TABLE sessions (
-    label TEXT PRIMARY KEY,
-    thread_id TEXT REFERENCES places (turn_id) DEFERRABLE INITIALLY IMMEDIATE,
+    label TEXT PRIMARY KEY,           -- the session's name
+    thread_id TEXT REFERENCES places (turn_id) DEFERRABLE INITIALLY IMMEDIATE, -- its head: the id of a turn; NULL: empty
     persona_id TEXT NOT NULL DEFAULT 'main',
     agent_id TEXT,
     created_as TEXT NOT NULL DEFAULT 'user'
         CHECK (created_as IN ('user', 'system', 'subagent', 'fork', 'import')),
     is_subagent BIGINT NOT NULL DEFAULT 0,
-    parent_session_label TEXT REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE,
-    parent_turn_id TEXT REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE,
-    spawn_tool_call_id TEXT,
-    task_description TEXT,
+    parent_session_label TEXT REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE, -- of a subagent: the session that started it
+    parent_turn_id TEXT REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE, -- of a subagent: the turn that started it
+    spawn_tool_call_id TEXT,          -- of a subagent: the call that started it
+    task_description TEXT,            -- what a subagent was asked to do
     task_status TEXT
         CHECK (task_status IN ('pending', 'running', 'completed', 'failed', 'cancelled')),
-    routing_key TEXT,
-    origin TEXT,
-    origin_session_id TEXT,
+    routing_key TEXT,                 -- key by which programs address the session
+    origin TEXT,                      -- the source it was imported from; NULL: recorded here
+    origin_session_id TEXT,           -- its id there
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
     status TEXT NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'archived', 'deleted')),
@@ -146,10 +146,10 @@ CREATE INDEX idx_sessions_origin ON sessions (origin, origin_session_id) WHERE o
 -- Every key a session answers to, its own label among them: one table, so that an alias and a label
 -- cannot shadow each other. reason is NULL for a label that stands for itself.
 CREATE TABLE names (
-    name TEXT PRIMARY KEY,
+    name TEXT PRIMARY KEY,            -- a label or an alias
     session_label TEXT NOT NULL REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE,
     created_at BIGINT NOT NULL,
-    reason TEXT
+    reason TEXT                       -- why the alias was made; NULL: it is the label itself
 );
 CREATE INDEX idx_names_session ON names (session_label);
 
@@ -163,11 +163,11 @@ CREATE TABLE annotations (
 
 -- Every move of every session's head, in the order of id. thread_id NULL: it became empty.
 CREATE TABLE session_history (
-    id <serial_key>,
+    id <serial_key>,                  -- orders the moves
     session_label TEXT NOT NULL REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE,
-    thread_id TEXT REFERENCES places (turn_id) DEFERRABLE INITIALLY IMMEDIATE,
+    thread_id TEXT REFERENCES places (turn_id) DEFERRABLE INITIALLY IMMEDIATE, -- the new head; NULL: emptied
     changed_at BIGINT NOT NULL,
-    reason TEXT NOT NULL
+    reason TEXT NOT NULL              -- record, fork, move, roll_back, undo, clear, import ...
 );
 CREATE INDEX idx_session_history_label ON session_history (session_label, id, changed_at);
 CREATE INDEX idx_session_history_thread ON session_history (thread_id);
@@ -177,12 +177,12 @@ CREATE TABLE messages (
     turn_id TEXT NOT NULL REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE,
     role TEXT NOT NULL CHECK (role IN ('user', 'assistant', 'system', 'tool')),
     content TEXT,
-    source TEXT,
+    source TEXT,                      -- who began it: human, agent, cron ...
     sequence BIGINT NOT NULL,         -- one count per turn over messages and tool calls
     created_at BIGINT NOT NULL,
     thinking TEXT,
-    context_json TEXT,
-    metadata_json TEXT,
+    context_json TEXT,                -- what the source attached to a prompt
+    metadata_json TEXT,               -- what else the source recorded
     tool_call_id TEXT,                -- the call a tool message answers
     has_details BIGINT NOT NULL DEFAULT 0 -- it has files, lints or codeblocks: reads look only then
 );
@@ -192,21 +192,21 @@ CREATE INDEX idx_messages_tool ON messages (turn_id) WHERE role = 'tool';
 
 -- Providers repeat call ids, so a call is known by its turn and its id.
 CREATE TABLE tool_calls (
-    id TEXT NOT NULL,
+    id TEXT NOT NULL,                 -- unique within its turn
     turn_id TEXT NOT NULL REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE,
-    message_id TEXT REFERENCES messages (id) DEFERRABLE INITIALLY IMMEDIATE,
+    message_id TEXT REFERENCES messages (id) DEFERRABLE INITIALLY IMMEDIATE, -- the message that made the call
     tool_name TEXT NOT NULL,
-    tool_number BIGINT,
+    tool_number BIGINT,               -- the provider's number of the tool
     params_json TEXT NOT NULL,
     result_json TEXT,
     error TEXT,
     status TEXT NOT NULL DEFAULT 'pending'
         CHECK (status IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'rejected')),
     source_status TEXT,               -- the source's own word, where it has another
-    spawned_session_label TEXT REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE,
+    spawned_session_label TEXT REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE, -- the subagent it started
     started_at BIGINT NOT NULL,
     completed_at BIGINT,
-    sequence BIGINT NOT NULL,
+    sequence BIGINT NOT NULL,         -- one count per turn over messages and tool calls
     PRIMARY KEY (turn_id, id)
 );
 CREATE INDEX idx_tool_calls_tool ON tool_calls (tool_name, turn_id);
@@ -218,20 +218,20 @@ CREATE INDEX idx_tool_calls_spawned ON tool_calls (spawned_session_label)
 CREATE TABLE compactions (
     turn_id TEXT PRIMARY KEY REFERENCES turns (id) DEFERRABLE INITIALLY DEFERRED,
     summary TEXT NOT NULL,
-    summarized_through_turn_id TEXT NOT NULL REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE,
-    first_kept_turn_id TEXT REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE,
+    summarized_through_turn_id TEXT NOT NULL REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE, -- the last turn the summary covers
+    first_kept_turn_id TEXT REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE, -- the first turn that stays visible; NULL: none
     turns_summarized BIGINT,
-    compaction_type TEXT NOT NULL DEFAULT 'summary',
-    model TEXT NOT NULL,
+    compaction_type TEXT NOT NULL DEFAULT 'summary', -- the strategy
+    model TEXT NOT NULL,              -- that wrote the summary
     provider TEXT,
-    tokens_before BIGINT,
-    tokens_after BIGINT,
+    tokens_before BIGINT,             -- of the context
+    tokens_after BIGINT,              -- of the context
     summary_tokens BIGINT,
-    summarization_input_tokens BIGINT,
+    summarization_input_tokens BIGINT, -- what writing the summary cost
     summarization_output_tokens BIGINT,
     duration_ms BIGINT,
-    trigger TEXT,
-    metadata_json TEXT
+    trigger TEXT,                     -- manual, context_limit, periodic or overflow_recovery
+    metadata_json TEXT                -- parameters of the strategy
 );
 
 CREATE TABLE message_files (
@@ -239,7 +239,7 @@ CREATE TABLE message_files (
     message_id TEXT NOT NULL REFERENCES messages (id) DEFERRABLE INITIALLY IMMEDIATE,
     kind TEXT NOT NULL CHECK (kind IN ('read', 'written', 'referenced', 'attached')),
     file_path TEXT NOT NULL,
-    line_start BIGINT,
+    line_start BIGINT,                -- NULL: the whole file
     line_end BIGINT
 );
 -- A file without lines counts once too: NULLs would never be equal.
@@ -252,7 +252,7 @@ CREATE TABLE message_lints (
     message_id TEXT NOT NULL REFERENCES messages (id) DEFERRABLE INITIALLY IMMEDIATE,
     file_path TEXT,
     message TEXT,
-    lint_source TEXT,
+    lint_source TEXT,                 -- the linter
     start_line BIGINT,
     start_col BIGINT,
     end_line BIGINT,
@@ -264,7 +264,7 @@ CREATE INDEX idx_message_lints_message ON message_lints (message_id);
 CREATE TABLE message_codeblocks (
     id <serial_key>,
     message_id TEXT NOT NULL REFERENCES messages (id) DEFERRABLE INITIALLY IMMEDIATE,
-    idx BIGINT NOT NULL,
+    idx BIGINT NOT NULL,              -- order within the message
     language TEXT,
     content TEXT NOT NULL,
     file_path TEXT,
@@ -276,21 +276,21 @@ CREATE UNIQUE INDEX idx_message_codeblocks_message ON message_codeblocks (messag
 -- Processes that have live turns. Whether one lives is told by its lock, never by this row alone.
 CREATE TABLE writers (
     id TEXT PRIMARY KEY,
-    seen_at BIGINT NOT NULL
+    seen_at BIGINT NOT NULL           -- last renewal of its lease, on PostgreSQL
 );
 
 -- Turns being written now, with who writes them and where they will hang.
 CREATE TABLE live_turns (
     turn_id TEXT PRIMARY KEY REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE,
     writer_id TEXT NOT NULL REFERENCES writers (id) DEFERRABLE INITIALLY IMMEDIATE,
-    session_label TEXT NOT NULL REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE
+    session_label TEXT NOT NULL REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE -- the session that will move to it
 );
 CREATE INDEX idx_live_turns_writer ON live_turns (writer_id);
 
 -- Text of a live turn as it streams in; becomes a message when the turn ends.
 CREATE TABLE partial_texts (
     turn_id TEXT NOT NULL REFERENCES live_turns (turn_id) DEFERRABLE INITIALLY IMMEDIATE,
-    piece BIGINT NOT NULL,
+    piece BIGINT NOT NULL,            -- order of the pieces
     content TEXT NOT NULL,
     PRIMARY KEY (turn_id, piece)
 );
@@ -298,20 +298,20 @@ CREATE TABLE partial_texts (
 -- What waits to be asked: one line per session, in the order of position. turn_id is chosen when an
 -- entry is claimed, so that what it began can be told after a crash. Rows stay: an id is asked once.
 CREATE TABLE queue (
-    position <serial_key>,
-    id TEXT NOT NULL UNIQUE,
+    position <serial_key>,            -- order of the queue
+    id TEXT NOT NULL UNIQUE,          -- chosen by the caller; asked once
     session_label TEXT NOT NULL REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE,
     mode TEXT NOT NULL CHECK (mode IN ('followup', 'collect', 'interrupt', 'steer')),
     status TEXT NOT NULL
         CHECK (status IN ('waiting', 'claimed', 'done', 'failed', 'cancelled', 'dropped')),
     enqueued_at BIGINT NOT NULL,
     ready_at BIGINT NOT NULL,         -- a batch waits until then for one more message
-    turn_id TEXT,
-    writer_id TEXT REFERENCES writers (id) DEFERRABLE INITIALLY IMMEDIATE,
+    turn_id TEXT,                     -- the turn that answers it
+    writer_id TEXT REFERENCES writers (id) DEFERRABLE INITIALLY IMMEDIATE, -- the process that answers it
     stop_at BIGINT,                   -- somebody wants its turn to stop, since then
     error TEXT,
     ask_json TEXT,                    -- NULL once its turn is completed and has it all
-    request_hash <bytes> NOT NULL
+    request_hash <bytes> NOT NULL     -- recognises a retry
 );
 CREATE INDEX idx_queue_session ON queue (session_label, position);
 CREATE INDEX idx_queue_line ON queue (session_label, position) WHERE status = 'waiting';
@@ -327,18 +327,18 @@ CREATE INDEX idx_queue_turn ON queue (turn_id) WHERE turn_id IS NOT NULL;
 -- files of one family are derived together. derived_bytes behind kept_bytes: derive again.
 CREATE TABLE source_files (
     id <serial_key>,
-    source TEXT NOT NULL,
+    source TEXT NOT NULL,             -- the importer
     path TEXT NOT NULL,
-    generation BIGINT NOT NULL,
-    family TEXT NOT NULL,
+    generation BIGINT NOT NULL,       -- rises when a file is rewritten
+    family TEXT NOT NULL,             -- files of one family are derived together
     kind TEXT NOT NULL CHECK (kind IN ('lines', 'document', 'rows')),
-    size BIGINT NOT NULL,
-    mtime_ns BIGINT NOT NULL,
+    size BIGINT NOT NULL,             -- when it was last read
+    mtime_ns BIGINT NOT NULL,         -- when it was last read
     kept_bytes BIGINT NOT NULL,
-    tail_hash <bytes>,
-    cursor_json TEXT,
-    derived_bytes BIGINT NOT NULL DEFAULT -1,
-    derived_version BIGINT NOT NULL DEFAULT 0,
+    tail_hash <bytes>,                -- of the last bytes kept; recognises a rewritten file
+    cursor_json TEXT,                 -- how far a database was read
+    derived_bytes BIGINT NOT NULL DEFAULT -1, -- how much of it was derived
+    derived_version BIGINT NOT NULL DEFAULT 0, -- version of the importer that derived it
     first_seen_at BIGINT NOT NULL,
     seen_at BIGINT NOT NULL
 );
@@ -350,10 +350,10 @@ CREATE INDEX idx_source_files_behind ON source_files (id) WHERE derived_bytes <>
 -- generation before, or the file it was copied from. base_length NULL: against all of it.
 CREATE TABLE source_blocks (
     file_id BIGINT NOT NULL REFERENCES source_files (id) DEFERRABLE INITIALLY IMMEDIATE,
-    start BIGINT NOT NULL,
-    length BIGINT NOT NULL,
-    base_file_id BIGINT REFERENCES source_files (id) DEFERRABLE INITIALLY IMMEDIATE,
-    data <bytes> NOT NULL,
+    start BIGINT NOT NULL,            -- offset of the block's first byte
+    length BIGINT NOT NULL,           -- of the block, uncompressed
+    base_file_id BIGINT REFERENCES source_files (id) DEFERRABLE INITIALLY IMMEDIATE, -- compressed against this file
+    data <bytes> NOT NULL,            -- zstd
     base_length BIGINT,
     PRIMARY KEY (file_id, start)
 );
@@ -369,8 +369,8 @@ CREATE INDEX idx_turn_sources_file ON turn_sources (file_id);
 -- Records that a source wrote again under new ids. They are no messages, but who has one of them is
 -- of the same tree.
 CREATE TABLE repeated_records (
-    id TEXT PRIMARY KEY,
-    turn_id TEXT NOT NULL REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE
+    id TEXT PRIMARY KEY,              -- of the repeated record
+    turn_id TEXT NOT NULL REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE -- the turn that has the original
 ) <clustered>;
 CREATE INDEX idx_repeated_records_turn ON repeated_records (turn_id);
 
@@ -387,12 +387,12 @@ CREATE TABLE session_imports (
     source TEXT NOT NULL,
     source_provider TEXT NOT NULL,
     source_session_id TEXT NOT NULL,
-    source_session_fingerprint TEXT NOT NULL,
+    source_session_fingerprint TEXT NOT NULL, -- changes with the content
     session_label TEXT NOT NULL REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE,
-    head_turn_id TEXT REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE,
+    head_turn_id TEXT REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE, -- the head that the import set
     imported_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
-    last_run_id TEXT NOT NULL,
+    last_run_id TEXT NOT NULL,        -- of import_runs
     PRIMARY KEY (source, source_provider, source_session_id)
 );
 CREATE INDEX idx_session_imports_label ON session_imports (session_label);
@@ -401,7 +401,7 @@ CREATE INDEX idx_session_imports_head ON session_imports (head_turn_id);
 -- A subagent that knows its parent's session, which may be imported later.
 CREATE TABLE source_links (
     child_label TEXT PRIMARY KEY REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE,
-    parent_label TEXT NOT NULL
+    parent_label TEXT NOT NULL        -- may not be imported yet
 );
 CREATE INDEX idx_source_links_parent ON source_links (parent_label);
 
@@ -410,8 +410,8 @@ CREATE TABLE session_import_requests (
     idempotency_key TEXT PRIMARY KEY,
     source TEXT NOT NULL,
     mode TEXT NOT NULL,
-    run_id TEXT NOT NULL,
-    request_hash TEXT NOT NULL,
+    run_id TEXT NOT NULL,             -- of import_runs
+    request_hash TEXT NOT NULL,       -- recognises another request under the same key
     response_json TEXT NOT NULL,
     created_at BIGINT NOT NULL
 );
@@ -444,23 +444,23 @@ CREATE TABLE import_runs (
     upserted BIGINT NOT NULL DEFAULT 0,
     skipped BIGINT NOT NULL DEFAULT 0,
     failed BIGINT NOT NULL DEFAULT 0,
-    report_json TEXT
+    report_json TEXT                  -- counts by source, faults, exclusions
 );
 
 -- What could not be understood, by file and offset. Its bytes are kept all the same.
 CREATE TABLE source_faults (
     file_id BIGINT NOT NULL REFERENCES source_files (id) DEFERRABLE INITIALLY IMMEDIATE,
-    position BIGINT NOT NULL,
-    line BIGINT,
-    what TEXT NOT NULL,
+    position BIGINT NOT NULL,         -- offset in the kept bytes
+    line BIGINT,                      -- NULL: not a file of lines
+    what TEXT NOT NULL,               -- what is wrong
     PRIMARY KEY (file_id, position, what)
 );
 
 -- What files call sessions of other files, by a record of them or by their label.
 CREATE TABLE source_titles (
     file_id BIGINT NOT NULL REFERENCES source_files (id) DEFERRABLE INITIALLY IMMEDIATE,
-    record_id TEXT NOT NULL,
-    position BIGINT NOT NULL,
+    record_id TEXT NOT NULL,          -- a record, a session label or a project hash
+    position BIGINT NOT NULL,         -- offset in the kept bytes
     title TEXT NOT NULL,
     shown BIGINT NOT NULL DEFAULT 0,  -- the sessions it names were derived with it
     PRIMARY KEY (file_id, record_id)
@@ -472,7 +472,7 @@ CREATE INDEX idx_source_titles_unshown ON source_titles (file_id) WHERE shown = 
 CREATE TABLE access_tokens (
     id TEXT PRIMARY KEY,
     name TEXT NOT NULL,
-    secret_hash TEXT NOT NULL UNIQUE,
+    secret_hash TEXT NOT NULL UNIQUE, -- SHA-256
     scopes TEXT NOT NULL,             -- words with a space between them
     created_at BIGINT NOT NULL,
     expires_at BIGINT,
@@ -481,7 +481,7 @@ CREATE TABLE access_tokens (
 CREATE INDEX idx_access_tokens_name ON access_tokens (name);
 
 -- Tasks of the Agent Bus: what was saved is the record, their sessions and turns are derived from it.
--- The views tasks, calls and task_messages carry the seed's columns.
+-- The views tasks, calls and task_messages carry the columns of the specification.
 CREATE TABLE bus_tasks (
     id TEXT PRIMARY KEY,
     parent_task_id TEXT REFERENCES bus_tasks (id) DEFERRABLE INITIALLY IMMEDIATE,
@@ -489,7 +489,7 @@ CREATE TABLE bus_tasks (
     system_prompt_hash TEXT NOT NULL REFERENCES system_prompts (hash) DEFERRABLE INITIALLY IMMEDIATE,
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
-    session_label TEXT NOT NULL UNIQUE REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE,
+    session_label TEXT NOT NULL UNIQUE REFERENCES sessions (label) DEFERRABLE INITIALLY IMMEDIATE, -- the session of its conversation
     head_turn_id TEXT REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE -- put there by the bus: it moves no other
 );
 CREATE INDEX idx_bus_tasks_created ON bus_tasks (created_at, id);
@@ -506,7 +506,7 @@ CREATE TABLE bus_messages (
     content TEXT NOT NULL,
     timestamp BIGINT NOT NULL,
     partial BIGINT NOT NULL DEFAULT 0,
-    turn_id TEXT REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE
+    turn_id TEXT REFERENCES turns (id) DEFERRABLE INITIALLY IMMEDIATE -- the turn derived from it
 );
 CREATE INDEX idx_bus_messages_task ON bus_messages (task_id, timestamp, position);
 CREATE INDEX idx_bus_messages_turn ON bus_messages (turn_id, timestamp, position);
@@ -517,15 +517,15 @@ CREATE TABLE bus_calls (
     id TEXT NOT NULL UNIQUE,
     task_id TEXT NOT NULL REFERENCES bus_tasks (id) DEFERRABLE INITIALLY IMMEDIATE,
     ability_name TEXT NOT NULL,
-    parameters TEXT NOT NULL,
+    parameters TEXT NOT NULL,         -- JSON
     status TEXT NOT NULL CHECK (status IN ('pending', 'in_progress', 'completed', 'failed')),
-    details TEXT NOT NULL,
+    details TEXT NOT NULL,            -- JSON
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
-    start_message_id TEXT NOT NULL REFERENCES bus_messages (id) DEFERRABLE INITIALLY IMMEDIATE,
-    end_message_id TEXT REFERENCES bus_messages (id) DEFERRABLE INITIALLY IMMEDIATE,
+    start_message_id TEXT NOT NULL REFERENCES bus_messages (id) DEFERRABLE INITIALLY IMMEDIATE, -- the message that made the call
+    end_message_id TEXT REFERENCES bus_messages (id) DEFERRABLE INITIALLY IMMEDIATE, -- the message with its result
     writer_id TEXT REFERENCES writers (id) DEFERRABLE INITIALLY IMMEDIATE,
-    revision BIGINT NOT NULL DEFAULT 0,
+    revision BIGINT NOT NULL DEFAULT 0, -- rises with every change
     derived_revision BIGINT           -- as its turn has it; NULL: not yet
 );
 CREATE INDEX idx_bus_calls_task ON bus_calls (task_id, created_at, position);
@@ -592,7 +592,7 @@ CREATE TABLE usage_sums (
     workspace_path TEXT NOT NULL,
     turns BIGINT NOT NULL,
     failed BIGINT NOT NULL,
-    untold BIGINT NOT NULL,
+    untold BIGINT NOT NULL,           -- turns without token counts
     tool_calls BIGINT NOT NULL,
     input_tokens BIGINT NOT NULL,
     output_tokens BIGINT NOT NULL,
@@ -600,8 +600,8 @@ CREATE TABLE usage_sums (
     cache_write_tokens BIGINT NOT NULL,
     reasoning_tokens BIGINT NOT NULL,
     total_tokens BIGINT NOT NULL,
-    fresh_input_tokens BIGINT NOT NULL,
-    paid_output_tokens BIGINT NOT NULL,
+    fresh_input_tokens BIGINT NOT NULL, -- input that was not cached
+    paid_output_tokens BIGINT NOT NULL, -- output with reasoning, as providers charge it
     PRIMARY KEY (day, hour, model, provider, workspace_path)
 ) <clustered>;
 
@@ -619,8 +619,8 @@ CREATE TABLE tool_sums (
 
 -- What turns mean: a vector of 32-bit numbers of length 1, by the model that made it.
 CREATE TABLE search_vectors (
-    doc_id BIGINT NOT NULL REFERENCES search_docs (id) ON DELETE CASCADE,
-    model TEXT NOT NULL,
+    doc_id BIGINT NOT NULL REFERENCES search_docs (id) ON DELETE CASCADE, -- of search_docs
+    model TEXT NOT NULL,              -- the embedding model
     vector <floats> NOT NULL,
     PRIMARY KEY (doc_id, model)
 );

@@ -31,13 +31,13 @@ from agents_ledger.store.checks.row_types import undecoded_column, wrong_values
 from agents_ledger.store.concurrency.group_commit import GroupCommit
 from agents_ledger.store.concurrency.interrupts import Hold, held
 from agents_ledger.store.concurrency.locks import WriteQueue, note_closed, note_open
-from agents_ledger.store.database import Answer, Engine, Row, Transaction, Work, Writer
-from agents_ledger.store.sealed_cache import Known
+from agents_ledger.store.database import CommitCallback, Engine, Row, Transaction, Work, Writer
+from agents_ledger.store.sealed_cache import SealedCache
 from agents_ledger.store.sqlite.errors import DRIVER_ERRORS, name_of, translate
 from agents_ledger.store.sqlite.file import OpenFile, check_leftovers
-from agents_ledger.store.sqlite.log import Log, LogLimits
-from agents_ledger.store.sqlite.readers import Readers
-from agents_ledger.store.sqlite.statements import PLAIN, WORDS, Reading, Statements
+from agents_ledger.store.sqlite.log import LogKeeper, LogLimits
+from agents_ledger.store.sqlite.readers import ReaderPool
+from agents_ledger.store.sqlite.statements import PLAIN, WORDS, ReadStatements, Statements
 from agents_ledger.store.sqlite.writers import SqliteWriter, remove_dead_writers, writer_lock
 from agents_ledger.store.text import unescape_rows
 
@@ -157,10 +157,10 @@ class SqliteDatabase:
         self._queue = WriteQueue(self.path, wait_seconds)
         self.file = OpenFile(self.path)
         self._log_limits = log_limits or LOG_LIMITS
-        self.log = Log(self.path, self._log_limits, self._new_connection)
-        self._known = Known()
-        self._readers = Readers(self._new_reader, self._known)
-        self._hasty_readers = Readers(self._new_reader, self._known, wait=False)
+        self.log = LogKeeper(self.path, self._log_limits, self._new_connection)
+        self._cache = SealedCache()
+        self._readers = ReaderPool(self._new_reader, self._cache)
+        self._hasty_readers = ReaderPool(self._new_reader, self._cache, wait=False)
         self._snapshots = threading.local()
         self._writer: SqliteWriter | None = None
         self._guard = threading.Lock()
@@ -332,7 +332,7 @@ class SqliteDatabase:
         result: T = self._group.run(work)
         return result
 
-    def submit(self, work: Work[T], answer: Answer) -> Callable[[], bool]:
+    def submit(self, work: Work[T], answer: CommitCallback) -> Callable[[], bool]:
         with held(), self._guard:
             self._check_writable()
             if self._thread is None:
@@ -400,7 +400,7 @@ class SqliteDatabase:
     def read(self, work: Work[T]) -> T:
         self._check_usable()
         self.file.check_readable()
-        opened: Reading | None = getattr(self._snapshots, "opened", None)
+        opened: ReadStatements | None = getattr(self._snapshots, "opened", None)
         try:
             if opened is not None:
                 return work(opened)

@@ -1,4 +1,4 @@
-"""What SQLite complains of, in our words."""
+"""Translates errors of SQLite into ours."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def translate(error: Exception, address: str) -> Exception:
         return Refused(f"the ledger's rules forbid this: {text}")
     if "too big" in text:
         return Refused(f"a value is too large to store: {text}")
-    kind, said = next(
-        ((kind, said) for names, kind, said in _FAMILIES if name.startswith(names)),
+    kind, message = next(
+        ((kind, message) for names, kind, message in _FAMILIES if name.startswith(names)),
         (StoreUnavailable, "{address}: {text}"),
     )
-    return kind(said.format(address=address, text=text))
+    return kind(message.format(address=address, text=text))

@@ -1,4 +1,4 @@
-"""Notices when the ledger file or its log is not the one that was opened any more.
+"""Notices when the ledger file or its log was replaced after it was opened.
 
 SQLite goes on with a file that was deleted or replaced, and knows a write-ahead log by its name
 alone: beside a file that was put in the ledger's place, the log of the old one overwrites pages of

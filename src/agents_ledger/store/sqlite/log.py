@@ -18,7 +18,7 @@ class LogLimits(NamedTuple):
     wait_every_seconds: float = 1.0
 
 
-class Log:
+class LogKeeper:
     """The log of one ledger, as a handle that writes looks after it.
 
     SQLite reuses the log from its start once all of it is in the file and no reader needs it. One

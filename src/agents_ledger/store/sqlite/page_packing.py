@@ -26,8 +26,8 @@ def filling(rows: Sequence[Row]) -> list[Row]:
     """The rows in an order that fills pages."""
     ordered: list[Row] = []
     for at in range(0, len(rows), NEIGHBOURS):
-        some = rows[at : at + NEIGHBOURS]
-        ordered += [some[number] for number in _best_fit([_standing(row) for row in some])]
+        window = rows[at : at + NEIGHBOURS]
+        ordered += [window[number] for number in _best_fit([_standing(row) for row in window])]
     return ordered
 
 
@@ -50,7 +50,7 @@ def _standing(row: Row) -> int:
 
 def _best_fit(lengths: Sequence[int]) -> list[int]:
     """The longest first, each to the page it fills best; the fullest pages first, so that whatever
-    comes next goes on where there is room."""
+    comes next is added where there is room."""
     pages: list[list[int]] = []
     rooms: list[tuple[int, int]] = []  # what is left, of which page
     for number in sorted(range(len(lengths)), key=lambda n: -lengths[n]):

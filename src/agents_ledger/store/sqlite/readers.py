@@ -1,4 +1,4 @@
-"""Reading connections of one handle, kept for the next reader."""
+"""A pool of reading connections of one handle."""
 
 from __future__ import annotations
 
@@ -6,26 +6,28 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from agents_ledger.store.sealed_cache import Known
-from agents_ledger.store.sqlite.statements import Reading
+from agents_ledger.store.sealed_cache import SealedCache
+from agents_ledger.store.sqlite.statements import ReadStatements
 
 
-class Readers:
+class ReaderPool:
     """As many connections as there were readers at one time."""
 
-    def __init__(self, connect: Callable[[], Any], known: Known, *, wait: bool = True) -> None:
+    def __init__(
+        self, connect: Callable[[], Any], cache: SealedCache, *, wait: bool = True
+    ) -> None:
         self._connect = connect
-        self._known = known
+        self._cache = cache
         self._wait = wait  # for locks
-        self._idle: list[Reading] = []
+        self._idle: list[ReadStatements] = []
 
     @contextmanager
-    def reading(self) -> Iterator[Reading]:
+    def reading(self) -> Iterator[ReadStatements]:
         """A connection for a while, without a transaction."""
         try:
             reading = self._idle.pop()
         except IndexError:
-            reading = Reading(self._connect(), self._known)
+            reading = ReadStatements(self._connect(), self._cache)
             if not self._wait:
                 reading.connection.execute("PRAGMA busy_timeout=0")
         try:
@@ -38,7 +40,7 @@ class Readers:
                 self._idle.append(reading)
 
     @contextmanager
-    def snapshot(self) -> Iterator[Reading]:
+    def snapshot(self) -> Iterator[ReadStatements]:
         """A connection for a while that stands on one snapshot."""
         with self.reading() as reading:
             try:

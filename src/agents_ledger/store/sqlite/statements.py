@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 from msgspec import StructMeta
 
+from agents_ledger.model.reports.search import PART_WEIGHTS
 from agents_ledger.store import queries
 from agents_ledger.store.checks.row_types import RowTypes, of_kind, of_statement
 from agents_ledger.store.database import Engine, Row, Work
-from agents_ledger.store.sealed_cache import Known
+from agents_ledger.store.sealed_cache import SealedCache
 from agents_ledger.store.sqlite.errors import DRIVER_ERRORS, translate
 from agents_ledger.store.sqlite.page_packing import filling
 from agents_ledger.store.text import escape_row, has_escapes, unescape_row, unescape_rows
@@ -23,6 +24,7 @@ STREAM_ROWS = 1000
 CHECKED_ROWS = 200  # at once, while they become values: more would only take memory
 PLAIN = 1  # the file's user_version until the first text is stored escaped; 0 says nothing
 
+FACET_WEIGHTS = (0.0,) * 5  # the columns project, model, tool, file and state of the index
 WORDS = {
     "serial_key": "INTEGER PRIMARY KEY",
     "bytes": "BLOB",
@@ -35,6 +37,7 @@ WORDS = {
     "position": "instr",
     "ids": "(SELECT value FROM json_each(:ids))",
     "server_now": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+    "part_weights": ", ".join(map(str, (*PART_WEIGHTS.values(), *FACET_WEIGHTS))),
     **queries.pieces("search.sqlite.sql"),
 }
 
@@ -49,7 +52,7 @@ def is_plain(execute: Callable[[str], Any]) -> bool:
     return version == PLAIN
 
 
-class _Prepared(dict[str, queries.Positional]):
+class PreparedStatement(dict[str, queries.Positional]):
     """Statements by name, each made ready when it is first run: a command takes few of them."""
 
     def __missing__(self, name: str) -> queries.Positional:
@@ -57,7 +60,7 @@ class _Prepared(dict[str, queries.Positional]):
         return made
 
 
-_PREPARED = _Prepared()
+_PREPARED = PreparedStatement()
 _ROW_TYPES: dict[str, RowTypes] = {}  # by the name of the statement
 
 
@@ -73,7 +76,7 @@ class Statements:
     """Named statements on one connection."""
 
     engine: Engine = "sqlite"
-    known: Known | None = None
+    cache: SealedCache | None = None
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
@@ -117,9 +120,9 @@ class Statements:
         if not things:
             return 0
         sql, _, attributes = self._statements[name]
-        given = [attributes(thing) for thing in things]
-        rows = [escape_row(row) for row in given]
-        if rows != given:
+        values = [attributes(thing) for thing in things]
+        rows = [escape_row(row) for row in values]
+        if rows != values:
             self._note_escapes()
         return int(self._executemany(sql, filling(rows) if any_order else rows).rowcount)
 
@@ -158,12 +161,12 @@ class Statements:
             cursor.close()
 
 
-class Reading(Statements):
+class ReadStatements(Statements):
     """The same on a connection that only reads. What it reads is checked: callers rely on it."""
 
-    def __init__(self, connection: Any, known: Known) -> None:
+    def __init__(self, connection: Any, cache: SealedCache) -> None:
         super().__init__(connection)
-        self.known = known
+        self.cache = cache
         self.plain = False  # nothing it reads is escaped
         self._kept: dict[Work[Any], tuple[int, Any]] = {}
 
@@ -173,7 +176,7 @@ class Reading(Statements):
         self.plain = is_plain(self._execute)
 
     def end(self) -> None:
-        """Let go of it, if it could be had."""
+        """End the snapshot, if there is one."""
         if self.connection.in_transaction:
             self._execute("ROLLBACK")
 
@@ -199,8 +202,8 @@ class Reading(Statements):
 
     def kept(self, read: Work[T], /) -> T:
         version: int = self._execute("PRAGMA data_version").fetchone()[0]
-        known = self._kept.get(read)
-        if known is None or known[0] != version:
-            self._kept[read] = known = (version, read(self))
-        value: T = known[1]
+        cached = self._kept.get(read)
+        if cached is None or cached[0] != version:
+            self._kept[read] = cached = (version, read(self))
+        value: T = cached[1]
         return value

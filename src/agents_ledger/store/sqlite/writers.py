@@ -59,8 +59,8 @@ def remove_dead_writers(ledger: Path, writers: Callable[[], set[str]]) -> None:
                     lock.close()
             if len(dead) >= REMOVED_AT_ONCE:
                 break
-        known = writers() if dead else set()
+        living = writers() if dead else set()
         for writer_id, lock in dead.items():
-            if writer_id not in known:
+            if writer_id not in living:
                 with suppress(OSError):  # it is tried again by the next handle
                     lock.path.unlink(missing_ok=True)

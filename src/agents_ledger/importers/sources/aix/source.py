@@ -34,7 +34,8 @@ from agents_ledger.importers.port.source import (
     Table,
     fingerprint,
 )
-from agents_ledger.importers.sources.cursor.turns import STATUSES, metadata_of, thinking_of
+from agents_ledger.importers.sources.cursor.records import metadata_of, thinking_of
+from agents_ledger.importers.sources.cursor.rules import STATUSES
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder, msgspec_text
 from agents_ledger.importers.transcript.turn_tree import as_dict, as_number, as_text
 from agents_ledger.model.imports.sources import (
