@@ -200,7 +200,7 @@ class StorageReader:
         fields = {**fields, "parentID": parent if is_readable else None}
         self._add_session(session, fields, (0, place.length, place.fingerprint), place.file)
         for index, entry in enumerate(map(as_dict, messages)):
-            info = entry.get("info", entry)  # in the second format there are no parts beside it
+            info = entry.get("info", entry)  # in the second format there are no parts
             name = f"{session}:{index}"
             message = self._add_exported(
                 info, place, within_export(index), fallback=name, session=session
