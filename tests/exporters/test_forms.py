@@ -175,7 +175,7 @@ def test_json_of_hostile_text_is_ascii_and_round_trips(ledger: Ledger) -> None:
 # -- messages ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("provider", PROVIDER_FORMATS)
 def test_messages_are_the_context_of_the_model(demo: Ledger, provider: str) -> None:
     told = text(demo, "demo", "messages", provider=provider)
 
