@@ -52,7 +52,9 @@ def test_an_exported_page_runs_and_loads_nothing(
     page.close()
 
 
-def test_an_exported_page_is_read_and_printed_without_scripts(browser: Browser, tmp_path: Path) -> None:
+def test_an_exported_page_is_read_and_printed_without_scripts(
+    browser: Browser, tmp_path: Path
+) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(saved(tmp_path, "demo"))

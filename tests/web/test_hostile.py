@@ -199,7 +199,9 @@ def test_a_thread_shows_hostile_text_whole(browser: Browser, hostile: Running) -
         assert page.locator("main script, main img:not(.shot)").count() == 0
 
 
-def test_characters_that_reverse_the_reading_order_are_made_visible(own_server: Callable[[], Running]) -> None:
+def test_characters_that_reverse_the_reading_order_are_made_visible(
+    own_server: Callable[[], Running],
+) -> None:
     running = own_server()
     turned = "safe\u202egnp.exe"
     running.ledger.record(

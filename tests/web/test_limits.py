@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from agents_ledger.app import Serving
 from agents_ledger.asgi.limits import ReadTimeouts
+from agents_ledger.cli.servers.server import Serving
 from agents_ledger.web.server import JSON_SLOTS
 from tests.waiting import PATIENCE_S
 from tests.web.conftest import Running
@@ -170,6 +170,6 @@ def test_a_slow_request_within_the_limit_and_an_idle_stream_stay_open(impatient:
 
 
 def test_the_options_of_serve_do_not_need_the_web_extra() -> None:
-    code = "import sys; import agents_ledger.app; sys.exit('uvicorn' in sys.modules)"
+    code = "import sys; import agents_ledger.cli.servers.server; sys.exit('uvicorn' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

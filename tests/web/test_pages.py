@@ -235,9 +235,7 @@ def test_history_lists_every_move_and_links_to_the_past(visitor: Visitor, runnin
     assert page.locator("article.card").count() == 3
 
 
-def test_a_fork_is_created_from_a_turn(
-    visitor: Visitor, running: Running
-) -> None:
+def test_a_fork_is_created_from_a_turn(visitor: Visitor, running: Running) -> None:
     page = visitor.open("/s/demo")
     card = page.locator("article.card").nth(1)
     card.get_by_text("Fork", exact=True).click()

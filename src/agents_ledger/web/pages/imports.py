@@ -1,4 +1,4 @@
-"""Import runs, the histories of agents on this machine, and records that could not be parsed."""
+"""Import runs, the histories of agents on this machine, and problems in source records."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from agents_ledger.importers.sources.copilot.records import (
     message_source,
 )
 from agents_ledger.importers.sources.copilot.turn_copies import CopilotCopies, CopilotTurnCopy
+from agents_ledger.importers.transcript.field_maps import token_counts
 from agents_ledger.importers.transcript.lines import decode_line
 from agents_ledger.importers.transcript.turn_index import TurnIndex
 from agents_ledger.model.imports.records import digest
@@ -102,7 +103,7 @@ class RunTotals:
 def _model_totals(metrics: dict[str, Any]) -> ModelTotals:
     usages = {model: as_dict(as_dict(metric).get("usage")) for model, metric in metrics.items()}
     return {
-        model: {name: as_number(usage.get(theirs)) or 0 for name, theirs in rules.TOKENS.items()}
+        model: dict.fromkeys(rules.TOKENS, 0) | token_counts(usage, rules.TOKENS)
         for model, usage in usages.items()
         if usage
     }

@@ -158,17 +158,17 @@ class EventClaims:
             if share.is_whole:
                 remaining.add(copy.name)
                 continue
-            copies.keep(number, share.kept, with_totals=not share.has_start)
-            if share.kept or not share.others:
+            copies.keep(number, share.entries, with_totals=not share.has_start)
+            if share.entries or not share.other_turns:
                 remaining.add(copy.name)
-            if not share.others:
+            if not share.other_turns:
                 continue
             if share.has_start:
-                self.continued_by[number] = share.others[-1]
+                self.continued_by[number] = share.other_turns[-1]
             else:
-                heirs.setdefault(copy.name, share.others[0])
-                if share.kept and copy.parent is None and copy.subagent is None:
-                    copies[number].parent = share.others[0]
+                heirs.setdefault(copy.name, share.other_turns[0])
+                if share.entries and copy.parent is None and copy.subagent is None:
+                    copies[number].parent = share.other_turns[0]
         copies.entries.group(len(copies))
         self.merged_into = {name: heir for name, heir in heirs.items() if name not in remaining}
 
@@ -179,17 +179,17 @@ class EventClaims:
         turns over."""
         names = [owners.get(key, name) for key in self._keys(number)]
         entries = self._copies.entries.of(number)
-        kept = {entry for entry, owner in zip(entries, names, strict=True) if owner == name}
+        own = {entry for entry, owner in zip(entries, names, strict=True) if owner == name}
         is_subagent = name in subagents
-        others = [n for n in names if n != name and (n in subagents) == is_subagent]
-        return CopyShare(kept, others, names[:1] == [name], len(kept) == len(names))
+        other_turns = [n for n in names if n != name and (n in subagents) == is_subagent]
+        return CopyShare(own, other_turns, names[:1] == [name], len(own) == len(names))
 
 
 class CopyShare(NamedTuple):
     """What a copy of a turn is left with once every event has one turn."""
 
-    kept: set[int]  # entries
-    others: list[int]  # the names of the turns that have its other entries
+    entries: set[int]
+    other_turns: list[int]  # the names of the turns that have its other entries
     has_start: bool
     is_whole: bool
 
