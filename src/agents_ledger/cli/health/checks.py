@@ -65,7 +65,8 @@ def audit(
             findings = ledger.audit(quick=quick)
             engine = ledger.engine_check(quick=quick)
     except Damaged as error:
-        error.hint = _repair_hint(run)  # the default hint is to run this command
+        # The default hint is to run this command.
+        error.hint = _repair_hint(run)
         raise
     meanings = rules.meanings()
     if run.as_json:
