@@ -267,7 +267,7 @@ def test_a_service_knows_where_the_user_keeps_the_sources(tmp_path: Path) -> Non
     assert '@set "CODEX_HOME=/data/100%% "mine"/$HOME"\n' in files["win32"].read_text()
 
 
-def test_a_place_said_from_here_is_the_same_for_a_service(
+def test_relative_paths_are_absolute_in_a_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

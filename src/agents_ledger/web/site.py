@@ -160,6 +160,7 @@ class Site:
         with self._import_lock:
             if self.importing:
                 return
+            # A daemon: an interrupted import is continued by the next one.
             self._import = threading.Thread(target=self._import_all, daemon=True)
             self._import.start()
 
@@ -251,6 +252,7 @@ class Site:
 
     def _card(self, card: Card, csrf: str) -> Markup:
         """The HTML of a card, shared by all readers."""
+        # Ages are part of the key: "5 min" must become "6 min".
         times = [card.turn.started_at, *(other.turn.started_at for other in card.siblings)]
         html = self.rendered.get(
             (card.shown, [formats.age(at) for at in times]),
@@ -280,5 +282,5 @@ class Site:
         return html_response(self.render(template, request, **values), request, status=status)
 
 
-SiteDependency = NamedDependency[Site]
+ThisSite = NamedDependency[Site]
 """The site, injected into handlers by name."""

@@ -77,7 +77,7 @@ def up(
             _suggest(latest[0].label)
         if no_serve:
             return
-        from agents_ledger.app import Serving
+        from agents_ledger.cli.servers.server import Serving
 
         with _importing_in_background(ledger) if not no_import else nullcontext():
             start(run, ledger, Serving(port=port), browser=not no_browser)
