@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from agents_ledger.importers.parsing import databases, files
 from agents_ledger.importers.parsing.db_cursor import DatabaseState
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_text, parse_json
 from agents_ledger.importers.parsing.table_scan import select
 from agents_ledger.importers.port.source import (
     RECORD_MAX,
@@ -22,7 +23,6 @@ from agents_ledger.importers.port.source import (
 )
 from agents_ledger.importers.project_folders import Folder
 from agents_ledger.importers.row_archive import NO_EXCLUSION, RowExclusion
-from agents_ledger.importers.transcript.turn_tree import as_dict, as_text, parsed
 from agents_ledger.model.errors import LedgerError
 from agents_ledger.model.settings import is_whole
 
@@ -166,7 +166,7 @@ def _folder(path: Path, _: tuple[int, ...]) -> str | None:
 
 def _own(line: bytes) -> str | None:
     """The folder of a record itself: one that stands deeper is what a tool was given."""
-    record = as_dict(parsed(line))
+    record = as_dict(parse_json(line))
     context = as_dict(as_dict(record.get("data")).get("context"))
     found = (each.get("cwd") for each in (record, as_dict(record.get("payload")), context))
     return next((said for each in found if (said := as_text(each))), None)
@@ -180,7 +180,7 @@ def _folder_beside(place: Path, _: int) -> str | None:
 
 @lru_cache(maxsize=4)
 def _document(path: Path, _: tuple[int, ...], read: Callable[[Any], Any]) -> Any:
-    return read(parsed(LOOK.head(path, RECORD_MAX)))
+    return read(parse_json(LOOK.head(path, RECORD_MAX)))
 
 
 @lru_cache(maxsize=4096)
