@@ -21,7 +21,7 @@ from agents_ledger.importers.port.limits import ImportLimits
 from agents_ledger.importers.port.source import Material, Reader
 from agents_ledger.importers.sources.claude_code.source import ClaudeCode
 from agents_ledger.importers.sources.registry import SOURCES
-from agents_ledger.importers.transcript import moving, packed_store
+from agents_ledger.importers.transcript import packed_store
 from agents_ledger.ledger.projection import reconcile, source_records
 from agents_ledger.ledger.projection import turns as projected_turns
 from agents_ledger.ledger.projection.turns import Change
@@ -94,7 +94,6 @@ def held_of(
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is small enough to be held as it is, is smaller."""
-    monkeypatch.setattr(moving, "HELD_TURNS", 0)
     monkeypatch.setattr(interning, "LATEST", 256)
     monkeypatch.setattr(packed_store, "OPEN", 16)
     monkeypatch.setattr(timestamps, "_from_iso", timestamps._from_iso.__wrapped__)

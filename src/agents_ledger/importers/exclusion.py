@@ -12,12 +12,12 @@ from msgspec import Struct, field
 
 from agents_ledger.importers.parsing import databases, files
 from agents_ledger.importers.parsing.db_cursor import DatabaseState
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_text, parse_json
 from agents_ledger.importers.parsing.table_scan import select
 from agents_ledger.importers.port.limits import LIMITS
 from agents_ledger.importers.port.source import FolderTrace, Project, Source, Table
 from agents_ledger.importers.project_folders import ExcludedFolder
 from agents_ledger.importers.row_archive import NO_EXCLUSION, RowExclusion
-from agents_ledger.importers.transcript.turn_tree import as_dict, as_text, parsed
 from agents_ledger.model.errors import LedgerError
 from agents_ledger.model.settings import is_whole
 
@@ -162,7 +162,7 @@ def _working_folder(path: Path, _: tuple[int, ...], head_sizes: tuple[int, ...])
 
 def _own_folder(line: bytes) -> str | None:
     """The working folder of a record itself: a deeper "cwd" is an argument of a tool."""
-    record = as_dict(parsed(line))
+    record = as_dict(parse_json(line))
     context = as_dict(as_dict(record.get("data")).get("context"))
     candidates = (record, as_dict(record.get("payload")), context)
     return next((cwd for fields in candidates if (cwd := as_text(fields.get("cwd")))), None)
@@ -176,7 +176,7 @@ def _working_folder_within(folder: Path, _: int) -> str | None:
 
 @lru_cache(maxsize=4)
 def _document(path: Path, _: tuple[int, ...], read: Callable[[Any], Any]) -> Any:
-    return read(parsed(PROBE.head(path, LIMITS.record_bytes)))
+    return read(parse_json(PROBE.head(path, LIMITS.record_bytes)))
 
 
 @lru_cache(maxsize=4096)
