@@ -105,7 +105,7 @@ def ancestry(folder: Path) -> Iterator[Line]:
         count = connection.execute("SELECT count(*) FROM turns").fetchone()[0]
         for what, names, goal in (
             ("ancestry", STANDING, Goal("<=", 160)),
-            ("with the seed's indexes of threads", LOOKUPS, None),
+            ("with the specification's indexes of threads", LOOKUPS, None),
         ):
             marks = ", ".join("?" for _ in names)
             size = connection.execute(

@@ -1,4 +1,4 @@
--- Views that carry the seeds' names over our leaner tables. Made anew after every migration.
+-- Views that carry the names of the specification over leaner tables. Recreated after every migration.
 -- Beside views.sqlite.sql; they differ in how a list of ids is made and walked.
 
 -- ancestry is computed only when it is selected: for one turn it costs its depth.
@@ -99,7 +99,7 @@ CROSS JOIN LATERAL json_array_elements_text(
 ) WITH ORDINALITY AS a (value, key)
 JOIN messages m ON m.turn_id = a.value;
 
--- One row per turn: with one per session the seed's recursive query would double at every level.
+-- One row per turn: with one row per session, a recursive query over parents would double at every level.
 -- A turn in several sessions names the one that reached it first; one that no head ever pointed to,
 -- the oldest whose thread holds it.
 CREATE VIEW agent_turns AS
@@ -143,7 +143,7 @@ CROSS JOIN LATERAL json_array_elements_text(
 ) WITH ORDINALITY AS a (value, key)
 JOIN tool_calls c ON c.turn_id = a.value;
 
--- Tasks of the bus with the seed's columns: SELECT * FROM tasks, calls, task_messages.
+-- Tasks of the bus with the columns of the specification.
 CREATE VIEW tasks AS
 SELECT
     t.id, t.parent_task_id, t.completion_status, p.content AS system_prompt, t.created_at,
@@ -167,7 +167,7 @@ WHERE m.role IN ('user', 'assistant') AND m.content <> '' AND COALESCE(
     ''
 ) <> 'true';
 
--- What was said, one row for each side of a turn, without tools: seed 001's Events Ledger. Ask it by
+-- What was said, one row for each side of a turn, without tools. Query it by
 -- thread_id (the turn), or for all.
 CREATE VIEW events AS
 SELECT
