@@ -215,7 +215,7 @@ def test_writing_works_where_it_is_enabled(told: Ledger) -> None:
 
 def test_errors_are_reported_and_change_nothing(told: Ledger) -> None:
     async def work(client: Client) -> None:
-        assert "turn 'nobody'. List what" in await refusal(client, "show", target="nobody")
+        assert "turn 'nobody'. List the sessions" in await refusal(client, "show", target="nobody")
         assert "$.last" in await refusal(client, "show", target="main", last=-1)
         assert "unknown field `colour`" in await refusal(
             client, "show", target="main", colour="red"
