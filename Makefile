@@ -22,13 +22,14 @@ MINUTES ?= 10
 export PYTHONDONTWRITEBYTECODE :=
 
 .DELETE_ON_ERROR:
-.PHONY: help up dev test check format bench soak reference pictures requirements clean
+.PHONY: help up dev test check format async bench soak reference pictures requirements clean
 
 help:
 	@echo "make up            set up, import, and open the Command Center"
 	@echo "make test          run the tests, PostgreSQL included"
 	@echo "make check         format, lint, types, layers, sizes"
 	@echo "make format        let ruff put the format right"
+	@echo "make async         write the asyncio face of the ledger from the synchronous one"
 	@echo "make bench         measure the speed, write docs/benchmarks.md (ONLY=name for one part)"
 	@echo "make peers         install what make bench compares with, into $(PEERS)"
 	@echo "make soak          run the exhaustive tests, then the trust harnesses for MINUTES=$(MINUTES)"
@@ -51,10 +52,14 @@ check: dev
 	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/sizes.py
+	$(BIN)/python scripts/async_face.py --check
 
 format: dev
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
+
+async: dev
+	$(BIN)/python scripts/async_face.py
 
 bench: dev peers
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(ARGS)

@@ -3,7 +3,7 @@
 For real sessions each prompt after the third turn is hidden, with all that came after it, and its
 text alone is asked for its place. The place is the turn before it; a method that names another turn
 of that session is right about the session alone. Sessions are divided by chance: one half was used
-to choose the numbers in smart_routing.py and relevance.py of ledger/search, the other is
+to choose the numbers in smart_routing.py of ledger/search, the other is
 measured here.
 """
 
@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 from agents_ledger import Embedder, Ledger, embedder
 from agents_ledger.importers.pipeline import import_paths
-from agents_ledger.ledger.search import relevance, smart_routing
-from agents_ledger.ledger.search.query import TERMS_MAX, Asked, Term
+from agents_ledger.ledger.search import smart_routing
+from agents_ledger.ledger.search.query import TERMS_MAX, SearchQuery, Term
 from agents_ledger.ledger.search.tokenizer import asked
-from agents_ledger.ledger.search.turn_search import Candidate, Looking, Page
+from agents_ledger.ledger.search.turn_search import Candidate, PageStart, SearchRun
 from agents_ledger.store.database import Transaction
 from benchmarks.measure import Goal, Line
 
@@ -111,7 +111,7 @@ def measured(tx: Transaction, chosen: Embedder | None = None) -> dict[str, list[
     for case in cases[:CASES]:
         hidden = frozenset(row[0] for row in tx.run("subtree", turn_id=case.turn_id))
         for name, relevant in _by_method(tx, case.text, hidden, chosen):
-            ranked = [spot.turn_id for spot in smart_routing.spots(tx, relevant, hidden)]
+            ranked = [point.turn_id for point in smart_routing.fork_points(tx, relevant, hidden)]
             found[name].append(ranks(ranked, case, segments))
         for name, ranked in (
             ("BM25", plain(tx, case.text, hidden)),
@@ -124,7 +124,7 @@ def measured(tx: Transaction, chosen: Embedder | None = None) -> dict[str, list[
 def _by_method(
     tx: Transaction, text: str, hidden: Collection[str], chosen: Embedder | None
 ) -> Iterator[tuple[str, list[Candidate]]]:
-    found = relevance.tellings(tx, text)
+    found = smart_routing.distinctive_terms(tx, text)
     yield "words", smart_routing.relevant(found, hidden)
     if chosen is not None:
         near = smart_routing.nearest(tx, chosen, text)
@@ -139,7 +139,7 @@ def _tuned_with(segment_id: int) -> bool:
 def plain(tx: Transaction, text: str, hidden: Collection[str]) -> list[str]:
     """Turns by the engine's own BM25 over all words of the text."""
     terms = [Term(word) for word in dict.fromkeys(asked(text))][:TERMS_MAX]
-    ranked = Looking(tx, Asked(terms, [], []), "any").ranked(Page("any"))
+    ranked = SearchRun(tx, SearchQuery(terms, [], []), "any").ranked(PageStart("any"))
     return [each.turn_id for each in ranked if each.turn_id not in hidden]
 
 

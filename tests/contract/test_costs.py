@@ -14,7 +14,7 @@ import pytest
 
 from agents_ledger import Ask, Ledger, Message, Queue
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.sessions import queue as queues
+from agents_ledger.ledger.sessions import queue_entries as queues
 from agents_ledger.store.database import Database
 from agents_ledger.store.sqlite import statements as sqlite_statements
 from agents_ledger.store.sqlite.engine import SqliteDatabase

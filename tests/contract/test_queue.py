@@ -22,8 +22,8 @@ from agents_ledger import (
     Refused,
     Usage,
 )
-from agents_ledger.ledger.sessions import queue as queues
-from agents_ledger.ledger.sessions.queue import Ending
+from agents_ledger.ledger.sessions import queue_entries as queues
+from agents_ledger.ledger.sessions.queue_entries import ClaimEnding
 from tests.builders import a_message
 from tests.raw import Raw
 
@@ -63,7 +63,7 @@ async def answer(queue: AsyncQueue, claim: Claim, text: str = "r") -> str:
     """Answer a claim as a broker does."""
     turn = await queue.begin(claim, [m for e in claim.entries if e.ask for m in e.ask.messages])
     work = turn.state.respond(text, usage=Usage())
-    await queue.seal(claim, turn, Ending((work,), "done"))
+    await queue.seal(claim, turn, ClaimEnding((work,), "done"))
     return turn.id
 
 
@@ -272,7 +272,7 @@ def test_a_message_that_steers_becomes_part_of_the_turn_that_runs(
         assert [entry.id for entry in taken] == ["s"]
         assert await lines.steer(turn, "main") == ()
         work = turn.state.respond("r", usage=Usage())
-        await lines.seal(claim, turn, Ending((work,), "done"))
+        await lines.seal(claim, turn, ClaimEnding((work,), "done"))
         return turn.id
 
     turn = ledger.get_turn(on(address, act))
@@ -324,7 +324,7 @@ def test_a_waiting_entry_can_be_cancelled_and_asked_again(queue: Queue, address:
     with pytest.raises(Refused, match="is cancelled: there is nothing to cancel"):
         queue.cancel("e")
     assert queue.retry("e").status == "waiting"
-    with pytest.raises(Refused, match="is waiting: it cannot be asked again"):
+    with pytest.raises(Refused, match="is waiting: it cannot be retried"):
         queue.retry("e")
 
 

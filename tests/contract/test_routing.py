@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents_ledger import Ambiguous, Ledger, NotFound, Refused, Session, ToolCall
-from agents_ledger.ledger.search import relevance
+from agents_ledger.ledger.search import smart_routing
 from tests.builders import chain
 
 
@@ -54,14 +54,14 @@ def test_an_empty_session_leads_to_no_turn(ledger: Ledger) -> None:
     ("target", "error", "said"),
     [
         ("", Refused, "no target"),
-        ("session:", Refused, "names nothing"),
+        ("session:", Refused, "has no value"),
         ("nobody", NotFound, "nobody"),
         ("thread:nobody", NotFound, "nobody"),
         ("session:nobody", NotFound, "nobody"),
         ("routing_key:nobody", NotFound, "routing_key 'nobody'"),
         ("thread_key:nobody", NotFound, "thread_key 'nobody'"),
-        ("smart:zebra", NotFound, "no turn has to do"),
-        ("smart: ", Refused, "names nothing"),
+        ("smart:zebra", NotFound, "no turn matches"),
+        ("smart: ", Refused, "has no value"),
     ],
 )
 def test_a_bad_target_is_an_error(
@@ -149,13 +149,14 @@ def test_of_a_word_that_very_many_turns_have_the_newest_are_looked_at(
 ) -> None:
     turn_ids = [ledger.record(f"s{n % 4}", f"kestrel flight {n}", "r").id for n in range(30)]
     ledger._core.index(least=1)
-    monkeypatch.setattr(relevance, "COUNTED", 10)
+    monkeypatch.setattr(smart_routing, "COUNTED", 10)
 
-    found = ledger._core.db.read(lambda tx: relevance.tellings(tx, "kestrel flight to nowhere"))
+    text = "kestrel flight to nowhere"
+    terms = ledger._core.db.read(lambda tx: smart_routing.distinctive_terms(tx, text))
 
-    assert [each.text for each in found] == ["nowhere", "kestrel", "flight", "kestrel flight"]
-    for each in found[1:]:
-        assert {turn.turn_id for turn in each.turns} == set(turn_ids[-10:])
+    assert [term.text for term in terms] == ["nowhere", "kestrel", "flight", "kestrel flight"]
+    for term in terms[1:]:
+        assert {turn.turn_id for turn in term.turns} == set(turn_ids[-10:])
     assert ledger.route("smart:kestrel flight").proposals
 
 

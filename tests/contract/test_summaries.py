@@ -205,7 +205,7 @@ def test_no_more_is_summed_up_at_once_than_others_can_wait_for(
     monkeypatch.setattr(daily_totals, "DAYS_AT_ONCE", 3)
     before = told(spent)
     turns = [3, 4, 1, 0, 0, 0, 9, 0]
-    batches = daily_totals._batches([daily_totals.Day(*each) for each in enumerate(turns)])
+    batches = daily_totals._batches([daily_totals.SummedDay(*each) for each in enumerate(turns)])
 
     assert [[day.turns for day in days] for days in batches] == [[3, 4], [1, 0, 0], [0], [9], [0]]
     assert spent.summarise() == SUMMED
@@ -227,7 +227,7 @@ def test_sums_left_over_from_before_do_not_count(spent: Ledger, raw: Raw) -> Non
 def test_two_may_sum_up_at_once(spent: Ledger, db: Database) -> None:
     from agents_ledger.ledger.reports import daily_totals
 
-    days = [daily_totals.Day(day, 0) for day in range(NOON // DAY - 3, NOON // DAY + 3)]
+    days = [daily_totals.SummedDay(day, 0) for day in range(NOON // DAY - 3, NOON // DAY + 3)]
     before = told(spent)
 
     for _ in range(2):  # both found the same days missing

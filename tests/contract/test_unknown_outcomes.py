@@ -21,7 +21,7 @@ from agents_ledger import (
     Usage,
 )
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.sessions.queue import Ending
+from agents_ledger.ledger.sessions.queue_entries import ClaimEnding
 from agents_ledger.store.database import CommitCallback, Database, Work
 from tests.contract.test_async_ledger import Forgotten
 from tests.raw import Raw
@@ -233,7 +233,7 @@ def test_a_line_goes_on_though_the_outcome_of_every_write_was_unknown(
                 assert [taken.id for taken in await lines.steer(turn, "main")] == ["s"]
             work = turn.state.respond("r", usage=Usage())
             forget()
-            _, claim = await lines.seal(claim, turn, Ending((work,), "done", go_on=True))
+            _, claim = await lines.seal(claim, turn, ClaimEnding((work,), "done", go_on=True))
             answered.append(turn.id)
         return answered
 

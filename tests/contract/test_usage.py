@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Compaction, Ledger, Refused, Session, Spent, Usage, UsageReport
-from agents_ledger.ledger.reports.tool_usage import STEPS
+from agents_ledger.ledger.reports.usage import STEPS
 from agents_ledger.store import queries
 from agents_ledger.store.sqlite.statements import WORDS
 from tests.builders import a_call, grow

@@ -10,7 +10,7 @@ import pytest
 
 from agents_ledger import Found, Ledger
 from agents_ledger.ledger.search import index, index_queue, turn_search
-from agents_ledger.ledger.search.documents import Document
+from agents_ledger.ledger.search.documents import SearchDocument
 from agents_ledger.ledger.sessions import lookup
 from agents_ledger.store.database import Row, Transaction
 from tests.builders import chain
@@ -136,7 +136,7 @@ def test_each_of_many_turns_of_one_moment_is_numbered_at_once(
     asked: list[str] = []
     numbers = index._numbers
 
-    def counted(tx: Transaction, found: Sequence[Document]) -> list[int]:
+    def counted(tx: Transaction, found: Sequence[SearchDocument]) -> list[int]:
         return numbers(cast("Transaction", Asked(tx, asked)), found)
 
     monkeypatch.setattr(index, "_numbers", counted)
@@ -175,12 +175,12 @@ def test_a_server_puts_in_what_others_left_while_others_write(
 ) -> None:
     leave_waiting(ledger, raw, monkeypatch, batch=4)
 
-    ledger._core.index_behind()
+    ledger.index_in_background()
     chain(ledger, "other", 10)
     for _ in range(2):
         for thread in indexers():
             thread.join()
-        ledger._core.index_behind()
+        ledger.index_in_background()
     ledger.close()
 
     assert waits(raw) == 0

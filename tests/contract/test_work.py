@@ -20,7 +20,7 @@ from msgspec import structs
 from agents_ledger import Ledger
 from agents_ledger.integrations.openai_agents import LedgerSession
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.search.documents import Document, of_turn
+from agents_ledger.ledger.search.documents import SearchDocument, of_turn
 from agents_ledger.ledger.search.index import _numbers, forget
 from agents_ledger.ledger.turns import contents
 from agents_ledger.store.database import Transaction
@@ -157,7 +157,7 @@ def test_one_more_turn_of_a_moment_is_numbered_without_a_look_at_the_others(tmp_
             counted.database.write(partial(number_again, document))
             return counted.steps - before
 
-    def number_again(document: Document, tx: Transaction) -> None:
+    def number_again(document: SearchDocument, tx: Transaction) -> None:
         forget(tx, [document.turn_id])
         _numbers(tx, [document])
 

@@ -23,10 +23,10 @@ def test_a_dry_run_says_what_would_be_done(run: Run, turns: list[str]) -> None:
 
     said = {line[:20].strip(): line[20:].strip() for line in answer.out.splitlines()}
     assert said["strategy"] == "summary"
-    assert said["turns that stay"] == "2"
-    assert said["turns that do not"] == "4"
+    assert said["turns kept"] == "2"
+    assert said["turns summarised"] == "4"
     assert said["first kept turn"] == turns[4]
-    assert said["summary"] == "100 tokens at most"
+    assert said["summary"] == "at most 100 tokens"
     assert run("compact", "main", "--dry-run", "--json").json["turn"] is None
     assert run("show", "main", "--last", "1", "--json").json["thread"]["depth"] == 6
 
@@ -56,7 +56,7 @@ def test_an_engine_is_named_and_the_echo_engine_only_on_request(run: Run, turns:
     assert "Summarise the conversation" in record["summary"]
 
 
-def test_the_policy_names_the_engine_and_a_failure_is_told(
+def test_the_policy_names_the_engine_and_a_failure_is_reported(
     run: Run, turns: list[str], file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("pydantic_ai")

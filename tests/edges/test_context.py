@@ -33,7 +33,7 @@ def test_the_parts_are_counted_and_every_turn_named(run: Run, turns: list[str]) 
         ["kept", "turns", "2", "30"],
         ["turns", "since", "1", "361"],
         ["query", "7"],
-        ["all", "455"],
+        ["total", "455"],
     ]
     assert [line for line in lines if "  01" in line] == [
         f"summary  {turns[3]}",
@@ -42,7 +42,7 @@ def test_the_parts_are_counted_and_every_turn_named(run: Run, turns: list[str]) 
         f"turns since  {turns[4]}",
     ]
     assert '  ▸ Read {"path":"a.py"}  11 tokens' in lines
-    assert "    … 497 more lines; --full shows all" in lines
+    assert "    … 497 more lines (--full)" in lines
     assert lines[-3:] == ["  user  7 tokens", "    And now?", ""]
 
 
@@ -65,7 +65,7 @@ def test_a_budget_says_what_it_cut(run: Run, turns: list[str]) -> None:
 
     assert "budget 300: results shortened in 1 turn" in answer.out
     tight = run("context", "main", "--budget", "68", "--last", "0", "--full")
-    assert "steps left out in 1 turn, 2 turns left out, summary left out" in tight.out
+    assert "steps omitted in 1 turn, 2 turns omitted, summary omitted" in tight.out
     refused = run("context", "main", "--budget", "300")
     assert refused.code == 5
     assert "never cut need" in refused.err
@@ -88,7 +88,7 @@ def test_json_names_the_turn_and_the_tokens_of_every_item(run: Run, turns: list[
     assert answer["request"]["messages"][0]["role"] == "user"
 
 
-def test_what_was_repaired_is_told(run: Run, file: str) -> None:
+def test_repairs_are_reported(run: Run, file: str) -> None:
     with Ledger.open(file) as ledger:
         lost = ToolCall("Read", status="cancelled", error="gone")
         ledger.record("main", "a", "b", steps=[lost, lost])

@@ -119,13 +119,13 @@ def test_what_was_refused_says_what_to_do_instead(run: Run, file: str, tmp_path:
     request = tmp_path / "request.json"
 
     request.write_text("{")
-    told(run("import", "--request", str(request)), 5, "is not JSON")
+    told(run("import", "--request", str(request)), 5, "is not valid JSON")
     request.write_text('{"source": "nowhere"}')
     told(run("import", "--request", str(request)), 5, "source_unsupported")
     told(run("search", "a" * 10_001), 5, "at most 10,000 characters")
     told(run("search", "a " * 101), 5, "at most 100 words")
     told(run("search", '"' + "a " * 1001 + '"'), 5, "words with those of phrases")
-    told(run("search", "model:+"), 5, "has no word to look for")
+    told(run("search", "model:+"), 5, "has no word to search for")
     told(run("export", "main", "--output", "d/x.md"), 5, "cannot be written")
 
 
@@ -194,8 +194,8 @@ def test_without_the_driver_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
         (["show", "a", "--last", "0"], "Invalid value for '--last'"),
         (["sessions", "--bogus"], "No such option '--bogus'"),
         (["sessions", "--status", "lost"], "Invalid value for '--status'"),
-        (["tree", "--below"], "--below needs a TARGET"),
-        (["sql", "SELECT 1", "--csv", "--json"], "--csv and --json exclude each other"),
+        (["tree", "--below"], "--below requires a TARGET"),
+        (["sql", "SELECT 1", "--csv", "--json"], "--csv and --json cannot be combined"),
         (["copy", "a"], "Missing argument 'TO'"),
         (["fork", "a", "--label"], "Option '--label' requires an argument."),
         (["--ledger"], "Option '--ledger' requires an argument."),
@@ -213,4 +213,4 @@ def test_no_command_at_all_shows_the_help() -> None:
     answer = call()
 
     assert answer.code == 2
-    assert "Commands:" in answer.err
+    assert "Explore:" in answer.err

@@ -30,7 +30,7 @@ def ledger(file: str) -> Iterator[Ledger]:
         ("a.html", "<!doctype html>"),
     ],
 )
-def test_the_ending_of_the_file_tells_the_form(
+def test_the_file_extension_selects_the_format(
     run: Run, ledger: Ledger, tmp_path: Path, name: str, begins: str
 ) -> None:
     answer = run("export", "main", "-o", str(tmp_path / name))
@@ -59,7 +59,7 @@ def test_the_review_writes_nothing(run: Run, ledger: Ledger, tmp_path: Path) -> 
     [one] = run("export", "main", "--review", "--json").json["masked"]
     assert (one["kind"], one["count"]) == ("GitHub token", 1)
     clean = ledger.record("clean", "q", "a")
-    assert run("export", clean.id, "--review").err == "Nothing looks like a secret.\n"
+    assert run("export", clean.id, "--review").err == "No secrets detected.\n"
 
 
 def test_json_names_the_file_and_what_was_masked(run: Run, ledger: Ledger, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_nothing_is_written_over(run: Run, ledger: Ledger, tmp_path: Path) -> No
     assert not (tmp_path / "b.md").exists()
 
 
-def test_what_was_recorded_here_is_markdown_unless_told_otherwise(
+def test_recorded_sessions_are_exported_as_markdown_by_default(
     run: Run, ledger: Ledger, tmp_path: Path
 ) -> None:
     turn = ledger.thread("main").turn_id
@@ -97,13 +97,13 @@ def test_what_was_recorded_here_is_markdown_unless_told_otherwise(
 
 
 @pytest.mark.parametrize("name", ["a.pdf", "a.md.gz"])
-def test_an_ending_that_tells_no_format_is_refused(
+def test_an_unknown_file_extension_is_refused(
     run: Run, ledger: Ledger, tmp_path: Path, name: str
 ) -> None:
     answer = run("export", "main", "--output", str(tmp_path / name))
 
     assert answer.code == 5
-    assert "which tells no format" in answer.err
+    assert "has the unknown extension" in answer.err
     assert not (tmp_path / name).exists()
     assert run("export", "main", "--output", str(tmp_path / name), "--format", "json").code == 0
 

@@ -91,26 +91,42 @@ def test_what_is_kept_is_listed(run: Run, kept: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "code", "told"),
     [
-        (["--file", "nowhere.jsonl"], 3, "no source file is kept of 'nowhere.jsonl'"),
+        (["--file", "nowhere.jsonl"], 3, "no archived file matches 'nowhere.jsonl'"),
         (["--file", "nowhere.jsonl"], 3, "`agents-ledger export --list` lists"),
         (["--file", "claude"], 3, "Did you mean claude-code?"),
         (["--file", "opncode"], 3, "Did you mean opencode?"),
         (["--file", ""], 5, "a path is empty"),
         (["--list", "--file", ""], 5, "a path is empty"),
-        (["--file", "opencode"], 5, "files: not to be printed"),
-        (["--file", "cursor"], 5, "it is a database: not to be printed"),
-        (["--file", "cursor", "--format", "markdown"], 2, "--format markdown has no meaning here"),
-        (["--file", "cursor", "--review"], 2, "--review has no meaning here"),
-        (["--file", "cursor", "--last", "2"], 2, "--last has no meaning here"),
-        (["--file", "cursor", "--full", "--no-mask"], 2, "--full, --no-mask have no meaning here"),
-        (["--file", "cursor", "--no-subagents"], 2, "--no-subagents has no meaning here"),
-        (["--file", "cursor", "--provider", "openai"], 2, "--provider has no meaning here"),
-        (["--list", "-o", "x.txt"], 2, "--list writes no file: leave out --output"),
-        (["main", "--file", "cursor"], 2, "TARGET, or source files with --file, and not both"),
-        ([], 2, "name a TARGET"),
+        (["--file", "opencode"], 5, "cannot print"),
+        (["--file", "cursor"], 5, "cannot print a database"),
+        (
+            ["--file", "cursor", "--format", "markdown"],
+            2,
+            "--format markdown does not apply to source files",
+        ),
+        (["--file", "cursor", "--review"], 2, "--review does not apply to source files"),
+        (["--file", "cursor", "--last", "2"], 2, "--last does not apply to source files"),
+        (
+            ["--file", "cursor", "--full", "--no-mask"],
+            2,
+            "--full, --no-mask do not apply to source files",
+        ),
+        (
+            ["--file", "cursor", "--no-subagents"],
+            2,
+            "--no-subagents does not apply to source files",
+        ),
+        (
+            ["--file", "cursor", "--provider", "openai"],
+            2,
+            "--provider does not apply to source files",
+        ),
+        (["--list", "-o", "x.txt"], 2, "--list and --output cannot be combined"),
+        (["main", "--file", "cursor"], 2, "TARGET and --file cannot be combined"),
+        ([], 2, "Give a TARGET"),
     ],
 )
-def test_what_cannot_be_given_is_said(
+def test_invalid_exports_are_refused_with_a_reason(
     run: Run, kept: Path, given: list[str], code: int, told: str
 ) -> None:
     answer = run("export", *given)
@@ -183,11 +199,11 @@ def test_nothing_is_written_where_one_file_is_there_already(
 
     answer = run("export", "--file", str(kept / "opencode"), "-o", str(tmp_path / "out"))
 
-    assert (answer.code, f"{there} exists already" in answer.err) == (5, True)
+    assert (answer.code, f"{there} already exists" in answer.err) == (5, True)
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == [there]
     assert there.read_bytes() == b"mine"
     answer = run("export", "--file", str(kept / "opencode"), "-o", str(there))
-    assert (answer.code, f"{there} exists already" in answer.err) == (5, True)
+    assert (answer.code, f"{there} already exists" in answer.err) == (5, True)
 
 
 def test_former_states_are_listed_with_the_path_they_have(run: Run, kept: Path) -> None:

@@ -37,7 +37,7 @@ def test_queue_cancels_and_retries(run: Run, file: str) -> None:
     assert run("queue", "--retry", first, "--json").json["entries"][0]["status"] == "waiting"
 
 
-def test_queue_tells_what_was_asked_of_what_is_answered(run: Run, file: str) -> None:
+def test_queue_shows_the_prompt_of_answered_entries(run: Run, file: str) -> None:
     put(file, "What is it?")
     assert run("chat", "main", "--message", "More.").code == 0
 
@@ -52,7 +52,7 @@ def test_queue_says_what_is_not_there(run: Run, file: str) -> None:
 
     assert run("queue", "gone").code == 3
     assert run("queue", "--cancel", "gone").code == 3
-    assert run("queue").err == "Nothing waits.\n"
+    assert run("queue").err == "The queue is empty.\n"
 
 
 def test_audit_names_tools_used_without_permission(run: Run, file: str) -> None:
@@ -67,7 +67,7 @@ def test_audit_names_tools_used_without_permission(run: Run, file: str) -> None:
 
     assert answer.code == 1
     assert "not granted" in answer.out
-    assert "1 call of turns that do not say: not judged." in answer.err
+    assert "1 call not checked: no permissions recorded." in answer.err
     assert run("audit", "--permissions", "--persona", "other").code == 0
     assert run("audit", "--permissions", "--until", "2020-01-01").code == 0
     assert run("audit", "--permissions", "--since", "1h").code == 1

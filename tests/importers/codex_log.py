@@ -20,13 +20,13 @@ def thread_id(number: int) -> str:
 
 
 def index_line(thread: str, name: str) -> str:
-    """A line of the index of names."""
+    """A line of the title index."""
     said = {"id": thread, "thread_name": name, "updated_at": "2026-03-01T10:00:00.1234567Z"}
     return json.dumps(said) + "\n"
 
 
 class Rollout:
-    """Writes records in order, each a second after the one before."""
+    """Writes records in order, one second apart."""
 
     def __init__(self, folder: Path, thread: str = THREAD, **meta: Any) -> None:
         self.path = folder / f"rollout-2026-03-01T10-00-00-{thread}.jsonl"
@@ -74,7 +74,7 @@ class Rollout:
             self.item("function_call_output", call_id=call_id, output=output)
 
     def activity(self, call_id: str, agent: str, kind: str = "started") -> None:
-        """What the client says of a subagent."""
+        """The event of a subagent."""
         said = {"event_id": call_id, "agent_thread_id": agent, "agent_path": "/root/look"}
         self.add("event_msg", type="sub_agent_activity", kind=kind, **said)
 
@@ -106,7 +106,7 @@ class Rollout:
             self.end(number)
 
     def fork(self, folder: Path, thread: str, lines: int, **meta: Any) -> Rollout:
-        """Another thread that begins with a replay of this one, at a time of its own."""
+        """A thread that begins with a replay of this one, with its own timestamps."""
         child = Rollout(folder, thread, forked_from_id=self.thread, **meta)
         for line in self.lines[:lines]:
             record = json.loads(line)

@@ -38,7 +38,7 @@ class Events:
         return self.add("assistant.message", content=text, toolRequests=requests, **said)
 
     def cut(self, left: int) -> None:
-        """Take away all but the first events."""
+        """Remove all but the first events."""
         self.gone += len(self.lines) - left
         del self.lines[left:]
 
@@ -58,7 +58,7 @@ def metrics(input_tokens: int, output_tokens: int) -> dict[str, Any]:
 
 
 def helped(folder: Path) -> Events:
-    """A log in which a subagent is named, as newer versions do it, by its events alone."""
+    """A log in which only events name a subagent, as in newer versions."""
     log = Events(folder)
     log.add("user.message", content="Let somebody look.")
     log.say("Asking.", request("s1", "task", prompt="Look."))

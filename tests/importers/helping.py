@@ -15,7 +15,6 @@ from agents_ledger.importers.transcript import (
     packed_store,
     record_offsets,
     turn_builder,
-    turn_tree,
 )
 from agents_ledger.ledger.projection import reconcile, turns
 from agents_ledger.model.imports import interning
@@ -44,12 +43,11 @@ RESULT = {
 
 HOLDS_NOTHING = ImportLimits(held_bytes=0)
 FEWEST = (
-    (turn_tree, "HELD_TURNS", 0),
     (packed_store, "OPEN", 0),
     (interning, "LATEST", 2),
     (reconcile, "TURNS_AT_ONCE", 2),
     (reconcile, "FEW", 1),
-    (turn_builder, "HELD_LETTERS", 0),
+    (turn_builder, "HELD_CHARS", 0),
     (record_offsets, "HELD_BYTES", 0),
     (turns, "LETTERS_AT_ONCE", 0),
 )

@@ -10,7 +10,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.importers.sources.claude_code.records import spills_named
+from agents_ledger.importers.sources.claude_code.records import spill_names
 from tests.importers.claude_log import SESSION, Log, text, tool, uid
 from tests.importers.helping import import_paths, result
 
@@ -307,7 +307,7 @@ def test_records_of_qwen_code_are_not_taken_for_claude_code_s(
 
     report = import_paths(ledger, path)
 
-    assert report.without_reader == [str(path)]
+    assert report.unrecognised == [str(path)]
     assert ledger.sessions() == ()
 
 
@@ -328,7 +328,7 @@ def test_an_archive_among_the_outputs_of_a_session_is_kept_as_it_is(
 
     report = import_paths(ledger, tmp_path / SESSION, log.path)
 
-    assert (report.without_reader, report.faults) == ([], [])
+    assert (report.unrecognised, report.faults) == ([], [])
     kept = ledger.query("SELECT path, kept_bytes FROM source_files")[1]
     assert sorted(kept) == [(str(path), path.stat().st_size) for path in (log.path, fetched)]
     assert [session.label for session in ledger.sessions()] == [f"claude-code:{SESSION}"]
@@ -348,7 +348,7 @@ def test_an_archive_among_the_outputs_of_a_session_is_kept_as_it_is(
     ids=["slashes", "backslashes", "no folder", "long", "many"],
 )
 def test_outputs_are_known_by_folder_and_name(data: bytes, named: set[str]) -> None:
-    assert set(spills_named(data)) == named
+    assert set(spill_names(data)) == named
 
 
 def saved(tmp_path: Path, name: str, words: str) -> Path:

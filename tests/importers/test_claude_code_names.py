@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from agents_ledger import Ledger
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.importers.port.source import Line, Material
-from agents_ledger.importers.sources.claude_code.nodes import BOUNDARY, MAIN, Nodes
-from agents_ledger.importers.sources.claude_code.tree import Tree
-from agents_ledger.importers.sources.claude_code.turns import Kept
-from agents_ledger.model.imports.sources import SourceFile
 from tests.importers.claude_log import SESSION, Log, text, tool, uid
 from tests.importers.helping import import_paths, result
-
-
-class Nothing:
-    """No bytes at all."""
-
-    def stream(self, _: int) -> Iterator[bytes]:
-        return iter(())
-
-    def read(self, _: int, start: int, length: int) -> bytes:
-        return b""
 
 
 def test_a_session_that_its_file_knows_by_another_id_leads_to_that_one(
@@ -112,7 +95,7 @@ def test_a_file_that_says_only_where_a_session_came_from_is_kept_and_makes_none(
     report = import_paths(ledger, log.save())
 
     assert report.records == {("claude-code", "teleported-from", "unmapped"): 1}
-    assert (report.faults, report.without_reader) == ([], [])
+    assert (report.faults, report.unrecognised) == ([], [])
     assert not ledger.sessions()
 
 
@@ -149,33 +132,6 @@ def test_a_session_somebody_went_on_in_keeps_its_name(ledger: Ledger, tmp_path: 
     import_paths(ledger, log.save())
 
     assert ledger.session(f"claude-code:{SESSION}").label == f"claude-code:{SESSION}"
-
-
-def test_what_compactions_left_is_found_without_going_up_from_each() -> None:
-    steps = 0
-
-    class Counted(list[int]):
-        def __getitem__(self, at: Any) -> Any:
-            nonlocal steps
-            steps += 1
-            return super().__getitem__(at)
-
-    number = 2000
-    turns = [f"t{at}" for at in range(number)]
-    file = SourceFile(1, "claude-code", "/a.jsonl", 0, "f", "lines", number, 0, number)
-    nodes = Nodes(Material(Nothing(), [file]))
-    for at, turn in enumerate(turns):
-        line = Line(file, at, 1, at + 1, b"")
-        nodes.number(turn)
-        nodes.add(turn, BOUNDARY, line, at=0, parent=None, previous=at - 1, side=MAIN, file_set=0)
-    tree = Tree(nodes)
-    counted: Any = Counted(tree.parents)
-    tree.parents = counted
-
-    kept = tree.kept(dict.fromkeys(range(2, number), "t1"))
-
-    assert kept == dict.fromkeys(range(2, number), Kept("t1", "t0"))
-    assert steps <= 10 * number
 
 
 def test_a_fork_within_a_turn_hangs_on_the_whole_and_says_where_it_left(

@@ -1,4 +1,4 @@
-"""Codex's rollouts, one oddity at a time."""
+"""Codex: rollouts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.importers.helping import import_paths, result
 LABEL = f"codex:{THREAD}"
 
 
-def test_a_turn_is_known_by_its_turn_id(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_turn_has_the_source_s_turn_id(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path, git={"branch": "main", "commit_hash": "abc"})
     log.start(1)
     log.item("message", role="developer", content=[{"type": "input_text", "text": "Be brief."}])
@@ -71,7 +71,7 @@ def test_a_turn_is_known_by_its_turn_id(ledger: Ledger, tmp_path: Path) -> None:
         " exec_command.",
     ],
 )
-def test_what_the_client_says_in_the_user_s_name_was_not_typed(
+def test_user_messages_written_by_the_client_are_events(
     ledger: Ledger, tmp_path: Path, said: str
 ) -> None:
     log = Rollout(tmp_path)
@@ -92,7 +92,7 @@ def test_what_the_client_says_in_the_user_s_name_was_not_typed(
     assert [message.source for message in second.query] == ["human"]
 
 
-def test_totals_that_are_repeated_count_once_and_fallen_ones_begin_anew(
+def test_repeated_totals_count_once_and_fallen_totals_start_over(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     log = Rollout(tmp_path)
@@ -147,7 +147,9 @@ def test_the_order_of_a_fork_and_its_parent_does_not_matter(tmp_path: Path) -> N
     assert found[0] == found[1]
 
 
-def test_of_a_parent_without_a_file_the_forks_tell(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_parent_without_a_file_is_a_session_as_far_as_its_forks_replay_it(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     parent = Rollout(tmp_path)
     parent.exchange(1, "One.")
     fork = parent.fork(tmp_path, thread_id(9), len(parent.lines))
@@ -159,7 +161,9 @@ def test_of_a_parent_without_a_file_the_forks_tell(ledger: Ledger, tmp_path: Pat
     assert '"only_in_forks":true' in (ledger.session(LABEL).metadata_json or "")
 
 
-def test_a_fork_without_turn_ids_shares_what_it_says_alike(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_fork_without_turn_ids_shares_turns_of_equal_content(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     parent = Rollout(tmp_path)
     for text in ("One.", "Two."):
         parent.ask(text)
@@ -198,7 +202,7 @@ def test_a_compaction_cuts_a_turn_in_two(ledger: Ledger, tmp_path: Path) -> None
     assert not ledger.audit()
 
 
-def test_a_summary_that_is_encrypted_is_said_to_be_withheld(ledger: Ledger, tmp_path: Path) -> None:
+def test_an_encrypted_summary_is_marked_as_withheld(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.exchange(1, "One.")
     log.start(2)
@@ -214,7 +218,7 @@ def test_a_summary_that_is_encrypted_is_said_to_be_withheld(ledger: Ledger, tmp_
     assert '"summary_withheld":true' in (compaction.compaction.metadata_json or "")
 
 
-def test_turns_rolled_back_stay_as_a_branch(ledger: Ledger, tmp_path: Path) -> None:
+def test_turns_that_were_rolled_back_are_a_branch(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.exchange(1, "One.")
     log.exchange(2, "Two.")
@@ -248,7 +252,7 @@ def test_a_prompt_without_an_answer_is_never_a_head(ledger: Ledger, tmp_path: Pa
     assert not ledger.audit()
 
 
-def test_prompts_that_steer_belong_to_the_turn(ledger: Ledger, tmp_path: Path) -> None:
+def test_prompts_while_the_agent_works_belong_to_the_turn(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.start(1)
     log.ask("Begin.")
@@ -263,7 +267,7 @@ def test_prompts_that_steer_belong_to_the_turn(ledger: Ledger, tmp_path: Path) -
     assert [m.source for m in turn.messages if m.role == "user"] == ["human", "human", "event"]
 
 
-def test_a_review_s_prompt_stands_only_in_events(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_prompt_of_a_review_is_only_in_events(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.start(1)
     log.event("user_message", message="Review it.")
@@ -275,7 +279,7 @@ def test_a_review_s_prompt_stands_only_in_events(ledger: Ledger, tmp_path: Path)
     assert [m.content for m in ledger.get_turn(turn_id(1)).query] == ["Review it."]
 
 
-def test_results_tell_how_a_call_ended(ledger: Ledger, tmp_path: Path) -> None:
+def test_results_say_how_a_call_ended(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.start(1)
     log.ask("Try things.")
@@ -331,9 +335,7 @@ def test_files_come_from_patches_and_views(ledger: Ledger, tmp_path: Path) -> No
     ]
 
 
-def test_a_turn_was_held_where_its_thread_was_if_nothing_else_says_so(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_a_turn_has_the_folder_of_its_thread_by_default(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)  # version 0.34 writes no context of a turn
     log.ask("One.")
     log.say("Done.")
@@ -344,7 +346,7 @@ def test_a_turn_was_held_where_its_thread_was_if_nothing_else_says_so(
     assert turn.workspace_path == "/home/dev/shop"
 
 
-def test_a_task_that_ended_without_a_word_failed(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_task_that_ended_without_an_answer_failed(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.exchange(1, "One.")
     log.start(2)
@@ -361,7 +363,7 @@ def test_a_task_that_ended_without_a_word_failed(ledger: Ledger, tmp_path: Path)
 @pytest.mark.parametrize(
     ("last", "ended"), [(None, ("failed", "429 Too Many")), ("Done.", ("completed", None))]
 )
-def test_a_task_that_an_error_ended_failed_whatever_it_did_before(
+def test_a_task_that_ended_with_an_error_failed(
     ledger: Ledger, tmp_path: Path, last: str | None, ended: tuple[str, str | None]
 ) -> None:
     log = Rollout(tmp_path)
@@ -381,7 +383,9 @@ def test_a_task_that_an_error_ended_failed_whatever_it_did_before(
 
 
 @pytest.mark.parametrize("told", ["Be brief.", None])
-def test_the_old_format_has_no_envelope(ledger: Ledger, tmp_path: Path, told: str | None) -> None:
+def test_the_old_format_without_envelopes_is_imported(
+    ledger: Ledger, tmp_path: Path, told: str | None
+) -> None:
     head = {"id": "old-1", "timestamp": "2025-08-01T10:00:00Z", "instructions": told}
     context = "<environment_context>\n<cwd>/home/dev/till</cwd>\n</environment_context>"
     lines: list[dict[str, Any]] = [
@@ -405,9 +409,7 @@ def test_the_old_format_has_no_envelope(ledger: Ledger, tmp_path: Path, told: st
     assert sum(report.records.values()) == len(lines)
 
 
-def test_a_compressed_file_goes_on_where_the_plain_one_ended(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_a_compressed_file_continues_the_plain_one(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.exchange(1, "One.")
     plain = log.save()
@@ -438,7 +440,9 @@ def test_an_archived_copy_is_the_same_thread(ledger: Ledger, tmp_path: Path) -> 
     assert len(ledger.query("SELECT id FROM turns")[1]) == 1
 
 
-def test_whatever_stands_in_a_file_the_rest_is_imported(ledger: Ledger, tmp_path: Path) -> None:
+def test_invalid_records_do_not_prevent_the_import_of_the_rest(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     log = Rollout(tmp_path)
     log.lines += ["not json", "[]", "null", '{"type": 3}', '{"type":"event_msg","payload":[]}']
     log.lines += ['{"type":"response_item","payload":' + "[" * 5000 + "]" * 5000 + "}"]
@@ -462,7 +466,9 @@ def test_whatever_stands_in_a_file_the_rest_is_imported(ledger: Ledger, tmp_path
     assert not ledger.audit()
 
 
-def test_titles_and_repeated_heads(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_last_title_counts_and_repeated_metadata_is_ignored(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     log = Rollout(tmp_path)
     log.exchange(1, "One.")
     log.event("thread_name_updated", thread_id=THREAD, thread_name="First name")
@@ -475,7 +481,7 @@ def test_titles_and_repeated_heads(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.query("SELECT source_title FROM sessions")[1] == [("Second name",)]
 
 
-def test_a_second_import_does_nothing(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_second_import_writes_nothing(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.exchange(1, "One.")
     path = log.save()
@@ -486,7 +492,7 @@ def test_a_second_import_does_nothing(ledger: Ledger, tmp_path: Path) -> None:
     assert (report.derived_records, report.written_turns, report.counts.skipped) == (0, 0, 1)
 
 
-def test_where_it_looks(tmp_path: Path) -> None:
+def test_the_default_locations(tmp_path: Path) -> None:
     reader = Codex()
     plain = reader.roots(Home(tmp_path, {}, "linux"))
     chosen = reader.roots(Home(tmp_path, {"CODEX_HOME": "/data/codex"}, "win32"))
@@ -497,7 +503,7 @@ def test_where_it_looks(tmp_path: Path) -> None:
     assert reader.wants(Path("rollout-x.jsonl.zst"))
 
 
-def test_where_there_are_only_events_a_prompt_after_an_answer_opens_a_turn(
+def test_with_events_only_a_prompt_after_an_answer_opens_a_turn(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     log = Rollout(tmp_path)
@@ -510,9 +516,7 @@ def test_where_there_are_only_events_a_prompt_after_an_answer_opens_a_turn(
     assert said == [["Go on.", "One."], ["Go on.", "Two."]]
 
 
-def test_a_file_with_nothing_but_a_compaction_is_no_open_turn(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_a_file_of_one_compaction_is_a_completed_turn(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path, thread_id(1))
     log.add("compacted", message="So far.", replacement_history=[])
     import_paths(ledger, log.save())
@@ -531,7 +535,9 @@ def test_a_file_with_nothing_but_a_compaction_is_no_open_turn(
     assert ledger.query("SELECT count(*) FROM turns WHERE status = 'pending'")[1] == [(0,)]
 
 
-def test_a_child_forked_within_a_turn_says_where_it_left_it(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_child_forked_within_a_turn_names_its_last_record_of_it(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     log = Rollout(tmp_path, thread_id(1))
     log.start(4)
     log.ask("Look.")

@@ -1,4 +1,4 @@
-"""Codex's turns that ended without an answer: a session ends in them as in any other."""
+"""Codex: turns that ended without an answer can be heads of sessions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDINGS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("ending", "error"), ENDINGS)
-def test_a_session_whose_only_prompt_failed_has_that_turn(
+def test_a_session_whose_only_prompt_failed_has_that_turn_as_head(
     ledger: Ledger, tmp_path: Path, ending: dict[str, Any], error: str
 ) -> None:
     log = Rollout(tmp_path)
@@ -37,7 +37,7 @@ def test_a_session_whose_only_prompt_failed_has_that_turn(
     assert not ledger.audit()
 
 
-def test_what_follows_a_failed_turn_stands_on_it(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_next_prompt_follows_a_failed_turn(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.exchange(1, "One.", answer=None)
     log.event("turn_aborted", reason="interrupted")
@@ -51,7 +51,7 @@ def test_what_follows_a_failed_turn_stands_on_it(ledger: Ledger, tmp_path: Path)
     assert [turn.status for turn in ledger.thread(LABEL).turns] == ["failed", "completed"]
 
 
-def test_a_failed_turn_that_was_rolled_back_is_no_head(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_failed_turn_that_was_rolled_back_is_not_the_head(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.exchange(1, "One.")
     log.exchange(2, "Two.", answer=None)
@@ -64,7 +64,9 @@ def test_a_failed_turn_that_was_rolled_back_is_no_head(ledger: Ledger, tmp_path:
     assert ledger.get_turn(turn_id(2)).status == "failed"
 
 
-def test_an_end_of_nothing_ends_no_later_prompt(ledger: Ledger, tmp_path: Path) -> None:
+def test_an_ending_before_any_turn_does_not_end_a_later_prompt(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     log = Rollout(tmp_path)
     log.exchange(1, "One.")
     log.start(2)
@@ -122,9 +124,7 @@ def test_an_interrupted_subagent_ends_in_its_own_turn_in_any_order(tmp_path: Pat
     assert all(each == found[0] for each in found)
 
 
-def test_files_without_a_first_line_are_sessions_of_their_own(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_files_without_metadata_are_separate_sessions(ledger: Ledger, tmp_path: Path) -> None:
     logs = [Rollout(tmp_path, thread_id(number)) for number in (5, 8)]
     for number, log in enumerate(logs):
         del log.lines[0]

@@ -1,4 +1,4 @@
-"""Histories of Codex in pages: a rollout goes on from a place in another."""
+"""Codex: paginated histories, in which a rollout continues from a point in another."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Paged(Rollout):
         self.ordinal += 1
 
     def here(self) -> dict[str, Any]:
-        """The place behind its last record."""
+        """The point after its last record."""
         return {
             "thread_id": self.thread,
             "end_ordinal_exclusive": self.ordinal,
@@ -44,8 +44,8 @@ def turns(ledger: Ledger, thread: str = THREAD) -> list[str]:
 
 
 def some_forks(folder: Path) -> list[Path]:
-    """A thread, a fork behind its second turn, a fork of that before it said anything, and one of
-    another place in it."""
+    """A thread, a fork after its second turn, a fork of that before its first turn, and a fork from
+    another point in it."""
     first = Paged(folder)
     first.exchange(1, "Begin.")
     first.exchange(2, "Go on.")
@@ -61,7 +61,7 @@ def some_forks(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("order", [*itertools.permutations(range(4))][::4])
-def test_a_fork_stands_on_the_turns_it_goes_on_from(
+def test_a_fork_follows_the_turn_that_it_continues_from(
     ledger: Ledger, tmp_path: Path, order: tuple[int, ...]
 ) -> None:
     paths = some_forks(tmp_path / "logs")
@@ -82,7 +82,7 @@ def test_a_fork_stands_on_the_turns_it_goes_on_from(
     assert ledger.audit() == ()
 
 
-def test_a_thread_that_was_reverted_goes_on_in_another_file(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_reverted_thread_continues_in_another_file(ledger: Ledger, tmp_path: Path) -> None:
     first = Paged(tmp_path)
     first.exchange(1, "Begin.")
     place = first.here()
@@ -102,7 +102,7 @@ def test_a_thread_that_was_reverted_goes_on_in_another_file(ledger: Ledger, tmp_
     assert ledger.audit() == ()
 
 
-def test_what_a_subagent_was_told_of_its_parent_is_not_its_own(
+def test_history_inherited_from_the_parent_is_not_imported_again(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     parent = Paged(tmp_path)
@@ -132,14 +132,14 @@ def test_what_a_subagent_was_told_of_its_parent_is_not_its_own(
     "base",
     [
         {"thread_id": thread_id(4), "end_ordinal_exclusive": 0},  # itself
-        {"thread_id": thread_id(6), "end_ordinal_exclusive": 3},  # one that goes on from it
+        {"thread_id": thread_id(6), "end_ordinal_exclusive": 3},  # of a rollout that continues it
         {"thread_id": thread_id(9), "end_ordinal_exclusive": 3},  # one that is not there
         {"thread_id": 5, "end_ordinal_exclusive": 1},
         {"thread_id": THREAD, "end_ordinal_exclusive": -1},
         {"thread_id": THREAD, "end_ordinal_exclusive": 1 << 70},
     ],
 )
-def test_a_place_that_is_none_is_passed_over(
+def test_an_invalid_history_base_is_ignored(
     ledger: Ledger, tmp_path: Path, base: dict[str, Any]
 ) -> None:
     first = Paged(tmp_path)

@@ -1,4 +1,4 @@
-"""Codex's prompts: what somebody typed, and what editors and the program put around it."""
+"""Codex: what the user typed, and what editors and the program put around it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def ask_with(log: Rollout, blocks: list[Any], **event: Any) -> None:
         IDE + "# Files mentioned by the user:\n\n## a.md: /x/a.md\n\n## My request:\n",
     ],
 )
-def test_of_a_prompt_from_an_editor_only_what_was_typed_is_shown(
+def test_a_prompt_from_an_editor_shows_only_the_typed_text(
     ledger: Ledger, tmp_path: Path, preamble: str
 ) -> None:
     log = Rollout(tmp_path)
@@ -85,7 +85,7 @@ def test_of_a_prompt_from_an_editor_only_what_was_typed_is_shown(
         "# Files mentioned by the user:\n\n## a.md: /x/a.md\n\n## My request for Codex:\n\n",
     ],
 )
-def test_a_prompt_without_a_preamble_or_without_a_request_stays_as_it_is(
+def test_a_prompt_without_preamble_or_request_is_unchanged(
     ledger: Ledger, tmp_path: Path, text: str
 ) -> None:
     log = Rollout(tmp_path)
@@ -97,7 +97,7 @@ def test_a_prompt_without_a_preamble_or_without_a_request_stays_as_it_is(
     assert (message.content, message.context_json) == (text, None)
 
 
-def test_what_the_desktop_says_of_a_screenshot_was_not_typed(
+def test_the_note_of_the_desktop_app_on_a_screenshot_is_removed(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     log = Rollout(tmp_path)
@@ -150,7 +150,7 @@ SHAPES: list[tuple[list[Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("blocks", "event", "text"), SHAPES)
-def test_a_prompt_with_an_image_stands_once(
+def test_a_prompt_with_an_image_is_one_message(
     ledger: Ledger, tmp_path: Path, blocks: list[Any], event: dict[str, Any], text: str
 ) -> None:
     log = Rollout(tmp_path)
@@ -168,7 +168,7 @@ def test_a_prompt_with_an_image_stands_once(
 
 
 @pytest.mark.parametrize("between", [True, False])
-def test_a_prompt_with_an_image_that_was_typed_twice_stands_twice(
+def test_a_prompt_with_an_image_sent_twice_is_two_messages(
     ledger: Ledger, tmp_path: Path, between: bool
 ) -> None:
     log = Rollout(tmp_path)
@@ -192,7 +192,7 @@ def test_a_prompt_with_an_image_that_was_typed_twice_stands_twice(
     ]
 
 
-def test_tags_that_somebody_typed_stay(ledger: Ledger, tmp_path: Path) -> None:
+def test_image_tags_that_were_typed_are_not_removed(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.start(1)
     log.ask("<image>")
@@ -204,7 +204,7 @@ def test_tags_that_somebody_typed_stay(ledger: Ledger, tmp_path: Path) -> None:
     assert [m.content for m in prompts(ledger)] == ["<image>", "</image>\n\ncloses it"]
 
 
-def test_what_is_typed_into_the_thread_of_a_subagent_comes_from_a_human(
+def test_a_prompt_typed_in_the_thread_of_a_subagent_is_human(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     spawn = {"parent_thread_id": thread_id(0), "depth": 1}
@@ -228,7 +228,7 @@ def reply(said: str) -> str:
     return f"<send_user_message_question_reply>\n{said}\n</send_user_message_question_reply>"
 
 
-def test_answers_to_questions_read_as_they_were_given(ledger: Ledger, tmp_path: Path) -> None:
+def test_replies_to_questions_show_the_answers(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.start(1)
     log.ask("Build it.")
@@ -284,7 +284,7 @@ Count it.
         (f"What is this?\n\n{HEARTBEAT}", "human"),
     ],
 )
-def test_what_a_schedule_sends_was_typed_by_nobody(
+def test_scheduled_prompts_have_the_source_cron(
     ledger: Ledger, tmp_path: Path, text: str, source: str
 ) -> None:
     log = Rollout(tmp_path)
@@ -297,7 +297,7 @@ def test_what_a_schedule_sends_was_typed_by_nobody(
     assert ledger.get_turn(turn_id(2)).status == "completed"
 
 
-def test_what_a_developer_put_in_is_told_as_that(ledger: Ledger, tmp_path: Path) -> None:
+def test_developer_messages_are_system_messages(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.start(1)
     content = [{"type": "input_text", "text": "Be brief."}, PICTURE]

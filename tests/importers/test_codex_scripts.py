@@ -1,4 +1,4 @@
-"""Codex's scripts: one call in the log, and the calls that they make in events."""
+"""Codex: scripts, which are one call, and the calls that they make, which are in events."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def calls(ledger: Ledger, number: int = 1) -> list[ToolCall]:
     return list(ledger.get_turn(turn_id(number)).tool_calls)
 
 
-def test_what_a_script_patched_was_written_by_the_turn(ledger: Ledger, tmp_path: Path) -> None:
+def test_files_patched_by_a_script_are_written_by_the_turn(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.start(1)
     log.ask("Add a cart.")
@@ -47,7 +47,7 @@ def test_what_a_script_patched_was_written_by_the_turn(ledger: Ledger, tmp_path:
     patched(log, "exec-1", ADDED)
     moved = {"type": "update", "unified_diff": DIFF.format(2), "move_path": "/home/dev/shop/b.py"}
     patched(log, "exec-2", {"/home/dev/shop/a.py": moved})
-    patched(log, "exec-2", {"/home/dev/shop/a.py": moved})  # told again
+    patched(log, "exec-2", {"/home/dev/shop/a.py": moved})  # reported again
     output(log, "c1", "{}")
     log.say("Added.")
 
@@ -70,7 +70,7 @@ def test_what_a_script_patched_was_written_by_the_turn(ledger: Ledger, tmp_path:
     assert not [said for said in report.records if "patch" in said[1] and said[2] == "unmapped"]
 
 
-def test_two_branches_are_compared_by_what_their_scripts_left(
+def test_branches_are_compared_by_the_patches_of_their_scripts(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     log = Rollout(tmp_path)
@@ -96,7 +96,7 @@ def test_two_branches_are_compared_by_what_their_scripts_left(
     assert str(file.diff).splitlines()[-2:] == ["-    return 3", "+    return 6"]
 
 
-def test_only_what_a_script_s_patch_changed_was_written(ledger: Ledger, tmp_path: Path) -> None:
+def test_only_files_in_the_changes_of_a_patch_were_written(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.start(1)
     log.ask("Add a cart.")
@@ -114,9 +114,7 @@ def test_only_what_a_script_s_patch_changed_was_written(ledger: Ledger, tmp_path
     ]
 
 
-def test_calls_of_servers_and_searches_by_a_script_are_shown(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_mcp_calls_and_searches_of_a_script_are_calls(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.start(1)
     log.ask("Look it up.")
@@ -152,7 +150,7 @@ def test_calls_of_servers_and_searches_by_a_script_are_shown(
     assert [c.tool_name for c in others] == ["web_search"]
 
 
-def test_items_tell_of_calls_as_events_do(ledger: Ledger, tmp_path: Path) -> None:
+def test_items_report_calls_as_events_do(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.start(1)
     log.ask("Build it.")
@@ -183,7 +181,7 @@ def test_items_tell_of_calls_as_events_do(ledger: Ledger, tmp_path: Path) -> Non
     assert len(ledger.files("cart.py").touches) == 1
 
 
-def test_an_item_tells_how_a_command_ended_that_no_script_called(
+def test_an_item_reports_the_end_of_a_command_without_a_script(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     log = Rollout(tmp_path)
@@ -221,7 +219,7 @@ def test_an_item_tells_how_a_command_ended_that_no_script_called(
         ({"type": "DynamicToolCall", "status": 5, "error": [None]}, "completed", None),
     ],
 )
-def test_an_item_tells_how_a_call_ended(
+def test_an_item_reports_the_end_of_a_call(
     ledger: Ledger, tmp_path: Path, item: dict[str, Any], status: str, error: str | None
 ) -> None:
     log = Rollout(tmp_path)
@@ -236,7 +234,7 @@ def test_an_item_tells_how_a_call_ended(
     assert [(call.status, call.error) for call in calls(ledger)] == [(status, error)]
 
 
-def test_what_a_server_s_tool_calls_an_error_is_one(ledger: Ledger, tmp_path: Path) -> None:
+def test_an_error_result_of_an_mcp_tool_is_a_failed_call(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.start(1)
     log.ask("Do it.")
@@ -302,9 +300,7 @@ def test_a_script_that_failed_is_a_failed_call(ledger: Ledger, tmp_path: Path) -
     assert "Begun." in str(calls(ledger)[0].result_json)
 
 
-def test_only_what_a_script_printed_tells_how_a_script_ended(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_only_the_output_of_a_script_decides_how_it_ended(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.start(1)
     log.ask("Look.")
@@ -332,7 +328,7 @@ PRINTED = [
 
 
 @pytest.mark.parametrize(("printed", "code"), PRINTED)
-def test_a_script_that_tells_of_a_command_that_failed_did_so_too(
+def test_a_script_that_printed_a_failed_command_failed(
     ledger: Ledger, tmp_path: Path, printed: list[str], code: int | None
 ) -> None:
     log = Rollout(tmp_path)
@@ -350,9 +346,7 @@ def test_a_script_that_tells_of_a_command_that_failed_did_so_too(
     assert (call.status, call.error, call.source_status) == wanted
 
 
-def test_a_script_that_runs_on_and_one_that_was_stopped_did_not_fail(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_a_running_or_stopped_script_did_not_fail(ledger: Ledger, tmp_path: Path) -> None:
     log = Rollout(tmp_path)
     log.start(1)
     log.ask("Wait.")

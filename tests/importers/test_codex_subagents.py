@@ -1,4 +1,4 @@
-"""Subagents of Codex, and who they answer to."""
+"""Codex: subagents and the calls that started them."""
 
 from __future__ import annotations
 
@@ -90,9 +90,7 @@ def test_a_subagent_that_only_an_item_names_is_linked_to_its_call(
     assert (session.parent_session_label, session.spawn_tool_call_id) == (LABEL, "s1")
 
 
-def test_subagents_of_a_turn_that_was_taken_back_answer_to_who_spawned_them(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_subagents_of_a_rolled_back_turn_keep_their_parent(ledger: Ledger, tmp_path: Path) -> None:
     children = [thread_id(5), thread_id(6)]
     spawn = {"subagent": {"thread_spawn": {"parent_thread_id": THREAD}}}
     parent = Rollout(tmp_path)
@@ -115,7 +113,7 @@ def test_subagents_of_a_turn_that_was_taken_back_answer_to_who_spawned_them(
     assert [each.spawn_tool_call_id for each in sessions] == ["s0", "s1"]
 
 
-def test_the_child_s_copy_of_its_own_spawning_says_whom_it_spawned(
+def test_the_child_s_copy_of_the_spawning_call_links_to_the_child(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     child = thread_id(5)

@@ -1,4 +1,4 @@
-"""What Codex calls its threads, in a file beside them."""
+"""Codex: thread titles in the index."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LABEL, GONE = f"codex:{THREAD}", thread_id(99)
 
 
 def home(folder: Path) -> tuple[Path, Path]:
-    """A thread, and the index that names it."""
+    """A thread, and an index with its title."""
     log = Rollout(folder / "sessions" / "2026" / "03" / "01")
     log.exchange(1, "Hello.", "Hi.")
     index = folder / "session_index.jsonl"
@@ -29,7 +29,7 @@ def home(folder: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("order", [*permutations((0, 1)), None])
-def test_the_index_names_threads_whichever_comes_first(
+def test_index_titles_apply_whichever_file_comes_first(
     ledger: Ledger, tmp_path: Path, order: tuple[int, ...] | None
 ) -> None:
     paths = home(tmp_path)
@@ -39,7 +39,7 @@ def test_the_index_names_threads_whichever_comes_first(
     assert ledger.session(LABEL).title == "First"
     assert [session.label for session in ledger.sessions()] == [LABEL]
     assert sum(each.records["codex", "(name)", "derived"] for each in reports) == 2
-    assert not any(each.faults or each.without_reader for each in reports)
+    assert not any(each.faults or each.unrecognised for each in reports)
     before = result(ledger)
     again = import_paths(ledger, *paths)
     assert (again.read_bytes, again.derived_records, again.written_turns) == (0, 0, 0)
@@ -47,7 +47,7 @@ def test_the_index_names_threads_whichever_comes_first(
     assert result(ledger) == before
 
 
-def test_the_last_name_counts_also_before_one_in_the_rollout(
+def test_the_last_index_title_prevails_over_that_of_the_rollout(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     path, index = home(tmp_path)
@@ -69,7 +69,7 @@ def test_the_last_name_counts_also_before_one_in_the_rollout(
     assert report.written_turns == 0
 
 
-def test_a_thread_that_only_its_fork_tells_of_has_its_name(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_thread_known_only_from_a_fork_has_its_title(ledger: Ledger, tmp_path: Path) -> None:
     parent = Rollout(tmp_path, thread_id(0))
     parent.exchange(1, "Hello.", "Hi.")
     child = parent.fork(tmp_path, thread_id(5), len(parent.lines))
@@ -83,7 +83,7 @@ def test_a_thread_that_only_its_fork_tells_of_has_its_name(ledger: Ledger, tmp_p
     assert ledger.session(f"codex:{thread_id(5)}").title is None
 
 
-def test_a_label_as_long_as_a_hash_is_no_project(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_label_as_long_as_a_hash_is_not_a_project(ledger: Ledger, tmp_path: Path) -> None:
     path, index = home(tmp_path)
     import_paths(ledger, path)
     index.write_text(index_line("x" * (64 - len("codex:")), "Of another thread"))
@@ -91,7 +91,7 @@ def test_a_label_as_long_as_a_hash_is_no_project(ledger: Ledger, tmp_path: Path)
     assert import_paths(ledger, index).derived_records == 1
 
 
-def test_the_index_is_found_beside_the_sessions(tmp_path: Path) -> None:
+def test_the_index_is_found_next_to_the_sessions(tmp_path: Path) -> None:
     home(tmp_path / ".codex")
     found = find(Home(tmp_path, {}, "linux"), [Codex.name])
 

@@ -1,4 +1,4 @@
-"""Copilot CLI's events, one oddity at a time."""
+"""Copilot CLI: events and documents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOW = "<current_datetime>2025-12-02T08:26:25.627Z</current_datetime>"
         (" Go on.\n", " Go on.\n"),
     ],
 )
-def test_the_time_that_old_versions_add_to_a_prompt_was_not_typed(
+def test_the_time_that_old_versions_add_to_a_prompt_is_removed(
     ledger: Ledger, tmp_path: Path, said: str, typed: str
 ) -> None:
     log = Events(tmp_path)
@@ -43,7 +43,7 @@ def test_the_time_that_old_versions_add_to_a_prompt_was_not_typed(
     assert json.loads(query.context_json or "{}") == ({"sent": said} if said != typed else {})
 
 
-def test_a_prompt_and_all_that_follows_it_is_a_turn(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_prompt_and_everything_after_it_is_a_turn(ledger: Ledger, tmp_path: Path) -> None:
     log = Events(tmp_path)
     log.add("hook.start", hookType="userPromptSubmitted")
     log.add("system.message", role="system", content="Be brief.")
@@ -79,7 +79,7 @@ def test_a_prompt_and_all_that_follows_it_is_a_turn(ledger: Ledger, tmp_path: Pa
     assert not ledger.audit()
 
 
-def test_a_subagent_s_events_are_a_session_of_its_own(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_events_of_a_subagent_are_a_session(ledger: Ledger, tmp_path: Path) -> None:
     log = Events(tmp_path)
     log.add("user.message", content="Let somebody look.")
     log.say("Asking.", request("s1", "task", prompt="Look."))
@@ -109,9 +109,7 @@ def test_a_subagent_s_events_are_a_session_of_its_own(ledger: Ledger, tmp_path: 
     assert not ledger.audit()
 
 
-def test_a_subagent_that_only_its_events_name_is_a_session_of_its_own(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_a_subagent_known_only_by_agent_id_is_a_session(ledger: Ledger, tmp_path: Path) -> None:
     log = helped(tmp_path)
     import_paths(ledger, log.save())
     log.say("Seen.", model=None)
@@ -143,7 +141,7 @@ def test_a_subagent_that_only_its_events_name_is_a_session_of_its_own(
 
 
 @pytest.mark.parametrize("odd", [7, "", ["one"], {"id": "one"}])
-def test_a_subagent_s_name_may_be_anything(ledger: Ledger, tmp_path: Path, odd: Any) -> None:
+def test_an_agent_id_may_be_any_text(ledger: Ledger, tmp_path: Path, odd: Any) -> None:
     log = Events(tmp_path)
     log.add("user.message", odd, content="Go on.")
     log.add("subagent.started", odd, toolCallId=odd)
@@ -155,7 +153,7 @@ def test_a_subagent_s_name_may_be_anything(ledger: Ledger, tmp_path: Path, odd: 
     assert len(list(ledger.sessions())) == 1
 
 
-def test_a_log_that_was_cut_inside_a_turn_and_went_another_way_is_followed(
+def test_a_log_cut_within_a_turn_and_continued_differently_is_followed(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     log = helped(tmp_path)
@@ -192,7 +190,7 @@ def test_a_log_that_was_cut_inside_a_turn_and_went_another_way_is_followed(
 
 
 @pytest.mark.parametrize("names", [("inputTokens", "outputTokens"), ("input", "output")])
-def test_a_compaction_is_a_turn_and_work_goes_on_after_it(
+def test_a_compaction_is_a_turn_and_work_continues_after_it(
     ledger: Ledger, tmp_path: Path, names: tuple[str, str]
 ) -> None:
     log = Events(tmp_path)
@@ -228,7 +226,7 @@ def test_a_compaction_is_a_turn_and_work_goes_on_after_it(
         ("name:\nsummary: The cart", "The cart"),
     ],
 )
-def test_a_name_stands_beside_the_events(
+def test_the_title_comes_from_the_workspace_file(
     ledger: Ledger, tmp_path: Path, written: str, title: str
 ) -> None:
     log = Events(tmp_path)
@@ -243,7 +241,9 @@ def test_a_name_stands_beside_the_events(
     assert ledger.query("SELECT source_title FROM sessions")[1] == [(title,)]
 
 
-def test_whatever_stands_in_a_file_the_rest_is_imported(ledger: Ledger, tmp_path: Path) -> None:
+def test_invalid_records_do_not_prevent_the_import_of_the_rest(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     log = Events(tmp_path)
     log.lines += ["oops", "[]", '{"type":7}', '{"type":"user.message","data":[]}']
     log.add("user.message", content={"not": "text"}, attachments="none")
@@ -261,7 +261,7 @@ def test_whatever_stands_in_a_file_the_rest_is_imported(ledger: Ledger, tmp_path
     assert not ledger.audit()
 
 
-def test_where_it_looks(tmp_path: Path) -> None:
+def test_the_default_locations(tmp_path: Path) -> None:
     assert Copilot().roots(Home(tmp_path, {}, "linux")) == [
         tmp_path / ".copilot/session-state",
         tmp_path / ".copilot/history-session-state",
@@ -309,7 +309,7 @@ def save_document(home: Path, said: dict[str, Any]) -> Path:
     return path
 
 
-def test_a_document_of_2025_tells_the_same_as_events(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_document_of_2025_is_imported_like_events(ledger: Ledger, tmp_path: Path) -> None:
     report = import_paths(ledger, save_document(tmp_path, a_document()))
 
     turn, left = ledger.thread(LABEL).turns
@@ -331,7 +331,7 @@ def test_a_document_of_2025_tells_the_same_as_events(ledger: Ledger, tmp_path: P
     assert sum(told.values()) == len(TIMELINE) + 1
 
 
-def test_a_document_grows_with_the_session_and_goes_on_as_events(
+def test_a_growing_document_that_continues_as_events_is_one_session(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     for entries in (2, 5, len(TIMELINE)):
@@ -351,7 +351,7 @@ def test_a_document_grows_with_the_session_and_goes_on_as_events(
     assert ledger.query("SELECT count(*) FROM sessions")[1] == [(1,)]
 
 
-def test_a_document_without_a_timeline_is_read_by_what_was_sent(
+def test_a_document_without_a_timeline_is_read_from_chat_messages(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     call = {"id": "t1", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
@@ -378,7 +378,7 @@ def test_a_document_without_a_timeline_is_read_by_what_was_sent(
     )
 
 
-def test_a_damaged_document_is_kept_and_told(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_damaged_document_is_archived_and_reported(ledger: Ledger, tmp_path: Path) -> None:
     path = save_document(tmp_path, a_document())
     path.write_text(path.read_text()[:-40])
 
@@ -391,7 +391,7 @@ def test_a_damaged_document_is_kept_and_told(ledger: Ledger, tmp_path: Path) -> 
     assert Copilot().wants(path)
 
 
-def test_turns_that_are_packed_and_met_again_say_the_same(ledger: Ledger, tmp_path: Path) -> None:
+def test_packed_turns_that_are_read_again_are_the_same(ledger: Ledger, tmp_path: Path) -> None:
     log = Events(tmp_path)
     log.add("system.message", content="Be brief.")
     for number in range(6):
@@ -416,7 +416,7 @@ def test_turns_that_are_packed_and_met_again_say_the_same(ledger: Ledger, tmp_pa
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_copy_that_lost_its_beginning_is_the_rest_of_the_same_turns(
+def test_a_copy_without_its_beginning_has_the_rest_of_the_same_turns(
     order: tuple[int, int], ledger: Ledger, tmp_path: Path
 ) -> None:
     log = Events(tmp_path / "whole")
@@ -440,7 +440,7 @@ def test_a_copy_that_lost_its_beginning_is_the_rest_of_the_same_turns(
     assert ledger.query("SELECT count(*) FROM turns")[1] == [(2,)]
 
 
-def test_a_rest_that_goes_on_and_a_compaction_it_begins_with_stay_turns_of_their_own(
+def test_a_continued_copy_and_its_first_compaction_stay_separate_turns(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     log = Events(tmp_path)
@@ -462,9 +462,7 @@ def test_a_rest_that_goes_on_and_a_compaction_it_begins_with_stay_turns_of_their
     assert rest
 
 
-def test_a_copy_that_begins_at_a_compaction_takes_no_turn_away(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_a_copy_that_begins_at_a_compaction_removes_no_turn(ledger: Ledger, tmp_path: Path) -> None:
     log = Events(tmp_path / "whole")
     log.add("user.message", content="Begin.")
     log.say("One.")

@@ -1,4 +1,4 @@
-"""How turns and calls of Copilot CLI end: answered, refused, failed."""
+"""Copilot CLI: how turns and calls end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.importers.copilot_log import LABEL, Events, helped, request
 from tests.importers.helping import import_paths, packed_result, result
 
 
-def test_results_tell_how_a_call_ended(ledger: Ledger, tmp_path: Path) -> None:
+def test_results_say_how_a_call_ended(ledger: Ledger, tmp_path: Path) -> None:
     log = Events(tmp_path)
     log.add("user.message", content="Try.")
     log.say("", *(request(name, "bash", command=name) for name in ("bad", "no", "open")))
@@ -34,7 +34,7 @@ def test_results_tell_how_a_call_ended(ledger: Ledger, tmp_path: Path) -> None:
     assert turn.messages[-1].content == "Aborted: user_initiated"
 
 
-def test_what_a_call_gave_stays_whatever_is_decided_later(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_result_of_a_call_outlives_a_later_decision(ledger: Ledger, tmp_path: Path) -> None:
     log = Events(tmp_path)
     log.add("user.message", content="Try.")
     log.say("", *(request(name, "bash", command=name) for name in ("done", "allowed")))
@@ -53,7 +53,7 @@ def test_what_a_call_gave_stays_whatever_is_decided_later(ledger: Ledger, tmp_pa
 
 
 @pytest.mark.parametrize("feedback", [None, "Not so."])
-def test_a_call_that_was_refused_needs_no_result_to_be_rejected(
+def test_a_refused_call_without_a_result_is_rejected(
     ledger: Ledger, tmp_path: Path, feedback: str | None
 ) -> None:
     log = Events(tmp_path)
@@ -83,7 +83,7 @@ MCP = {"errorType": "mcp", "message": "Failed to start MCP Servers."}
 QUERY = {"errorType": "query", "message": "No quota."}
 
 
-def test_an_error_after_the_last_word_of_an_answer_fails_nothing(
+def test_an_error_after_the_last_message_does_not_fail_the_turn(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     log = Events(tmp_path)
@@ -116,7 +116,7 @@ def test_an_error_while_the_agent_works_fails_the_turn(ledger: Ledger, tmp_path:
     assert (turn.status, turn.error) == ("failed", QUERY["message"])
 
 
-def test_servers_that_did_not_start_leave_a_prompt_waiting(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_server_that_did_not_start_does_not_fail_a_prompt(ledger: Ledger, tmp_path: Path) -> None:
     log = Events(tmp_path)
     log.add("session.error", **QUERY)  # before anything was asked
     log.add("user.message", content="hi")
@@ -135,7 +135,7 @@ def test_servers_that_did_not_start_leave_a_prompt_waiting(ledger: Ledger, tmp_p
         ("abort", {"reason": "user_initiated"}, "Aborted: user_initiated"),
     ],
 )
-def test_a_prompt_that_failed_is_a_turn_to_be_seen_and_the_next_one_another(
+def test_a_failed_prompt_is_a_turn_and_the_next_prompt_another(
     ledger: Ledger, tmp_path: Path, kind: str, data: dict[str, str], error: str
 ) -> None:
     log = Events(tmp_path)
@@ -163,7 +163,7 @@ def test_a_prompt_that_failed_is_a_turn_to_be_seen_and_the_next_one_another(
     assert not ledger.audit()
 
 
-def test_a_subagent_that_failed_is_a_turn_to_be_seen(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_failed_subagent_is_a_failed_turn(ledger: Ledger, tmp_path: Path) -> None:
     log = helped(tmp_path)
     log.add("subagent.started", "three", toolCallId="s3", agentName="explore")
     log.add("user.message", "three", content="Look.")

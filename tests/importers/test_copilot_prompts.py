@@ -1,4 +1,4 @@
-"""What stands in logs of Copilot CLI as the user's, and who wrote it."""
+"""Copilot CLI: user messages, and who wrote them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.importers.sources.copilot.prompts import written_by
+from agents_ledger.importers.sources.copilot.records import message_source
 from tests.importers.copilot_log import LABEL, Events, helped, request
 from tests.importers.helping import import_paths, packed_result, result
 
@@ -26,7 +26,7 @@ def works(log: Events) -> str:
 
 
 @pytest.mark.parametrize("source", ["instruction-discovery", "skill-tidy", "system"])
-def test_what_the_program_adds_belongs_to_the_prompt_that_is_worked_on(
+def test_prompts_added_by_the_program_belong_to_the_current_turn(
     ledger: Ledger, tmp_path: Path, source: str
 ) -> None:
     log = Events(tmp_path)
@@ -62,7 +62,7 @@ def test_what_the_program_adds_belongs_to_the_prompt_that_is_worked_on(
         ({"interactionId": "i1", "delivery": "steering"}, "human"),
     ],
 )
-def test_what_is_asked_anew_or_by_somebody_is_a_turn_of_its_own(
+def test_a_prompt_of_another_interaction_is_a_turn(
     ledger: Ledger, tmp_path: Path, said: dict[str, str], source: str
 ) -> None:
     log = Events(tmp_path)
@@ -76,7 +76,7 @@ def test_what_is_asked_anew_or_by_somebody_is_a_turn_of_its_own(
     assert [m.source for m in turns[1].query] == [source]
 
 
-def test_what_keeps_the_agent_at_work_is_nobodys_prompt(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_autopilot_message_to_continue_is_an_event(ledger: Ledger, tmp_path: Path) -> None:
     log = Events(tmp_path)
     works(log)
     told = "You have not yet marked the task as complete."
@@ -91,7 +91,7 @@ def test_what_keeps_the_agent_at_work_is_nobodys_prompt(ledger: Ledger, tmp_path
     assert [(m.content, m.source) for m in third.query] == [("", "human")]
 
 
-def test_what_is_added_behind_a_compaction_waits_for_what_goes_on(
+def test_an_added_prompt_after_a_compaction_belongs_to_the_next_turn(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     log = Events(tmp_path)
@@ -106,7 +106,7 @@ def test_what_is_added_behind_a_compaction_waits_for_what_goes_on(
     assert [(m.content, m.source) for m in last.messages] == [(FOUND, "event"), ("All tidy.", None)]
 
 
-def test_what_is_added_for_a_subagent_is_its_own(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_prompt_added_for_a_subagent_belongs_to_it(ledger: Ledger, tmp_path: Path) -> None:
     log = helped(tmp_path)
     log.add("user.message", "one", content="Look well.", source="agent", interactionId="i1")
     log.say("I do.", agent="one")
@@ -131,7 +131,7 @@ def test_what_is_added_for_a_subagent_is_its_own(ledger: Ledger, tmp_path: Path)
 
 @pytest.mark.parametrize("begins", [2, 3, 4])
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_what_is_added_belongs_to_the_same_turn_in_a_copy_without_the_prompt(
+def test_an_added_prompt_has_the_same_turn_in_a_copy_without_the_prompt(
     ledger: Ledger, tmp_path: Path, begins: int, order: tuple[int, int]
 ) -> None:
     log = Events(tmp_path / "whole")
@@ -164,7 +164,7 @@ NOTICE = "<system_notification>\nThis session has no name yet.\n</system_notific
         ("", "human"),
     ],
 )
-def test_a_text_that_is_nothing_but_notices_was_typed_by_nobody(
+def test_a_text_of_notices_only_is_an_event(
     ledger: Ledger, tmp_path: Path, said: str, source: str
 ) -> None:
     log = Events(tmp_path)
@@ -178,12 +178,12 @@ def test_a_text_that_is_nothing_but_notices_was_typed_by_nobody(
     assert [(m.content, m.source) for m in first.query] == [(said, source)]
 
 
-def test_many_notices_are_told_at_once() -> None:
-    assert written_by(None, NOTICE * 20_000) == "event"
-    assert written_by(None, "<system_notification>" * 200_000) == "human"
+def test_many_notices_are_recognised_in_linear_time() -> None:
+    assert message_source(None, NOTICE * 20_000) == "event"
+    assert message_source(None, "<system_notification>" * 200_000) == "human"
 
 
-def test_messages_say_what_they_belong_to(ledger: Ledger, tmp_path: Path) -> None:
+def test_messages_have_their_ids_as_metadata(ledger: Ledger, tmp_path: Path) -> None:
     asked = {"interactionId": "i1", "turnId": "0", "messageId": "m1", "delivery": "steering"}
     cut: dict[str, Any] = {"tokenLimit": 900, "messagesRemovedDuringTruncation": 3}
     gone: dict[str, Any] = {"checkpointNumber": 1, "messagesRemoved": 7}

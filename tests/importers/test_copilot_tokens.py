@@ -1,4 +1,4 @@
-"""What Copilot CLI tells of tokens at the end of each run, of the run or of the session so far."""
+"""Copilot CLI: token totals at the end of a run, of that run or of the session so far."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def spent(ledger: Ledger) -> Spent:
 
 
 def run(log: Events, output: int, totals: dict[str, Any] | None, **said: Any) -> None:
-    """A prompt and its answer, and the end of the run if totals are told."""
+    """A prompt and its answer, and the end of the run if there are totals."""
     log.add("user.message", content="Go on.")
     log.say("Done.", outputTokens=output, **said)
     if totals is not None:
@@ -35,16 +35,14 @@ def of(**models: tuple[int, int]) -> dict[str, Any]:
     return {model: metrics(*numbers)["gpt-5"] for model, numbers in models.items()}
 
 
-def test_totals_come_with_the_end_of_a_run_and_may_be_of_that_run(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_totals_at_the_end_of_a_run_may_be_those_of_the_run(ledger: Ledger, tmp_path: Path) -> None:
     log = Events(tmp_path)
     log.add("user.message", content="One.")
     log.say("First.")
     log.add("session.shutdown", modelMetrics=metrics(1000, 25))
-    log.add("session.shutdown", modelMetrics=metrics(1000, 25))  # said again
+    log.add("session.shutdown", modelMetrics=metrics(1000, 25))  # repeated
     log.add("session.resume", eventCount=4)
-    run(log, 500, None)  # it dies here, and tells no total
+    run(log, 500, None)  # it crashes without totals
     log.add("session.resume", eventCount=8)
     run(log, 45, metrics(1600, 47))
     run(log, 30, metrics(1700, 30))
@@ -59,9 +57,7 @@ def test_totals_come_with_the_end_of_a_run_and_may_be_of_that_run(
     ]
 
 
-def test_totals_of_newer_versions_are_of_the_session_and_count_once(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_totals_of_the_session_count_once(ledger: Ledger, tmp_path: Path) -> None:
     log = Events(tmp_path)
     run(log, 60, of(small=(900, 60)), model="small")
     run(log, 140, of(small=(900, 60), large=(3000, 143)), model="large")
@@ -83,7 +79,7 @@ def test_totals_of_newer_versions_are_of_the_session_and_count_once(
 
 
 @pytest.mark.parametrize("lost", [0, 5, 700])
-def test_totals_that_lost_what_came_before_a_compaction_are_of_the_session_still(
+def test_totals_that_miss_a_compacted_part_are_those_of_the_session(
     ledger: Ledger, tmp_path: Path, lost: int
 ) -> None:
     log = Events(tmp_path)
@@ -99,7 +95,7 @@ def test_totals_that_lost_what_came_before_a_compaction_are_of_the_session_still
 
 
 @pytest.mark.parametrize("empty", [{}, {"gpt-5": {"requests": 2}}, {"gpt-5": 7}])
-def test_an_end_that_tells_no_totals_changes_nothing(
+def test_a_shutdown_without_totals_changes_nothing(
     ledger: Ledger, tmp_path: Path, empty: dict[str, Any]
 ) -> None:
     log = Events(tmp_path)
@@ -136,7 +132,7 @@ def test_a_copy_without_its_beginning_counts_nothing_twice(
     assert ledger.query("SELECT sum(total_tokens) FROM turns")[1] == [(3300,)]
 
 
-def test_a_copy_without_its_beginning_that_stands_alone_tells_all_it_knows(
+def test_a_lone_copy_without_its_beginning_counts_all_its_totals(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     log = Events(tmp_path)
@@ -150,9 +146,7 @@ def test_a_copy_without_its_beginning_that_stands_alone_tells_all_it_knows(
     ]
 
 
-def test_totals_as_near_to_the_session_as_to_the_run_are_of_the_session(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_ambiguous_totals_are_those_of_the_session(ledger: Ledger, tmp_path: Path) -> None:
     log = Events(tmp_path)
     run(log, 100, metrics(1000, 100))
     run(log, 50, metrics(1200, 100))

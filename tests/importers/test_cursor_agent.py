@@ -3,7 +3,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,16 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.importers.pipeline import rederive
-from agents_ledger.importers.port.source import fingerprint
-from agents_ledger.importers.sources.cursor import agent
+from agents_ledger.importers.port.material import Material
+from agents_ledger.importers.sources.cursor.agent_sessions import (
+    parse_text_message,
+    read_transcript,
+)
 from agents_ledger.importers.sources.cursor.source import Cursor
+from agents_ledger.model.imports.sources import SourceFile
 from tests.importers.cursor_made import bubble, chat, state_db
 from tests.importers.helping import import_paths, result
+from tests.importers.test_memory import Given
 
 SESSION = "0e3f6a52-0000-4000-8000-000000000001"
 PROJECT = Path(".cursor/projects/home-someone-app/agent-transcripts")
@@ -49,7 +53,7 @@ TALK = (
 )
 
 
-def test_a_transcript_is_a_session_where_nothing_else_is(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_transcript_is_a_session_if_nothing_else_has_it(ledger: Ledger, tmp_path: Path) -> None:
     import_paths(ledger, transcript(tmp_path / PROJECT / SESSION / f"{SESSION}.jsonl", *TALK))
 
     (turn,) = ledger.thread(f"cursor:{SESSION}").turns
@@ -73,7 +77,7 @@ def test_a_transcript_is_a_session_where_nothing_else_is(ledger: Ledger, tmp_pat
     assert ledger.audit() == ()
 
 
-def test_a_call_that_the_agent_went_on_after_was_done(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_call_that_the_agent_continued_after_is_completed(ledger: Ledger, tmp_path: Path) -> None:
     look, run = (
         {"type": "tool_use", "name": name, "input": {"at": name}} for name in ("Glob", "Shell")
     )
@@ -99,7 +103,7 @@ def test_the_database_is_preferred_to_the_transcript(ledger: Ledger, tmp_path: P
     assert ledger.query("SELECT id FROM turns")[1] == [("q1",)]
 
 
-def test_a_subagent_s_transcript_hangs_on_its_parent(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_subagent_transcript_belongs_to_its_parent(ledger: Ledger, tmp_path: Path) -> None:
     folder = tmp_path / PROJECT / SESSION
     transcript(folder / f"{SESSION}.jsonl", *TALK)
     transcript(folder / "subagents" / "child.jsonl", said("user", text("Go")), said("assistant"))
@@ -110,7 +114,7 @@ def test_a_subagent_s_transcript_hangs_on_its_parent(ledger: Ledger, tmp_path: P
     assert (session.is_subagent, session.parent_session_label) == (True, f"cursor:{SESSION}")
 
 
-def test_a_transcript_that_was_written_anew_is_shown_as_it_is_now(
+def test_a_rewritten_transcript_is_shown_in_its_latest_state(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     path = tmp_path / PROJECT / SESSION / f"{SESSION}.jsonl"
@@ -193,7 +197,7 @@ def test_a_store_is_walked_from_its_newest_root(ledger: Ledger, tmp_path: Path) 
     assert ledger.audit() == ()
 
 
-def test_the_file_beside_a_store_tells_its_folder(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_meta_file_of_a_store_gives_its_folder(ledger: Ledger, tmp_path: Path) -> None:
     chats = tmp_path / ".cursor" / "chats" / "0a"
     for name in (SESSION, "other"):
         store(chats / name / "store.db", AGENT, session=name)
@@ -216,7 +220,7 @@ def test_a_store_without_its_root_gives_all_messages(ledger: Ledger, tmp_path: P
     assert len(ledger.query("SELECT id FROM messages")[1]) == 5
 
 
-def test_nonsense_in_a_store_is_no_error(ledger: Ledger, tmp_path: Path) -> None:
+def test_malformed_blobs_in_a_store_are_not_an_error(ledger: Ledger, tmp_path: Path) -> None:
     path = store(tmp_path / "chats" / SESSION / "store.db", AGENT)
     with closing(sqlite3.connect(path)) as made:
         made.execute("UPDATE blobs SET data = CAST('x' || substr(data, 2) AS BLOB) WHERE rowid % 2")
@@ -228,7 +232,7 @@ def test_nonsense_in_a_store_is_no_error(ledger: Ledger, tmp_path: Path) -> None
     assert report.counts.failed == 0
 
 
-def test_a_transcript_is_not_mixed_up_with_another_agent_s_file_of_that_name(
+def test_a_file_of_another_agent_with_the_name_of_a_transcript_is_not_one(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     asked, answered = ({"role": role, "parts": [{"text": "Hi"}]} for role in ("user", "gemini"))
@@ -302,7 +306,7 @@ def test_the_oldest_transcripts_are_plain_text(ledger: Ledger, tmp_path: Path) -
     assert {fate for _, _, fate in report.records} == {"derived"}
 
 
-def test_a_plain_transcript_grows_and_gives_way_to_what_tells_more(
+def test_a_text_transcript_grows_and_yields_to_a_better_record(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     path = tmp_path / PROJECT / f"{SESSION}.txt"
@@ -321,41 +325,35 @@ def test_a_plain_transcript_grows_and_gives_way_to_what_tells_more(
 
 
 @pytest.mark.parametrize("number", [3, 3000])
-def test_what_tells_a_plain_message_from_others_is_as_short_for_a_long_one(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_the_fingerprint_of_a_text_message_is_as_short_for_a_long_one(number: int) -> None:
     lines = "some line\n" * number
     words = f"user:\nhello\n\nassistant:\n{lines}\nuser:\nnext\n"
-    path = spoken(tmp_path / PROJECT / f"{SESSION}.txt", words)
-    prints: list[bytes] = []
 
-    def noted(version: int, given: Iterable[bytes]) -> bytes:
-        _, *own = given
-        prints.extend(own)
-        return fingerprint(version, own)
+    before = text_fingerprints(words)
+    after = text_fingerprints(f"{words}And more.\n")
 
-    monkeypatch.setattr(agent, "fingerprint", noted)
-    import_paths(ledger, path)
-
-    assert [len(each) for each in prints] == [16, 16, 16]
-    import_paths(ledger, spoken(path, f"{words}And more.\n"))
-    assert [before == now for before, now in zip(prints[:3], prints[3:], strict=True)] == [
-        True,
-        True,
-        False,
-    ]
+    assert [len(fingerprint) for fingerprint in before] == [16, 16, 16]
+    assert before[:2] == after[:2]
+    assert before[2] != after[2]
 
 
-def test_what_a_call_was_given_may_be_very_long() -> None:
+def text_fingerprints(words: str) -> list[bytes]:
+    data = words.encode()
+    file = SourceFile(1, "cursor", "/s/a.txt", 0, "f", "lines", len(data), 0, len(data))
+    session = read_transcript(Material(Given(data), [file]), file, is_needed=True)
+    return [message.print for message in session.messages]
+
+
+def test_the_arguments_of_a_call_may_be_very_long() -> None:
     number = 300_000  # were each line joined to those before, this would take minutes
     lines = b"  more of it\n" * number
-    said = agent.spoken(b"assistant:\n[Tool call] Shell\n  a: b\n" + lines)
-    bare = agent.spoken(b"assistant:\n[Tool call] Shell -x\n" + lines)
+    said = parse_text_message(b"assistant:\n[Tool call] Shell\n  a: b\n" + lines)
+    bare = parse_text_message(b"assistant:\n[Tool call] Shell -x\n" + lines)
 
     assert len(said["content"][-1]["input"]["a"].splitlines()) == number + 1
     assert len(bare["content"][-1]["input"]["arguments"].splitlines()) == number + 1
 
 
-def test_a_note_that_begins_alike_is_no_transcript(tmp_path: Path) -> None:
+def test_a_note_with_a_similar_beginning_is_not_a_transcript(tmp_path: Path) -> None:
     assert not Cursor().recognises(tmp_path / "note.txt", b"user: dev\npassword: none\n")
     assert Cursor().recognises(tmp_path / "x.txt", SPOKEN.encode())

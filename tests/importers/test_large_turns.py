@@ -16,7 +16,7 @@ from agents_ledger import Ledger
 from agents_ledger.importers.parsing.text_size import JSON_STRING, has_text_exceeding
 from agents_ledger.importers.port.limits import ImportLimits
 from agents_ledger.importers.transcript import record_offsets, turn_builder
-from agents_ledger.importers.transcript.spill_file import Aside, ReadAgain
+from agents_ledger.importers.transcript.spill_file import LazySequence, SpillFile
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.ledger.projection import reconcile, source_records, turns
 from agents_ledger.ledger.search import documents
@@ -76,7 +76,7 @@ def test_a_turn_with_more_calls_takes_no_more_memory(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module, name in (
-        (turn_builder, "HELD_LETTERS"),
+        (turn_builder, "HELD_CHARS"),
         (record_offsets, "HELD_BYTES"),
         (turns, "LETTERS_AT_ONCE"),
         (source_records, "BLOCK_BYTES"),
@@ -119,10 +119,10 @@ def test_of_a_large_turn_what_was_set_aside_is_read_and_changed(
         return builder.build()
 
     held = built()
-    monkeypatch.setattr(turn_builder, "HELD_LETTERS", 0)
+    monkeypatch.setattr(turn_builder, "HELD_CHARS", 0)
     aside = built()
 
-    assert isinstance(aside.messages, ReadAgain)
+    assert isinstance(aside.messages, LazySequence)
     assert (tuple(aside.messages), tuple(aside.tool_calls)) == (held.messages, held.tool_calls)
     assert list(aside.messages[1:]) == list(held.messages[1:])
     assert aside.messages[-1] == held.messages[-1]
@@ -133,7 +133,7 @@ def test_of_a_large_turn_what_was_set_aside_is_read_and_changed(
 def test_what_is_read_back_to_be_changed_is_set_aside_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turn_builder, "HELD_LETTERS", 1_000_000)
+    monkeypatch.setattr(turn_builder, "HELD_CHARS", 1_000_000)
     builder = TurnBuilder("turn", None)
     tracemalloc.start()
     for number in range(50):
@@ -148,7 +148,7 @@ def test_what_is_read_back_to_be_changed_is_set_aside_again(
 
 
 def test_another_process_gets_a_large_turn_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn_builder, "HELD_LETTERS", 0)
+    monkeypatch.setattr(turn_builder, "HELD_CHARS", 0)
     builder = TurnBuilder("turn", None)
     builder.message("a", "user", "Begin.", at=1)
     turn = builder.build()
@@ -168,7 +168,7 @@ def test_steps_are_tuples_where_a_turn_is_decoded() -> None:
 
 
 def test_values_are_set_aside_in_any_order() -> None:
-    aside = Aside()
+    aside = SpillFile()
     spots = [aside.put(value) for value in ("one", "two" * 100_000)]
 
     assert aside.read(spots[1]) == "two" * 100_000
@@ -182,7 +182,7 @@ def test_where_no_file_can_be_made_the_others_go_on_and_the_next_import_too(
     large, small = of_claude_code(tmp_path, 7), Log(tmp_path, OTHER)
     small.user("f1", "Begin.")
     small.assistant("f2", text("Done."))
-    monkeypatch.setattr(turn_builder, "HELD_LETTERS", 50_000)
+    monkeypatch.setattr(turn_builder, "HELD_CHARS", 50_000)
     with monkeypatch.context() as full:
         full.setenv("TMPDIR", "chosen")
         full.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
@@ -389,7 +389,7 @@ def test_a_record_with_a_text_that_is_too_long_is_kept_and_reported(
 
     fault, gap = report.faults
     assert (fault.line, "too long to read" in fault.what) == (2, True)
-    assert (gap.line, "is not there" in gap.what) == (3, True)
+    assert (gap.line, "is missing" in gap.what) == (3, True)
     assert report.counts.imported == 1
     assert report.records["claude-code", "(overlong)", "malformed"] == 1
     assert [m.content for m in ledger.get_turn(uid("a1")).messages] == ["Begin.", "An answer."]

@@ -18,10 +18,10 @@ from agents_ledger.importers.discovery import find
 from agents_ledger.importers.pipeline import rederive
 from agents_ledger.importers.port.limits import LIMITS, ImportLimits
 from agents_ledger.importers.port.source import Home, Material
-from agents_ledger.importers.sources.pi.rows import LOT_MAX
+from agents_ledger.importers.sources.pi.database import BATCH_MAX
+from agents_ledger.importers.sources.pi.session_map import MapEntry, SessionMap
 from agents_ledger.importers.sources.pi.source import OpenClaw
-from agents_ledger.importers.sources.pi.store import Store, StoreEntry
-from agents_ledger.importers.transcript.record_offsets import Places
+from agents_ledger.importers.transcript.record_offsets import RecordOffsets
 from tests.importers.helping import import_paths, result
 from tests.importers.test_exclusion import import_without
 from tests.importers.test_pi import ONE, TWO, USAGE, Transcript, call, store
@@ -132,7 +132,7 @@ def test_a_database_is_found_and_its_secrets_are_never_read(ledger: Ledger, tmp_
     made.tell(a_log(tmp_path))
 
     found = find(Home(tmp_path, {}, "linux"))
-    assert [(each.reader.name, each.path) for each in found] == [("openclaw", made.path)]
+    assert [(each.source.name, each.path) for each in found] == [("openclaw", made.path)]
 
     import_paths(ledger, made.path)
 
@@ -216,13 +216,13 @@ def test_events_of_several_sessions_are_told_apart(ledger: Ledger, tmp_path: Pat
     assert spawned.parent_session_label == f"openclaw:{ONE}"
 
 
-@pytest.mark.parametrize("lot", [LOT_MAX, 1500, 1])
+@pytest.mark.parametrize("lot", [BATCH_MAX, 1500, 1])
 def test_mixed_sessions_are_read_in_the_order_they_were_kept(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lot: int
 ) -> None:
     reads: list[int] = []
 
-    class Read(Places):
+    class Read(RecordOffsets):
         def bytes_of(self, number: int) -> bytes:
             reads.append(number)
             return super().bytes_of(number)
@@ -237,8 +237,8 @@ def test_mixed_sessions_are_read_in_the_order_they_were_kept(
         rows = [(name, seq, log.lines[seq], 1) for name, log in zip(names, logs, strict=True)]
         made.run("INSERT INTO transcript_events VALUES (?, ?, ?, ?)", *rows)
     import_paths(ledger, made.path)
-    monkeypatch.setattr("agents_ledger.importers.sources.pi.rows.LOT_MAX", lot)
-    monkeypatch.setattr("agents_ledger.importers.sources.pi.rows.Places", Read)
+    monkeypatch.setattr("agents_ledger.importers.sources.pi.database.BATCH_MAX", lot)
+    monkeypatch.setattr("agents_ledger.importers.sources.pi.database.RecordOffsets", Read)
 
     with Ledger.open(str(tmp_path / "other.db")) as other:
         import_paths(other, made.path, limits=ImportLimits(held_bytes=0))
@@ -246,7 +246,7 @@ def test_mixed_sessions_are_read_in_the_order_they_were_kept(
 
     assert sorted(reads) == list(range(12))  # each once
     steps_back = sum(one > following for one, following in pairwise(reads))
-    assert steps_back == {LOT_MAX: 0, 1500: 1, 1: 3}[lot]
+    assert steps_back == {BATCH_MAX: 0, 1500: 1, 1: 3}[lot]
 
 
 @pytest.mark.parametrize("is_told", [True, False])
@@ -282,15 +282,15 @@ def test_a_subagent_belongs_to_the_session_before_the_reset(
 
 
 def test_who_started_a_session_does_not_depend_on_the_order_of_states() -> None:
-    said = [(5, "A"), (3, None), (4, "B")]
-    for order in permutations(said):
-        found = Store(cast("Material", None))
-        for at, spawner in order:
-            entry = StoreEntry(session_id="c", updated_at=at, spawned_by="p")
-            found.note("k", "c", entry, {"p": spawner} if spawner else {}, 1)
-        (standing,) = found.of("c")
-        assert found.spawner(standing) == "B"
-        assert (standing.first_at, standing.last_at) == (3, 5)
+    observations = [(5, "A"), (3, None), (4, "B")]
+    for order in permutations(observations):
+        sessions = SessionMap(cast("Material", None))
+        for at, parent in order:
+            entry = MapEntry(session_id="c", updated_at=at, spawned_by="p")
+            sessions.observe("k", "c", entry, parent, 1)
+        (period,) = sessions.periods("c")
+        assert sessions.parent_of(period) == "B"
+        assert (period.first_at, period.last_at) == (3, 5)
 
 
 def test_a_window_tells_the_key_of_a_session_that_was_reset(ledger: Ledger, tmp_path: Path) -> None:
@@ -487,7 +487,7 @@ def test_a_database_from_before_it_held_sessions_is_no_fault(
 
     report = import_paths(ledger, made.path)
 
-    assert (report.faults, report.without_reader) == ([], [str(made.path)])
+    assert (report.faults, report.unrecognised) == ([], [str(made.path)])
     assert not ledger.query("SELECT label FROM sessions")[1]
 
 

@@ -142,14 +142,14 @@ def export(path: Path, records: Records) -> Path:
 
 
 def shown(ledger: Ledger) -> dict[str, Any]:
-    """The rows, without what may differ between the generations."""
+    """The rows, without what may differ between the formats."""
     rows = result(ledger)
     rows["turns"] = [row[:-1] for row in rows["turns"]]
     rows["sessions"] = [row[:2] for row in rows["sessions"]]
     return rows
 
 
-def test_a_database_is_read(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_database_is_imported(ledger: Ledger, tmp_path: Path) -> None:
     import_paths(ledger, database(tmp_path / "opencode.db", SAMPLE))
 
     (turn,) = ledger.thread("opencode:ses_1").turns
@@ -196,7 +196,7 @@ def test_a_database_is_read(ledger: Ledger, tmp_path: Path) -> None:
         ("New session - as I call it", "New session - as I call it"),
     ],
 )
-def test_what_is_shown_before_there_is_a_title_is_none(
+def test_placeholder_titles_are_not_imported(
     ledger: Ledger, tmp_path: Path, said: str, title: str | None
 ) -> None:
     import_paths(ledger, storage(tmp_path, ([{**SESSION, "title": said}], MESSAGES, PARTS)))
@@ -222,7 +222,7 @@ def test_all_generations_give_the_same_rows(new_address: Callable[[], str], tmp_
     assert len(found[0]["messages"]) == 3
 
 
-def test_ids_that_were_made_unreadable_are_told_by_their_places(
+def test_records_with_unreadable_ids_are_identified_by_position(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     path = export(tmp_path / "export.json", SAMPLE)
@@ -246,7 +246,7 @@ def test_ids_that_were_made_unreadable_are_told_by_their_places(
     assert not ledger.audit()
 
 
-def test_a_tree_is_told_whatever_its_folder_is_called(ledger: Ledger, tmp_path: Path) -> None:
+def test_files_in_a_renamed_folder_are_recognised(ledger: Ledger, tmp_path: Path) -> None:
     root = storage(tmp_path / "opencode", SAMPLE)
     (root / "storage").rename(root / "my-backup")
 
@@ -258,7 +258,7 @@ def test_a_tree_is_told_whatever_its_folder_is_called(ledger: Ledger, tmp_path: 
     assert len(turn.tool_calls) == 1
 
 
-def test_all_files_of_a_renamed_tree_are_one_family() -> None:
+def test_all_files_of_a_renamed_folder_are_one_family() -> None:
     root = Path("/data/my-backup")
     told = ("session/p/ses_1", "message/ses_1/msg_1", "part/msg_1/prt_1", "todo/ses_1")
     older = ("session/info/s", "session/message/s/m", "session/part/s/m/p")
@@ -269,7 +269,7 @@ def test_all_files_of_a_renamed_tree_are_one_family() -> None:
         }
 
 
-def test_a_tree_beside_its_database_is_merged_by_id(ledger: Ledger, tmp_path: Path) -> None:
+def test_files_next_to_their_database_are_merged_by_id(ledger: Ledger, tmp_path: Path) -> None:
     storage(tmp_path, SAMPLE)
     later = (user("msg_4", 5), agent("msg_5", 6, "msg_4"))
     words = (part("prt_a", "msg_4", "text", text="And?"), part("prt_b", "msg_5", "text", text="!"))
@@ -292,7 +292,7 @@ def test_secrets_are_never_read(ledger: Ledger, tmp_path: Path) -> None:
     assert b"do-not-keep" not in made.read_bytes()
 
 
-def test_rows_changed_in_place_are_noticed(ledger: Ledger, tmp_path: Path) -> None:
+def test_rows_changed_in_place_are_imported_again(ledger: Ledger, tmp_path: Path) -> None:
     running = {**READ, "status": "running", "output": None}
     parts = [{**each, "state": running} if "state" in each else each for each in PARTS]
     path = database(tmp_path / "opencode.db", ([SESSION], MESSAGES, parts))
@@ -355,7 +355,7 @@ def test_a_summary_is_a_compaction(ledger: Ledger, tmp_path: Path) -> None:
     assert compaction.summarized_through_turn_id == "msg_1"
 
 
-def test_what_was_taken_back_is_a_branch(new_address: Callable[[], str], tmp_path: Path) -> None:
+def test_reverted_messages_are_a_branch(new_address: Callable[[], str], tmp_path: Path) -> None:
     second = [user("msg_4", 5), agent("msg_5", 6, "msg_4")]
     third = [user("msg_6", 20), agent("msg_7", 21, "msg_6")]
     back = {**SESSION, "revert": {"messageID": "msg_4"}}
@@ -392,7 +392,7 @@ def test_broken_files_are_reported_and_the_rest_imported(ledger: Ledger, tmp_pat
     assert kept == len(list(root.rglob("*.json")))
 
 
-def test_an_export_of_a_tree_gives_the_files_back(ledger: Ledger, tmp_path: Path) -> None:
+def test_an_export_contains_the_original_files(ledger: Ledger, tmp_path: Path) -> None:
     root = storage(tmp_path / "data", SAMPLE)
     import_paths(ledger, root)
 
@@ -404,7 +404,7 @@ def test_an_export_of_a_tree_gives_the_files_back(ledger: Ledger, tmp_path: Path
         assert path.read_bytes() == given.read_bytes()
 
 
-def test_a_part_of_no_message_is_counted_as_one(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_part_without_a_message_is_counted_as_unmapped(ledger: Ledger, tmp_path: Path) -> None:
     lost = part("prt_z", "msg_lost", "text", "ses_9", text="Where?")
     report = import_paths(ledger, storage(tmp_path, ([SESSION], MESSAGES, [*PARTS, lost])))
 
@@ -412,7 +412,7 @@ def test_a_part_of_no_message_is_counted_as_one(ledger: Ledger, tmp_path: Path) 
     assert report.records["opencode", "part", "derived"] == len(PARTS)
 
 
-def test_its_folder_may_be_chosen_and_a_variable_without_a_value_chooses_none() -> None:
+def test_the_data_folder_may_be_configured_and_an_empty_variable_is_ignored() -> None:
     def roots(**environment: str) -> list[Path]:
         return list(OpenCode().roots(Home(Path("/home/dev"), environment, "win32")))
 
@@ -421,7 +421,7 @@ def test_its_folder_may_be_chosen_and_a_variable_without_a_value_chooses_none() 
     assert roots(XDG_DATA_HOME="/data") == [Path("/data/opencode")]
 
 
-def test_records_that_are_packed_say_the_same(ledger: Ledger, tmp_path: Path) -> None:
+def test_packed_records_give_the_same_rows(ledger: Ledger, tmp_path: Path) -> None:
     data = tmp_path / "data"
     state = {**READ, "metadata": {"sessionId": "ses_0"}}
     child = {**SESSION, "id": "ses_0", "parentID": "ses_1"}

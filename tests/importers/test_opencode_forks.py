@@ -1,4 +1,4 @@
-"""opencode 2: a fork has copies of what was said before."""
+"""opencode 2: a fork begins with copies of messages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tokens(ledger: Ledger) -> int:
     return int(found)
 
 
-def test_a_fork_stands_on_the_turns_it_has_copies_of(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_fork_follows_the_turns_that_it_copied(ledger: Ledger, tmp_path: Path) -> None:
     path = tmp_path / "opencode.db"
     more = [user("msg_4", 5, "This"), agent("msg_5", 6, words("Done"))]
     own = [user("msg_8", 9, "That", "ses_0"), agent("msg_9", 10, words("Done"), session="ses_0")]
@@ -84,7 +84,7 @@ def test_a_fork_of_an_upgraded_session_counts_nothing_twice(
         assert result(ledger) == grown
 
 
-def test_a_copy_that_differs_is_a_turn_of_its_own_and_those_behind_it_count_once(
+def test_a_copy_that_differs_is_a_turn_and_later_copies_count_once(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     path = tmp_path / "opencode.db"
@@ -100,7 +100,7 @@ def test_a_copy_that_differs_is_a_turn_of_its_own_and_those_behind_it_count_once
     assert ledger.audit() == ()
 
 
-def test_what_is_asked_behind_a_copied_question_is_shown(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_prompt_after_a_copied_question_is_imported(ledger: Ledger, tmp_path: Path) -> None:
     path = tmp_path / "opencode.db"
     asked = [*MESSAGES, user("msg_4", 5, "This")]
     own = user("msg_8", 9, "That", "ses_0")
@@ -113,7 +113,7 @@ def test_what_is_asked_behind_a_copied_question_is_shown(ledger: Ledger, tmp_pat
     assert tree(ledger) == {"msg_1": None, "msg_4": "msg_1", "msg_c3": "msg_1"}
 
 
-def test_a_session_is_no_fork_of_itself(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_session_is_not_a_fork_of_itself(ledger: Ledger, tmp_path: Path) -> None:
     once = [user("msg_4", 1, "Once"), agent("msg_5", 1, words("Said"))]
     again = [user("msg_6", 1, "Again"), agent("msg_7", 1, words("Said too"))]
     alone = session(fork_session_id="ses_1")

@@ -92,7 +92,7 @@ MESSAGES = [
 def database(
     path: Path, sessions: list[dict[str, Any]], messages: list[Message], start: int = 0
 ) -> Path:
-    """A database with these rows; what it has already is changed in place."""
+    """A database with these rows; existing rows are changed in place."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(path)) as made:
         made.executescript(TABLES)
@@ -117,7 +117,7 @@ def tree(ledger: Ledger) -> dict[str, str | None]:
     return dict(ledger.query("SELECT id, parent_turn_id FROM turns")[1])
 
 
-def test_a_session_of_the_second_format_is_read(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_session_of_the_second_format_is_imported(ledger: Ledger, tmp_path: Path) -> None:
     path = database(tmp_path / "opencode.db", [session(cost=1.5)], MESSAGES)
     report = import_paths(ledger, path)
 
@@ -153,7 +153,9 @@ def test_a_session_of_the_second_format_is_read(ledger: Ledger, tmp_path: Path) 
     assert (report.faults, ledger.audit()) == ([], ())
 
 
-def test_it_is_found_by_its_place_its_name_and_its_tables(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_database_is_recognised_by_location_name_and_tables(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     data = tmp_path / ".local" / "share" / "opencode"
     own = database(data / "opencode-beta.db", [session()], MESSAGES)
     other = tmp_path / "copy.sqlite"
@@ -166,7 +168,7 @@ def test_it_is_found_by_its_place_its_name_and_its_tables(ledger: Ledger, tmp_pa
     found = discovery.find(Home(tmp_path, {}, "linux"))
     import_paths(ledger, own, other)
 
-    assert [(each.path, each.reader.name) for each in found] == [(own, "opencode")]
+    assert [(each.path, each.source.name) for each in found] == [(own, "opencode")]
     assert b"session_v2" not in other.read_bytes()[: 64 << 10]
     labels = ledger.query("SELECT label FROM sessions ORDER BY label")[1]
     assert labels == [("opencode:ses_1",), ("opencode:ses_2",)]
@@ -187,7 +189,7 @@ def test_a_second_import_reads_nothing_and_deriving_again_changes_nothing(
     assert packed_result(tmp_path, path) == before
 
 
-def test_rows_changed_in_place_end_as_the_last_state_alone(
+def test_rows_changed_in_place_give_the_same_as_the_last_state_alone(
     new_address: Callable[[], str], tmp_path: Path
 ) -> None:
     begun = call("call_1", "read", status="streaming", input='{"path": "/w/a')
@@ -231,7 +233,7 @@ def test_an_export_of_the_database_has_the_same_rows_and_no_secrets(
     assert b"do-not-keep" not in made.read_bytes()
 
 
-def test_a_compaction_is_a_turn_and_the_agent_may_go_on_behind_it(
+def test_a_compaction_is_a_turn_and_the_agent_may_continue_after_it(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     wrong = {"type": "unknown", "message": "no"}
@@ -256,7 +258,7 @@ def test_a_compaction_is_a_turn_and_the_agent_may_go_on_behind_it(
     assert ledger.audit() == ()
 
 
-def test_what_is_neither_asked_nor_answered_is_told_as_what_it_is(
+def test_system_synthetic_skill_and_shell_messages_are_imported(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     messages = [
@@ -333,7 +335,7 @@ def test_a_subagent_of_the_second_format_is_linked_from_both_sides(
 
 
 def upgraded(path: Path) -> list[Message]:
-    """The first format's sample with a compaction; given is what an upgrade makes of it."""
+    """A session of the first format with a compaction, and what an upgrade makes of it."""
     now = [first.user("msg_4", 5), first.agent("msg_5", 6, "msg_4", summary=True)]
     parts = [
         first.part("prt_a", "msg_4", "compaction", auto=True),
@@ -354,7 +356,7 @@ def upgraded(path: Path) -> list[Message]:
 PROMPT = "msg_0198f00dbeef0000000000000a"
 
 
-def test_a_session_that_was_upgraded_is_one_and_nothing_is_told_twice(
+def test_an_upgraded_session_is_imported_once(
     new_address: Callable[[], str], tmp_path: Path
 ) -> None:
     path = tmp_path / "opencode.db"
@@ -382,7 +384,7 @@ def test_a_session_that_was_upgraded_is_one_and_nothing_is_told_twice(
         assert result(ledger) == grown
 
 
-def test_of_a_message_in_both_formats_the_later_state_is_told(
+def test_the_later_state_of_a_message_in_both_formats_prevails(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     path = first.database(tmp_path / "opencode.db", first.SAMPLE)
@@ -401,7 +403,7 @@ def test_of_a_message_in_both_formats_the_later_state_is_told(
     assert ledger.audit() == ()
 
 
-def test_before_there_was_a_second_format_its_table_only_repeated_some(
+def test_before_version_2_session_message_only_repeats_messages(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     path = first.database(tmp_path / "opencode.db", first.SAMPLE)
@@ -414,7 +416,7 @@ def test_before_there_was_a_second_format_its_table_only_repeated_some(
     assert report.records["opencode", "session_message", "derived"] == 0
 
 
-def test_what_repeats_a_message_of_the_first_format_later_prevails_only_after_an_upgrade(
+def test_a_later_repeated_message_prevails_only_after_an_upgrade(
     new_address: Callable[[], str], tmp_path: Path
 ) -> None:
     path = first.database(tmp_path / "opencode.db", first.SAMPLE)
@@ -439,7 +441,7 @@ def test_what_repeats_a_message_of_the_first_format_later_prevails_only_after_an
         assert result(ledger) == grown
 
 
-def test_what_was_taken_back_in_the_second_format_is_a_branch(
+def test_reverted_messages_of_the_second_format_are_a_branch(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     path = tmp_path / "opencode.db"
@@ -461,7 +463,7 @@ def test_what_was_taken_back_in_the_second_format_is_a_branch(
     assert ledger.audit() == ()
 
 
-def test_messages_stand_in_the_order_of_their_numbers(ledger: Ledger, tmp_path: Path) -> None:
+def test_messages_are_ordered_by_number(ledger: Ledger, tmp_path: Path) -> None:
     messages = [*MESSAGES, user("msg_5", 0, "Back"), agent("msg_4", 0, words("Then"))]
     import_paths(ledger, database(tmp_path / "opencode.db", [session()], messages))
 
@@ -469,7 +471,7 @@ def test_messages_stand_in_the_order_of_their_numbers(ledger: Ledger, tmp_path: 
     assert [m.id for m in ledger.thread("opencode:ses_1").turns[-1].messages] == ["msg_5", "msg_4"]
 
 
-def test_odd_values_harm_no_other_message(ledger: Ledger, tmp_path: Path) -> None:
+def test_invalid_values_do_not_affect_other_messages(ledger: Ledger, tmp_path: Path) -> None:
     odd: list[Any] = [
         agent("msg_a", 4, 7, None, {"type": "tool", "name": ["task"], "state": "x", "time": 3}),
         agent("msg_b", 5, call("c", "subagent", status=[], input="{", content="x", error={})),
@@ -498,7 +500,7 @@ def test_odd_values_harm_no_other_message(ledger: Ledger, tmp_path: Path) -> Non
     assert ledger.audit() == ()
 
 
-def test_an_export_of_the_second_format_says_the_same(
+def test_an_export_of_the_second_format_gives_the_same_rows(
     new_address: Callable[[], str], tmp_path: Path
 ) -> None:
     info = {
@@ -523,7 +525,7 @@ def test_an_export_of_the_second_format_says_the_same(
 
 
 @pytest.mark.parametrize("mask", ["REDACTED", "ses_REDACTED", "ses_xxxx"])
-def test_exports_whose_ids_cannot_be_read_are_sessions_of_their_own(
+def test_exports_with_unreadable_ids_are_separate_sessions(
     ledger: Ledger, tmp_path: Path, mask: str
 ) -> None:
     for name, second in (("one", 0), ("two", 100)):
@@ -554,7 +556,7 @@ def test_exports_whose_ids_cannot_be_read_are_sessions_of_their_own(
     assert ledger.audit() == ()
 
 
-def test_sessions_of_a_project_are_left_out(ledger: Ledger, tmp_path: Path) -> None:
+def test_sessions_of_an_excluded_project_are_not_imported(ledger: Ledger, tmp_path: Path) -> None:
     for words, folder, tail in (
         (exclusion.SECRET, f"{exclusion.LEFT}/deep", "a"),
         (exclusion.PLAIN, exclusion.KEPT, "b"),

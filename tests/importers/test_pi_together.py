@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from array import array
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers.sources.pi.tree import Tree
 from agents_ledger.model.turns import Turn
 from tests.importers.helping import import_paths
 from tests.importers.test_pi import ONE, TWO, Transcript, call
@@ -23,16 +20,6 @@ def copy_of(log: Transcript, session: str) -> Transcript:
     fork.lines += log.lines[1:]
     fork.last, fork.clock = log.last, LATER
     return fork
-
-
-class Counted(array):  # type: ignore[type-arg]
-    """Counts how often something is looked for in it."""
-
-    looks = 0
-
-    def __getitem__(self, at: Any) -> Any:
-        self.looks += 1
-        return super().__getitem__(at)
 
 
 def turns_of(ledger: Ledger, session: str) -> tuple[Turn, ...]:
@@ -173,33 +160,6 @@ def test_what_a_compaction_kept_is_above_it(
     assert last.compaction is not None
     names = {turn.id: turn.query[0].content for turn in turns}
     assert names.get(last.compaction.first_kept_turn_id or "") == found
-
-
-def test_the_time_to_find_what_was_kept_does_not_grow_with_how_far_it_is(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    find, most = Tree.kept, [0]
-
-    def kept_of(tree: Tree, turn: int) -> int:
-        own, tree.parents = tree.parents, Counted("i", tree.parents)
-        found, most[0] = find(tree, turn), max(most[0], tree.parents.looks)
-        tree.parents = own
-        return found
-
-    monkeypatch.setattr(Tree, "kept", kept_of)
-    log = Transcript(tmp_path)
-    log.user("Zero.")
-    log.say("Yes.")
-    kept = log.user("One.")
-    for _ in range(200):
-        log.say("Yes.")
-        log.add("compaction", summary="So far.", firstKeptEntryId=kept)
-        log.user("More.")
-
-    import_paths(ledger, log.save())
-
-    assert len(turns_of(ledger, ONE)) == 401
-    assert 0 < most[0] < 5
 
 
 def test_the_order_of_files_of_one_age_does_not_depend_on_their_names(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from agents_ledger.importers.parsing.encodings import is_text, texts
 from agents_ledger.importers.parsing.json_spans import Pieces, objects
+from agents_ledger.importers.parsing.lenient_json import BROKEN, decode_with_repairs, repair_json
 from agents_ledger.importers.port.limits import ImportLimits
 from agents_ledger.importers.port.source import Material, Place
-from agents_ledger.importers.transcript.turn_tree import BROKEN, mend, taken
 from agents_ledger.model.imports.sources import SourceFile
 from tests.importers.test_memory import Given
 
@@ -86,9 +86,9 @@ def test_half_a_letter_leaves_all_but_its_own_piece_where_they_stand() -> None:
 def test_halves_of_letters_are_replaced_as_in_a_document_written_anew(words: list[str]) -> None:
     data = json.dumps(words).encode()
 
-    found, mended, added = taken(_texts, data)
+    found, mended, added = decode_with_repairs(_texts, data)
 
-    assert found == _texts(mend(data) or b"")
+    assert found == _texts(repair_json(data) or b"")
     assert added == ()
     assert len(mended) == len(data)
 
@@ -150,12 +150,12 @@ def test_a_mended_document_says_what_it_would_say_written_anew(
 ) -> None:
     data = written([Odd(b"NaN"), document])
     data = mark + data[: max(0, len(data) - max(0, cut - 2))]
-    anew = mend(data)
+    anew = repair_json(data)
     if anew is None:
         with pytest.raises(BROKEN):
-            taken(msgspec.json.decode, data)
+            decode_with_repairs(msgspec.json.decode, data)
     else:
-        assert taken(msgspec.json.decode, data).found == msgspec.json.decode(anew)
+        assert decode_with_repairs(msgspec.json.decode, data).value == msgspec.json.decode(anew)
 
 
 def test_texts_are_not_split_within_a_character() -> None:

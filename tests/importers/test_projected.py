@@ -10,7 +10,7 @@ from msgspec import structs
 
 from agents_ledger import Ledger
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
-from agents_ledger.ledger.projection.reconcile import Names, Projector, Written
+from agents_ledger.ledger.projection.reconcile import Names, ProjectionResult, Projector
 from agents_ledger.model.imports.sources import Derivation, DerivedSession, DerivedTurn
 from agents_ledger.model.turns import Turn
 
@@ -28,13 +28,15 @@ def _turn(name: str, parent: str | None, answer: str | None) -> DerivedTurn:
     return DerivedTurn(name, parent, name.encode(), frozenset(), (f"{name}-asked",), build)
 
 
-def project(ledger: Ledger, turns: tuple[DerivedTurn, ...], *sessions: DerivedSession) -> Written:
+def project(
+    ledger: Ledger, turns: tuple[DerivedTurn, ...], *sessions: DerivedSession
+) -> ProjectionResult:
     derivation = Derivation(turns=turns, sessions=sessions)
-    done: list[Written | Exception] = []
+    done: list[ProjectionResult | Exception] = []
     projector = Projector(ledger._core)
     projector.add("made", 1, (), derivation, names=Names(derivation), done=done.append)
     projector.flush()
-    assert isinstance(done[0], Written), done
+    assert isinstance(done[0], ProjectionResult), done
     return done[0]
 
 

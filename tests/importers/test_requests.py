@@ -325,7 +325,7 @@ def test_an_interrupted_request_ends_with_the_same_answer(
     def broken(*_: Any) -> Any:
         raise OSError("the power is gone")
 
-    monkeypatch.setattr(import_requests, "answer", broken)
+    monkeypatch.setattr(import_requests.ImportRequests, "answer", broken)
     with pytest.raises(OSError, match="power"):
         import_sessions(ledger, request(item()))
     monkeypatch.undo()

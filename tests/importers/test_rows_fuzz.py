@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from agents_ledger import Ledger
 from agents_ledger.importers.sources.aix.source import TABLES as AIX
-from agents_ledger.importers.sources.opencode.records import TYPES
-from agents_ledger.importers.sources.opencode.source import TABLES as OPENCODE
-from agents_ledger.importers.sources.pi.rows import TABLES as OPENCLAW
+from agents_ledger.importers.sources.opencode.rules import TABLES as OPENCODE
+from agents_ledger.importers.sources.opencode.rules import TYPES
+from agents_ledger.importers.sources.pi.database import TABLES as OPENCLAW
 from tests.importers.cursor_made import headers, state_db
 from tests.importers.helping import import_paths, result
 from tests.importers.test_exclusion import import_without

@@ -94,7 +94,7 @@ def test_importing_needs_its_scope(told: Ledger) -> None:
         talk(url, token(told, "read", "import"), done)
 
 
-def test_another_persona_is_chosen_by_administrators_alone(told: Ledger) -> None:
+def test_choosing_another_persona_requires_admin(told: Ledger) -> None:
     async def refused(client: Client) -> None:
         for ability, given in (
             ("ldg_session_fork", {"target": "main", "persona_id": "root"}),
@@ -102,7 +102,7 @@ def test_another_persona_is_chosen_by_administrators_alone(told: Ledger) -> None
             ("ldg_session_smart_fork", {"text": "answer", "persona_id": "root"}),
         ):
             said = await refusal(client, ability, **given)
-            assert said.startswith(f"{ability} with this input needs the scope 'admin'")
+            assert said.startswith(f"{ability} with this input requires the scope 'admin'")
             assert "token create" not in said
         made = await call(client, "ldg_session_fork", target="guests", persona_id="guest")
         assert made["session"]["persona_id"] == "guest"

@@ -17,8 +17,8 @@ from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.turns import recording
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.sqlite.engine import SqliteDatabase
-from agents_ledger.web.pages.thread import cards_upto
-from agents_ledger.web.pages.tree import TREE_ROWS, Part, rail, tree_rows
+from agents_ledger.web.pages.cards import cards_upto
+from agents_ledger.web.pages.tree import TREE_ROWS, TreeView, rail, tree_rows
 from agents_ledger.web.site import Site
 from tests.web.conftest import Running, visits
 
@@ -86,7 +86,7 @@ def test_a_session_of_26000_records_opens_with_few_nodes(browser: Browser, large
             assert page.locator("article.card").count() <= 50, path
 
 
-def test_no_answer_of_a_long_session_is_large(large: Running) -> None:
+def test_responses_about_a_long_session_stay_small(large: Running) -> None:
     head = large.ledger.head("long")
     for path in (
         "/s/long",
@@ -110,7 +110,7 @@ def test_no_answer_of_a_long_session_is_large(large: Running) -> None:
         assert len(answer.body) <= BYTES_MAX, path
 
 
-def test_turns_above_are_asked_for_until_there_are_none(large: Running) -> None:
+def test_earlier_turns_load_until_the_root(large: Running) -> None:
     seen: list[int] = []
     at = TURNS
     while at:
@@ -123,13 +123,13 @@ def test_turns_above_are_asked_for_until_there_are_none(large: Running) -> None:
     assert seen == list(range(seen[0], TURNS + 1))
 
 
-def test_what_is_long_is_read_when_that_is_asked_for(browser: Browser, large: Running) -> None:
+def test_long_threads_are_read_only_on_request(browser: Browser, large: Running) -> None:
     for new in visits(browser, large):
         page = new().open(f"/t/{large.ledger.head('long')}?tab=context")
         page.get_by_role("link", name="Assemble it").click()
         assert "about" in page.locator("#inspector").inner_text()
         page = new().open("/share/long")
-        page.get_by_text("Look through this long thread").click()
+        page.get_by_text("Check this long thread for secrets").click()
         page.get_by_text("No secret was found.").wait_for()
 
 
@@ -175,7 +175,7 @@ def grown(path: Path, turns: int) -> Counted:
     return counted
 
 
-def test_pages_read_as_much_of_a_large_ledger_as_of_a_small_one(tmp_path: Path) -> None:
+def test_pages_read_no_more_of_a_large_ledger_than_of_a_small_one(tmp_path: Path) -> None:
     small, large = (grown(tmp_path / f"{turns}.db", turns) for turns in (1500, 4500))
 
     def questions(counted: Counted) -> dict[str, int]:
@@ -186,8 +186,8 @@ def test_pages_read_as_much_of_a_large_ledger_as_of_a_small_one(tmp_path: Path) 
             "sessions": lambda: site.pages.session_lines(limit=50),
             "cards": lambda: cards_upto(site.pages, "main", thread.depth, thread.depth),
             "rail": lambda: rail(site, thread),
-            "tree": lambda: tree_rows(site, thread, Part(unfold=True), TREE_ROWS),
-            "tree above": lambda: tree_rows(site, thread, Part(upto=1200), TREE_ROWS),
+            "tree": lambda: tree_rows(site, thread, TreeView(unfold=True), TREE_ROWS),
+            "tree above": lambda: tree_rows(site, thread, TreeView(upto=1200), TREE_ROWS),
             "calls of a tool": lambda: site.pages.tool_examples("Bash"),
             "failed turns": site.pages.failed_turns,
             "aliases": lambda: counted.ledger.aliases("main"),
@@ -212,7 +212,7 @@ def test_every_row_of_a_long_tree_can_be_reached(tmp_path: Path) -> None:
     seen: set[int] = set()
     upto: int | None = None
     while upto != 0:
-        rows = tree_rows(counted.site, thread, Part(unfold=True, upto=upto), TREE_ROWS)
+        rows = tree_rows(counted.site, thread, TreeView(unfold=True, upto=upto), TREE_ROWS)
         assert len(rows) <= TREE_ROWS + 2
         seen |= {row.node.headline.turn.depth for row in rows if row.node and row.on_path}
         above = rows[0].turns if rows[0].kind == "above" else 0
@@ -239,5 +239,5 @@ def test_a_turn_with_very_many_branches_is_shown_in_pages(
         page.get_by_text("8 of 300").click()
         page.get_by_role("link", name="All 300").click()
         assert page.locator(".lines li").count() == 50
-        page.get_by_role("link", name="Further branches").click()
+        page.get_by_role("link", name="More branches").click()
         assert "Way 50" in page.locator("main").inner_text()

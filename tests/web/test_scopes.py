@@ -95,7 +95,7 @@ def test_another_persona_is_chosen_by_administrators_alone(served: Running) -> N
     assert served.ledger.audit() == ()
 
 
-def test_an_import_is_taken_in_chunks(served: Running) -> None:
+def test_an_import_can_be_sent_in_chunks(served: Running) -> None:
     item = imported("main")["items"][0]
     packed = gzip.compress(json.dumps(item).encode())
     data = base64.b64encode(packed).decode()
@@ -161,7 +161,7 @@ def test_a_form_of_a_page_cannot_choose_a_persona(served: Running) -> None:
     assert said.status == 403
 
 
-def test_the_persona_that_a_session_has_anyway_may_be_named(served: Running) -> None:
+def test_the_own_persona_of_a_session_can_be_named(served: Running) -> None:
     writer = token(served, "read", "write", "import")
     head = served.ledger.head("guests")
 
@@ -192,12 +192,12 @@ def test_a_token_needs_the_scope_chat_to_run_the_engine(served: Running) -> None
     assert served.ledger.thread("talk").depth == 2
     for secret in (writer, talker):
         assert served.ask("/api/v1/chat/talk/stop", method="POST", token=secret).status == 200
-    form = "Say something to talk"
+    form = "Message to talk"
     assert form not in served.ask("/s/talk", token=writer).text
     assert form in served.ask("/s/talk", token=talker).text
 
 
-def test_a_fork_of_a_session_has_its_persona_and_not_that_of_its_turns(served: Running) -> None:
+def test_a_fork_has_the_persona_of_its_session_not_of_its_turns(served: Running) -> None:
     """The session was moved to a persona that may do less."""
     served.ledger.create_session(Session("demoted", persona_id="root"))
     served.ledger.record("demoted", "Hello", "Good day")

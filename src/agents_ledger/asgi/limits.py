@@ -1,4 +1,4 @@
-"""Limits per client: how many requests, and how long one may take to arrive."""
+"""Limits per client: the rate of requests, and the time to send one."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ CLIENTS_MAX = 1024
 
 
 class RateLimits(Struct, frozen=True, kw_only=True):
-    """How many requests, and how many wrong tokens, a client may send."""
+    """The requests and the wrong tokens that one client may send."""
 
-    burst: int = 600  # requests at once
+    burst: int = 600  # requests without a pause
     per_second: float = 200.0
-    wrong_tokens: int = 20  # at once; then one a second
+    wrong_tokens: int = 20  # without a pause; then one a second
 
 
 class ReadTimeouts(Struct, frozen=True, kw_only=True):
-    """Seconds that a client has to send a request."""
+    """The time that a client has to send a request, in seconds."""
 
-    header_s: float = 10.0  # from the connection, or the first byte of a further request
-    body_idle_s: float = 15.0  # between two pieces of the body
+    header_s: float = 10.0  # from the connection, or the first byte of a later request
+    body_idle_s: float = 15.0  # between two chunks of the body
     body_s: float = 300.0  # the whole body
 
 
-class Buckets:
+class ClientBuckets:
     """A leaky bucket per client."""
 
     def __init__(self, size: int, per_second: float) -> None:
@@ -35,7 +35,7 @@ class Buckets:
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, client: str) -> bool:
-        """Whether the client may go on."""
+        """Count one request; whether it is within the limit."""
         now = time.monotonic()
         level, at = self._levels.pop(client, (0.0, now))
         level = max(0.0, level - (now - at) * self._per_second)

@@ -1,4 +1,4 @@
-"""A client has a limited time to send a request. uvicorn itself waits for ever."""
+"""A limit on the time that a client takes to send a request. uvicorn itself has none."""
 
 from __future__ import annotations
 
@@ -23,23 +23,19 @@ class TimedH11Protocol(H11Protocol):
         self._body_deadline = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first request."""
         super().connection_made(transport)
         self._watch_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
         self._stop_timers()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what arrived, and see what is still to come."""
         self._stop_body_timer()
         super().data_received(data)
         self._watch_request()
 
     def on_response_complete(self) -> None:
-        """Between two requests uvicorn's own keep-alive timeout counts."""
         super().on_response_complete()
         self._watch_request()
 
@@ -58,7 +54,8 @@ class TimedH11Protocol(H11Protocol):
             self._stop_timers()
 
     def _is_header_due(self) -> bool:
-        """Whether a request has begun, or none came yet on this connection."""
+        """Whether a request has begun, or the first one is still to come. Between two requests
+        uvicorn's own keep-alive timeout applies."""
         return self.cycle is None or bool(self.conn.trailing_data[0])
 
     def _watch_body(self) -> None:
@@ -95,5 +92,5 @@ class TimedH11Protocol(H11Protocol):
 
 
 def protocol_with(timeouts: ReadTimeouts) -> type[TimedH11Protocol]:
-    """The protocol with other timeouts; uvicorn takes a class."""
+    """The protocol with other timeouts. uvicorn expects a class, not an instance."""
     return type("TimedH11Protocol", (TimedH11Protocol,), {"timeouts": timeouts})

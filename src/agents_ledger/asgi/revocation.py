@@ -1,7 +1,7 @@
-"""Streams end when the token that opened them does.
+"""Event streams end when the token that opened them is revoked or expires.
 
-A request is checked when it comes in, but a stream of events outlives that check. One task looks
-up the tokens of all open streams together, so a thousand streams cost one query a second.
+Tokens are checked when a request arrives, but a stream outlives that check. One task looks up the
+tokens of all open streams together: a thousand streams cost one query a second.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ ASGIReceive = Callable[[], Awaitable[ASGIMessage]]
 ASGISend = Callable[[ASGIMessage], Awaitable[None]]
 _log = logging.getLogger("agents_ledger.web")
 ValidIds = Callable[[Collection[str]], Collection[str]]
-"""Of the ids of tokens, those that are neither revoked nor expired."""
+"""Selects the token ids that are neither revoked nor expired."""
 IsAlive = Callable[[], bool]
 
 
 class StreamLease:
-    """An open stream: the token it needs, and whether that has ended."""
+    """An open stream and the token it depends on."""
 
     def __init__(self, token_id: str, is_alive: IsAlive) -> None:
         self.token_id = token_id
@@ -43,15 +43,14 @@ class StreamWatch:
         self._is_failing = False
 
     def add(self, lease: StreamLease) -> None:
-        """Watch a lease until it is removed."""
         self._leases.add(lease)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
 
     def remove(self, lease: StreamLease) -> None:
-        """Forget a lease; the last one ends the task."""
         self._leases.discard(lease)
         if not self._leases and self._task is not None:
+            # The last stream is gone: an idle server queries nothing.
             self._task.cancel()
             self._task = None
 
@@ -61,16 +60,16 @@ class StreamWatch:
             ids = {lease.token_id for lease in self._leases}
             valid = await self._valid(ids)
             for lease in self._leases:
-                # A token that began to stream during the query was valid a moment ago.
+                # A stream that was opened during the query was checked a moment ago.
                 if (lease.token_id in ids and lease.token_id not in valid) or not lease.is_alive():
                     lease.ended.set()
 
     async def _valid(self, ids: Collection[str]) -> Collection[str]:
-        """The ids that are valid; all of them while that cannot be checked."""
+        """The valid ids; all of them while the store cannot be reached."""
         try:
             valid = await asyncio.to_thread(self._valid_ids, ids)
         except Exception:
-            # Whatever failed, the streams must still end once it works again.
+            # The task must survive any failure: streams end once the store works again.
             if not self._is_failing:
                 _log.warning("cannot check the tokens of open streams", exc_info=True)
             self._is_failing = True
@@ -80,10 +79,10 @@ class StreamWatch:
 
 
 class RevocableExchange:
-    """The `receive` and `send` of a request whose stream of events ends with its token.
+    """The `receive` and `send` of a request whose event stream ends with its token.
 
-    To the application it looks as if the client had disconnected, which every framework handles;
-    the client sees a complete answer.
+    The application sees a client that disconnects, which every framework handles; the client sees
+    a complete response.
     """
 
     def __init__(
@@ -98,7 +97,7 @@ class RevocableExchange:
         self._completed = False
 
     async def receive(self) -> ASGIMessage:
-        """The next message. Once the body is there, the only one left is the disconnect."""
+        """The next message. After the body, only a disconnect can follow."""
         if not self._body_received:
             message = await self._receive()
             self._body_received = not message.get("more_body", False)
@@ -113,7 +112,7 @@ class RevocableExchange:
             ended.cancel()
 
     async def send(self, message: ASGIMessage) -> None:
-        """Send a message; of a stream whose token has ended, nothing but its end."""
+        """Send a message; once the token has ended, only the end of the stream."""
         if self._lease.ended.is_set() and self._streaming:
             await self._complete()
             return
@@ -125,7 +124,7 @@ class RevocableExchange:
         await self._send(message)
 
     async def close(self) -> None:
-        """The application is done."""
+        """Release the lease when the application has returned."""
         self._watch.remove(self._lease)
         if self._lease.ended.is_set() and self._streaming:
             await self._complete()

@@ -1,4 +1,4 @@
-"""Asking again: a turn, or a whole thread, on a fork, of another model or with another prompt."""
+"""Rerun a turn or a whole thread on a fork, with another model or another prompt."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from agents_ledger.model.errors import Refused
 from agents_ledger.model.turns import Message, Turn
 
 
-class Again(Struct, frozen=True):
-    """A turn, and what came of asking it again."""
+class Rerun(Struct, frozen=True):
+    """An original turn, and the outcome of running it again."""
 
     session_label: str
     before: Turn
@@ -31,17 +31,17 @@ async def rerun(
     model: str | None = None,
     prompt: str | None = None,
     **directives: Any,
-) -> AsyncIterator[Again]:
-    """Ask a turn's query again on a fork before it; `whole`: every query of its thread, in order.
+) -> AsyncIterator[Rerun]:
+    """Send a turn's query again on a fork before it; `whole`: every query of its thread, in order.
 
-    `prompt` stands in for the last query. It ends early when a turn fails.
+    `prompt` replaces the last query. The rerun stops at the first turn that fails.
     """
-    turns = await _asked(broker, target, whole=whole)
+    turns = await _turns_with_query(broker, target, whole=whole)
     fork = await broker.ledger.fork(turns[0].id, before=True, label=label)
     if model is not None:
         directives["model"] = model
     for turn in turns:
-        query: tuple[Message, ...] = tuple(map(_plain, turn.query))
+        query: tuple[Message, ...] = tuple(map(_unrecorded, turn.query))
         if prompt is not None and turn is turns[-1]:
             query = (Message("user", prompt, "human"),)
         now: Completed | Failed | None = None
@@ -50,30 +50,22 @@ async def rerun(
                 now = event
         if now is None:
             return
-        yield Again(fork.label, turn, now)
+        yield Rerun(fork.label, turn, now)
         if isinstance(now, Failed):
             return
 
 
-async def _asked(broker: Broker, target: str, *, whole: bool) -> list[Turn]:
-    """The turns to be asked again. A compaction asks nothing."""
-    if whole:
-        turns = [turn for turn in (await broker.ledger.thread(target)).turns if turn.query]
-    else:
-        turns = [
-            turn
-            for turn in (await broker.ledger.thread(target, last=1)).turns
-            if turn.compaction is None
-        ]
-    if not turns or not turns[-1].query:
-        raise Refused(
-            f"{target!r} asks nothing that could be asked again", "Name a turn that does."
-        )
+async def _turns_with_query(broker: Broker, target: str, *, whole: bool) -> list[Turn]:
+    last = None if whole else 1
+    thread = await broker.ledger.thread(target, last=last)
+    turns = [turn for turn in thread.turns if turn.query and turn.compaction is None]
+    if not turns:
+        raise Refused(f"{target!r} has no query to run again", "Choose a turn with a query.")
     return turns
 
 
-def _plain(message: Message) -> Message:
-    """A message without what recording it added."""
+def _unrecorded(message: Message) -> Message:
+    """The message without the values that recording adds."""
     return replace(
         message,
         id="",

@@ -1,4 +1,4 @@
-"""The Agent Bus: what agents may do, each ability known by its name, JSON in and JSON out."""
+"""The Agent Bus: abilities by name, with JSON input and output."""
 
 from agents_ledger.bus.ability import Ability
 from agents_ledger.bus.bus import AgentBus, BusError, CallRecord, ErrorCode, InvokeResult

@@ -1,26 +1,52 @@
-"""What an ability is: a name, what goes in and comes out, and a function."""
+"""An ability: its id, the types of its input and output, and its function."""
 
 from __future__ import annotations
 
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Meta, Struct, structs
 
 from agents_ledger.model.access import Scope
 from agents_ledger.model.errors import Refused
+from agents_ledger.model.ids import LATEST_MS
 
-ID = re.compile(r"[a-z][a-z0-9_-]*(:[a-z][a-z0-9_-]*)+")
-_PATH = re.compile(r" - at `(\$[^`]*)`$")
+COUNT_MAX = 1 << 53  # the largest integer that a JSON number represents exactly
+PAGE_MAX = 1000
+
+Name = Annotated[str, Meta(min_length=1, max_length=512)]
+Target = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=512,
+        description="A session's label or alias, or a turn id or a prefix of it.",
+    ),
+]
+Time = Annotated[int, Meta(ge=0, le=LATEST_MS, description="Unix milliseconds.")]
+Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
+Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX, description="Maximum number of results.")]
+Next = Annotated[str | None, Meta(description="The `next` of the previous page.")]
+
+
+class Input(Struct, forbid_unknown_fields=True):
+    """Base of all inputs. An unknown field is an error, never ignored."""
+
+
+class NoInput(Input):
+    """An empty object."""
+
+
 Shape = type[Any] | Mapping[str, Any]
-"""A type of msgspec, or a JSON Schema."""
+"""A msgspec type, or a JSON Schema."""
 
 
-class Unfit(Exception):
-    """A value that is not what an ability takes; `path` says where it is wrong."""
+class InvalidInput(Exception):
+    """A value that an ability does not accept; `path` locates the error."""
 
     def __init__(self, message: str, path: str) -> None:
         super().__init__(message)
@@ -28,12 +54,12 @@ class Unfit(Exception):
 
 
 Parse = Callable[[str | bytes], Any]
-"""Turns JSON text into what an ability's function takes, or raises Unfit."""
+"""Parses JSON text to the argument of an ability's function, or raises InvalidInput."""
 
 
 class Ability(Struct, frozen=True, kw_only=True):
-    """One thing that can be done over the bus. A streaming ability's function yields its answer
-    in pieces; any other returns it whole."""
+    """One operation of the bus. The function of a streaming ability yields parts of its answer;
+    any other function returns it."""
 
     id: str  # module and name: ldg:task:save
     description: str
@@ -41,24 +67,22 @@ class Ability(Struct, frozen=True, kw_only=True):
     output: Shape
     function: Callable[..., Any]
     writes: bool = False  # it may change the ledger
-    scope: Scope | None = None  # that a remote caller needs; else "write" or "read"
-    scope_of: Callable[..., Scope] | None = None  # the same for one input, where that decides
+    scope: Scope | None = None  # required of a remote caller; by default "write" or "read"
+    scope_of: Callable[..., Scope] | None = None  # the scope where it depends on the input
     is_stream: bool = False
     tags: tuple[str, ...] = ()
 
     @property
     def module_name(self) -> str:
-        """The first part of its id."""
         return self.id.partition(":")[0]
 
     @property
     def ability_name(self) -> str:
-        """The rest of its id."""
         return self.id.partition(":")[2]
 
     @property
     def least_scope(self) -> Scope:
-        """The scope without which a remote caller cannot use it at all."""
+        """The scope that a remote caller needs for any input."""
         return self.scope or ("write" if self.writes else "read")
 
     def scope_for(self, value: object) -> Scope:
@@ -67,119 +91,120 @@ class Ability(Struct, frozen=True, kw_only=True):
 
     @property
     def input_schema(self) -> dict[str, Any]:
-        """The JSON Schema of what it takes."""
         return schema_of(self.input)
 
     @property
     def output_schema(self) -> dict[str, Any]:
-        """The JSON Schema of what it gives, or of each piece if it streams."""
+        """The JSON Schema of the answer, or of each part if it streams."""
         return schema_of(self.output)
 
     def bound(self, *first: object) -> Ability:
-        """The same ability with the first arguments of its functions given."""
-        from functools import partial
-
+        """The ability with the first arguments of its functions bound."""
         scope_of = partial(self.scope_of, *first) if self.scope_of else None
         return structs.replace(self, function=partial(self.function, *first), scope_of=scope_of)
 
 
+_ID = re.compile(r"[a-z][a-z0-9_-]*(:[a-z][a-z0-9_-]*)+")
+
+
 def check(ability: Ability) -> None:
-    """Refuse an ability that could not be found or called."""
-    if not ID.fullmatch(ability.id):
+    """Refuse an ability with an invalid id or an asynchronous function."""
+    if not _ID.fullmatch(ability.id):
         raise Refused(
-            f"{ability.id[:80]!r} cannot be the id of an ability",
-            "Use lower-case words with colons between them, as in notes:save.",
+            f"{ability.id[:80]!r} is not a valid ability id",
+            "Use lower-case words separated by colons, such as notes:save.",
         )
-    plain = inspect.unwrap(ability.function)
-    if inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain):
+    function = inspect.unwrap(ability.function)
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise Refused(
-            f"the function of {ability.id} is a coroutine",
-            "Give a plain function: the bus is synchronous, and async callers use a thread.",
+            f"the function of {ability.id} is asynchronous",
+            "Register a plain function; asynchronous callers use a thread.",
         )
+
+
+# -- schemas ----------------------------------------------------------------------------------
 
 
 def schema_of(shape: Shape) -> dict[str, Any]:
-    """The JSON Schema of a shape, with nothing to look up elsewhere in it."""
+    """The JSON Schema of a shape, without references."""
     if isinstance(shape, Mapping):
         return dict(shape)
     schema = msgspec.json.schema(shape)
-    known = schema.pop("$defs", {})
-    plain: dict[str, Any] = _inlined(schema, known)
-    return plain
+    definitions = schema.pop("$defs", {})
+    inlined: dict[str, Any] = _inlined(schema, definitions)
+    return inlined
 
 
-def _inlined(part: Any, known: Mapping[str, Any]) -> Any:
+def _inlined(part: Any, definitions: Mapping[str, Any]) -> Any:
     if isinstance(part, list):
-        return [_inlined(each, known) for each in part]
+        return [_inlined(item, definitions) for item in part]
     if not isinstance(part, dict):
         return part
     if "$ref" in part:
         rest = {name: value for name, value in part.items() if name != "$ref"}
-        return _inlined({**known[part["$ref"].rpartition("/")[2]], **rest}, known)
-    # A title only repeats the name of our type. A property may be called title, too.
-    plain = {
-        name: _inlined(value, known)
+        return _inlined({**definitions[part["$ref"].rpartition("/")[2]], **rest}, definitions)
+    # A title (a str) only repeats the name of our type; a property named title is a dict.
+    inlined = {
+        name: _inlined(value, definitions)
         for name, value in part.items()
         if name != "title" or not isinstance(value, str)
     }
-    return _shortened(plain)
+    return _nullable(inlined)
 
 
-def _shortened(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema of something or null says so in its type."""
-    either = schema.get("anyOf", ())
-    if len(either) != 2 or {"type": "null"} not in either:  # noqa: PLR2004
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    """Shorten `anyOf` a type or null to a list of two types."""
+    options = schema.get("anyOf", ())
+    if len(options) != 2 or {"type": "null"} not in options:  # noqa: PLR2004
         return schema
-    [other] = [part for part in either if part != {"type": "null"}]
+    [other] = [option for option in options if option != {"type": "null"}]
     if not isinstance(other.get("type"), str) or "enum" in other:
         return schema
-    said = {name: value for name, value in schema.items() if name != "anyOf"}
-    return {**other, **said, "type": [other["type"], "null"]}
+    rest = {name: value for name, value in schema.items() if name != "anyOf"}
+    return {**other, **rest, "type": [other["type"], "null"]}
+
+
+# -- parsing ----------------------------------------------------------------------------------
+
+_PATH = re.compile(r" - at `(\$[^`]*)`$")  # at the end of a message of msgspec
 
 
 def parser_of(shape: Shape) -> Parse:
-    """How the JSON text of an input becomes the value that the function takes."""
+    """The parser of the JSON text of an input."""
     if isinstance(shape, Mapping):
-        return _by_schema(shape)
-    decoder = msgspec.json.Decoder(shape)
-
-    def parse(text: str | bytes) -> Any:
-        try:
-            return decoder.decode(text)
-        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise _unfit(error) from error
-
-    return parse
+        return _validator_of(shape)
+    return partial(_decode, msgspec.json.Decoder(shape))
 
 
-def _unfit(error: Exception) -> Unfit:
-    found = _PATH.search(str(error))
-    return Unfit(_PATH.sub("", str(error)), found[1] if found else "$")
+def _decode(decoder: msgspec.json.Decoder[Any], text: str | bytes) -> Any:
+    try:
+        return decoder.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        path = _PATH.search(str(error))
+        raise InvalidInput(_PATH.sub("", str(error)), path[1] if path else "$") from error
 
 
-def _by_schema(schema: Mapping[str, Any]) -> Parse:
+def _validator_of(schema: Mapping[str, Any]) -> Parse:
     try:
         from jsonschema import exceptions, validators
     except ModuleNotFoundError as error:
         raise Refused(
-            "to check a JSON Schema, jsonschema is needed, which is not installed",
-            "Install it with: pip install 'agents-ledger[bus]', or give a type of msgspec.",
+            "JSON Schemas need the package jsonschema, which is not installed",
+            "Install it with: pip install 'agents-ledger[bus]', or use a msgspec type.",
         ) from error
     kind = validators.validator_for(schema)
     try:
         kind.check_schema(schema)
     except exceptions.SchemaError as error:
-        raise Refused(f"this is no JSON Schema: {error.message}") from error
+        raise Refused(f"the input is not a valid JSON Schema: {error.message}") from error
     validator = kind(schema)
+    decoder = msgspec.json.Decoder()
 
     def parse(text: str | bytes) -> Any:
-        try:
-            value = msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise _unfit(error) from error
-        wrong = exceptions.best_match(validator.iter_errors(value))
-        if wrong is not None:
-            raise Unfit(wrong.message, wrong.json_path)
+        value = _decode(decoder, text)
+        error = exceptions.best_match(validator.iter_errors(value))
+        if error is not None:
+            raise InvalidInput(error.message, error.json_path)
         return value
 
     return parse

@@ -1,4 +1,4 @@
-"""What all commands share: which ledger is meant, and how the answer is wanted."""
+"""What all commands share: the ledger's address, the --json option, common options."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Invocation:
         self.out = Output()
 
     def reading(self) -> Ledger:
-        """The ledger, which must exist, for reading only."""
+        """Open the ledger, which must exist, read-only."""
         from agents_ledger.ledger.ledger import Ledger
 
         return Ledger.open(self.address, create=False, read_only=True)
 
     def writing(self, *, create: bool = False) -> Ledger:
-        """The ledger, which must exist unless it may be created."""
+        """Open the ledger, which must exist unless `create` is set, for writing."""
         from agents_ledger.ledger.ledger import Ledger
 
         if create:
@@ -41,10 +41,9 @@ class Invocation:
 
 
 class Command(click.Command):
-    """A command that is named in whatever is wrong with how it was typed."""
+    """A command whose usage errors name it, so that the hint shows the right --help."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Understand what was typed."""
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -53,40 +52,54 @@ class Command(click.Command):
 
 
 def command(function: Function, kind: type[click.Command] = Command) -> click.Command:
-    """A command with --ledger and --json; its function gets an Invocation before its own."""
+    """Make a command with --ledger and --json; its function takes an Invocation first."""
 
     @click.pass_context
     @functools.wraps(function)
     def invoke(
-        ctx: click.Context, /, *, ledger: str | None, as_json: bool, **given: Any
+        ctx: click.Context, /, *, ledger: str | None, as_json: bool, **options: Any
     ) -> int | None:
-        return function(Invocation(ctx.obj if ledger is None else ledger, as_json=as_json), **given)
+        run = Invocation(ctx.obj if ledger is None else ledger, as_json=as_json)
+        return function(run, **options)
 
     made = click.command(function.__name__.rstrip("_"), cls=kind)(invoke)
     made.params += [
-        click.Option(["--json", "as_json"], is_flag=True, help="Answer in JSON."),
-        click.Option(["--ledger"], metavar="ADDRESS", help="A file, or postgresql://..."),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."),
+        click.Option(["--ledger"], metavar="ADDRESS", help="Ledger file or postgresql:// URL."),
     ]
     return made
 
 
-def embed_behind(ledger: Ledger) -> None:
-    """Give turns their vectors from now on, as they are recorded, if an embedder is chosen."""
-    chosen = settings.chosen_embedder()
-    if chosen is not None:
+def limit_option(default: int | None, of: str, maximum: int | None = None) -> Callable[..., Any]:
+    """The option --limit: the maximum number of `of`."""
+    return click.option(
+        "--limit",
+        type=click.IntRange(1, maximum),
+        metavar="N",
+        default=default,
+        show_default=default is not None,
+        help=f"Maximum number of {of}.",
+    )
+
+
+def embed_in_background(ledger: Ledger) -> None:
+    """Embed turns as they are recorded from now on, if the settings name an embedder."""
+    name = settings.chosen_embedder()
+    if name is not None:
         from agents_ledger.model.agents.embedding import embedder
 
-        ledger.embed(embedder(chosen), behind=True)
+        ledger.embed(embedder(name), behind=True)
 
 
 def complete_target(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """The labels that begin like this, for the shell."""
+    """Complete a session label in the shell."""
     from agents_ledger.model.errors import LedgerError
 
-    given = ctx.params.get("ledger") or (ctx.parent.params.get("ledger") if ctx.parent else None)
+    address = ctx.params.get("ledger") or (ctx.parent.params.get("ledger") if ctx.parent else None)
     try:
-        with Invocation(given).reading() as ledger:
+        with Invocation(address).reading() as ledger:
             labels = [session.label for session in ledger.sessions(limit=1000)]
+    # A completion must not print errors.
     except LedgerError:
         return []
     return [label for label in labels if label.startswith(incomplete) and label.isprintable()]

@@ -1,4 +1,4 @@
-"""The command `agents-ledger`. Nothing is imported for a command before it is called."""
+"""The command `agents-ledger`. The module of a command is imported when the command is called."""
 
 from __future__ import annotations
 
@@ -11,91 +11,99 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-# Every command: the module of this folder that has it, and what it does.
-COMMANDS = {
-    "up": ("servers.up", "Import what is found here, and open the Command Center."),
-    "import": ("transfer.imports", "Import the history of other agents."),
-    "watch": ("transfer.imports", "Import what agents write, as they write it."),
-    "sessions": ("sessions.sessions", "List sessions, latest first."),
-    "show": ("explore.show", "Show a turn, or the last turns of a session."),
-    "tree": ("explore.tree", "Draw the tree of turns."),
-    "search": ("explore.search", "Find turns by their words."),
-    "files": ("explore.search", "Find the turns that read or wrote a file."),
-    "replay": ("explore.replay", "Step through what happened, in order and at a chosen speed."),
-    "compare": ("explore.compare", "Compare what two branches did since they parted."),
-    "usage": ("explore.usage", "Show turns, tokens and costs by day, model, project or session."),
-    "tools": ("explore.usage", "Show uses, failures and durations of tools."),
-    "context": ("explore.context", "Show what a model is shown at a turn, with token counts."),
-    "compact": ("sessions.compact", "Make a session's context smaller; nothing is removed."),
-    "fork": ("sessions.sessions", "Make a new session at a turn; nothing is copied."),
-    "archive": ("sessions.session_commands", "Archive a session, or make it active again."),
-    "alias": ("sessions.session_commands", "Let a session answer to another name."),
-    "note": ("sessions.session_commands", "Write a title, a star or a note on a session."),
-    "history": ("sessions.session_commands", "List the moves of a session's head."),
-    "undo": ("sessions.session_commands", "Point a session to where it was before a move."),
-    "chat": ("sessions.chat", "Talk with a session, a fork or an imported conversation."),
-    "resume": ("sessions.resume", "Print the command that continues a session in its own agent."),
-    "rerun": ("sessions.rerun", "Ask a turn or a thread again, on a fork, of another model."),
-    "queue": ("sessions.queue", "List what waits to be asked, or cancel an entry."),
-    "audit": ("health.checks", "Check every rule of the ledger, and its database."),
-    "recover": ("health.checks", "Fail the turns whose writer died."),
-    "doctor": ("health.checks", "Report on the ledger's engine, file and writers."),
-    "export": (
-        "transfer.export",
-        "Give a conversation away: Markdown, JSON, HTML, its own format.",
-    ),
-    "rederive": ("transfer.imports", "Derive all imported turns again from the kept records."),
-    "serve": ("servers.serve", "Serve the Command Center and the HTTP API."),
-    "token": ("servers.serve", "Create, list or revoke tokens of the server."),
-    "mcp": ("servers.mcp", "Offer the ledger to other agents over MCP."),
-    "sql": ("explore.sql", "Run an SQL query that only reads."),
-    "copy": ("transfer.copies", "Copy a ledger to another address, and verify the copy."),
-    "backup": ("transfer.copies", "Save the ledger to a new file, and verify it."),
-    "restore": ("transfer.copies", "Make a ledger from a backup, and verify it."),
-    "salvage": ("transfer.salvage", "Bring what can be read of a damaged file into a new ledger."),
+# Heading in the help, then command: its module below this package, and its one-line summary.
+SECTIONS = {
+    "Start": {
+        "up": ("servers.up", "Import the agents' history found here and open the Command Center."),
+        "import": ("transfer.imports", "Import the history of other agents."),
+        "watch": ("transfer.imports", "Import continuously while agents write."),
+    },
+    "Explore": {
+        "show": ("explore.show", "Show a turn, or the last turns of a session."),
+        "tree": ("explore.tree", "Draw the tree of turns."),
+        "search": ("explore.search", "Search turns by words, or by meaning."),
+        "files": ("explore.search", "Find the turns that read or wrote a file."),
+        "replay": ("explore.replay", "Replay a session step by step, at a chosen speed."),
+        "compare": ("explore.compare", "Compare two branches since their common ancestor."),
+        "usage": ("explore.usage", "Report turns, tokens and costs by day, model or project."),
+        "tools": ("explore.usage", "Report the calls, failures and durations of tools."),
+        "context": ("explore.context", "Show the model context at a turn, with token counts."),
+        "sql": ("explore.sql", "Run a read-only SQL query."),
+    },
+    "Sessions": {
+        "sessions": ("sessions.sessions", "List sessions, most recent first."),
+        "chat": ("sessions.chat", "Chat in a session, a fork or an imported conversation."),
+        "fork": ("sessions.sessions", "Create a session at an existing turn."),
+        "compact": ("sessions.compact", "Compact a session's context; no turn is removed."),
+        "rerun": ("sessions.rerun", "Run a turn or a thread again on a fork, to compare models."),
+        "resume": ("sessions.resume", "Print the command that continues a session in its agent."),
+        "queue": ("sessions.queue", "List, cancel or retry queued messages."),
+        "archive": ("sessions.session_commands", "Archive or delete a session, or reactivate it."),
+        "alias": ("sessions.session_commands", "Add an alias to a session, or list its aliases."),
+        "note": ("sessions.session_commands", "Set the title, note or star of a session."),
+        "history": ("sessions.session_commands", "List the moves of a session's head."),
+        "undo": ("sessions.session_commands", "Undo a move of a session's head."),
+    },
+    "Transfer": {
+        "export": ("transfer.export", "Export a conversation, or the original source files."),
+        "copy": ("transfer.copies", "Copy a ledger to a new address and verify the copy."),
+        "backup": ("transfer.copies", "Back up the ledger to a new file and verify it."),
+        "restore": ("transfer.copies", "Restore a backup to a new ledger and verify it."),
+    },
+    "Health": {
+        "audit": ("health.checks", "Check every rule of the ledger, and the database itself."),
+        "doctor": ("health.checks", "Report on the database, its writers and the sources."),
+        "recover": ("health.checks", "Mark turns as failed whose writer has died."),
+        "rederive": ("transfer.imports", "Rebuild imported turns, or the search index."),
+        "salvage": ("transfer.salvage", "Recover the readable rows of a damaged ledger file."),
+    },
+    "Servers": {
+        "serve": ("servers.serve", "Serve the Command Center and the HTTP API."),
+        "token": ("servers.serve", "Create, list or revoke access tokens."),
+        "mcp": ("servers.mcp", "Serve the ledger to other agents over MCP."),
+    },
 }
+COMMANDS = {name: row for rows in SECTIONS.values() for name, row in rows.items()}
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 
 class Program(click.Group):
-    """A group that knows its commands by name and loads the one that is called."""
+    """A group that imports a command's module only when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command, imported now."""
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"agents_ledger.cli.{COMMANDS[cmd_name][0]}")
-        # A word of Python's own has an underscore behind it.
+        # A Python keyword, such as import, has a trailing underscore in its module.
         command: click.Command = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_")
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is called; a name mistyped is met with the likely one."""
+        """The called command; for a mistyped name, the error suggests a similar one."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             from difflib import get_close_matches
 
-            likely = get_close_matches(args[0], COMMANDS, 1)
-            if not likely:
+            similar = get_close_matches(args[0], COMMANDS, 1)
+            if not similar:
                 raise
-            said = f"{error.format_message()} Did you mean '{likely[0]}'?"
-            raise click.UsageError(said, ctx) from error
+            message = f"{error.format_message()} Did you mean '{similar[0]}'?"
+            raise click.UsageError(message, ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, from the table alone."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+        # The version of click would import every module for its summary.
+        for heading, rows in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(8), about) for name, (_, about) in rows.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Names of commands, from the table alone, and our own options."""
         from click.shell_completion import CompletionItem
 
         return [
@@ -108,7 +116,7 @@ class Program(click.Group):
         ]
 
     def main(self, *args: Any, **options: Any) -> NoReturn:
-        """Run a command and exit with its code."""
+        # In standalone mode click prints errors itself, in another format.
         options["standalone_mode"] = False
         try:
             code = super().main(*args, **options)
@@ -122,7 +130,7 @@ class Program(click.Group):
         sys.exit(code or 0)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; what the ledger refuses is reported in its words."""
+        """Run a command; errors of the ledger are reported, all others are raised."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # `| head` has read enough
@@ -137,22 +145,26 @@ class Program(click.Group):
 
 
 def _close_pipe() -> int:
-    """Leave nothing in the buffer that Python would try to write on its way out."""
     import os
 
+    # Python flushes stdout at exit, and would fail again on the closed pipe.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return PIPE_CLOSED
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--ledger", metavar="ADDRESS", help="A file, or postgresql://... [AGENTS_LEDGER]")
+@click.option(
+    "--ledger",
+    metavar="ADDRESS",
+    help="Ledger file or postgresql:// URL.  [env: AGENTS_LEDGER]",
+)
 @click.version_option(package_name="agents-ledger", message="%(prog)s %(version)s")
 @click.pass_context
 def main(ctx: click.Context, ledger: str | None) -> None:
     """The permanent record of AI conversations.
 
-    A TARGET is a session's label, alias or id in the agent it came from, or a turn's id; the first
-    letters of it will do.
+    TARGET is a session's label, its alias, its id in the agent that wrote it, or a turn id.
+    A unique prefix of at least four characters is enough.
     """
     ctx.obj = ledger
 

@@ -1,5 +1,5 @@
-"""The only module that prints. Text from a ledger is made harmless here, in this one place, whether
-or not the output is a terminal: it may reach one later.
+"""The only module that prints. It sanitizes all text from a ledger, whether or not the output is a
+terminal: piped output may reach one later.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _STYLES = {
     "live": "33",
     "seam": "35",
     "tool": "34",
-    "found": "1;33",
+    "match": "1;33",
 }
-_PLAINER = str.maketrans(
+_ASCII = str.maketrans(
     {
         "●": "*", "◆": "*", "▬": "=", "◻": "o", "✕": "x", "◌": "~", "★": "*", "…": "...",
         "│": "|", "├": "+", "╰": "`", "─": "-", "┄": "-", "┆": ":", "→": "->", "·": "-",
@@ -43,27 +43,27 @@ _PLAINER = str.maketrans(
 Span = str | tuple[str, str]  # text, or text and its style
 
 
-# -- harmless text ----------------------------------------------------------------------------
+# -- text -------------------------------------------------------------------------------------
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text, tabs as spaces."""
+    """Split a text into lines and expand tabs."""
     return [line.rstrip("\r").expandtabs(4) for line in text.rstrip("\n").split("\n")]
 
 
-def harmless_cell(value: object) -> object:
-    """A cell for a spreadsheet: what would be taken for a formula is marked as text."""
+def spreadsheet_cell(value: object) -> object:
+    """A CSV cell that no spreadsheet evaluates: a leading quote marks a formula as text."""
     if not isinstance(value, str):
         return value
-    shown = "\n".join(visible(line) for line in value.split("\n"))
-    return f"'{shown}" if value.startswith(_FORMULA) else shown
+    text = "\n".join(visible(line) for line in value.split("\n"))
+    return f"'{text}" if value.startswith(_FORMULA) else text
 
 
 # -- width ------------------------------------------------------------------------------------
 
 
 def width_of(text: str) -> int:
-    """How many cells of a terminal a line takes."""
+    """The number of terminal columns that a line takes."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -72,7 +72,7 @@ def width_of(text: str) -> int:
 
 
 def fit(text: str, width: int) -> str:
-    """One line of harmless text in at most so many cells."""
+    """Sanitized text on one line, truncated to `width` columns."""
     text = visible(one_line(text))
     if width_of(text) <= width:
         return text
@@ -80,7 +80,7 @@ def fit(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int) -> Iterator[str]:
-    """A line of harmless text, broken at spaces where it would be too long."""
+    """Sanitize a line and wrap it at spaces."""
     text = visible(text)
     if width_of(text) <= width:
         yield text
@@ -103,11 +103,11 @@ def wrap(text: str, width: int) -> Iterator[str]:
 def _first_cells(text: str, width: int) -> str:
     from rich.cells import cell_len
 
-    taken = 0
-    for at, letter in enumerate(text):
-        taken += cell_len(letter)
-        if taken > width:
-            return text[:at]
+    used = 0
+    for index, char in enumerate(text):
+        used += cell_len(char)
+        if used > width:
+            return text[:index]
     return text
 
 
@@ -115,23 +115,22 @@ def _first_cells(text: str, width: int) -> str:
 
 
 class Output:
-    """Standard output: data, for people or as JSON."""
+    """Standard output: data, as text or as JSON."""
 
     def __init__(self) -> None:
         stream = sys.stdout
         self.is_terminal = stream.isatty()
         self.width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
         self._colour = _wants_colour(self.is_terminal)
-        self._plain = not _can_draw(stream.encoding)
+        self._ascii = not _can_draw(stream.encoding)
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # else some text cannot be printed at all
+            stream.reconfigure(errors="backslashreplace")  # a narrow encoding must not fail
 
     def line(self, *spans: Span) -> None:
-        """Print one line."""
         self._write(_render(spans, colour=self._colour))
 
     def text(self, text: str, indent: str = "", style: str = "") -> None:
-        """Print a text of many lines, wrapped if this is a terminal."""
+        """Print several lines, wrapped on a terminal."""
         for line in lines_of(text):
             width = self.width - len(indent) if self.is_terminal else sys.maxsize
             for piece in wrap(line, width):
@@ -140,14 +139,14 @@ class Output:
     def table(
         self, heads: Sequence[str], rows: Iterable[Sequence[Span]], *, right: Sequence[str] = ()
     ) -> None:
-        """Print aligned columns; on a terminal the last takes what room is left."""
+        """Print aligned columns; on a terminal the last one is truncated to the remaining width."""
         lines = [[(head, "dim") for head in heads], *_cells(rows)]
         widths = _widths(lines)
         for line in lines:
             spans: list[Span] = []
-            for at, (text, style) in enumerate(line[:-1]):
-                gap = " " * (widths[at] - width_of(text))
-                spans += [gap, (text, style)] if heads[at] in right else [(text, style), gap]
+            for index, (text, style) in enumerate(line[:-1]):
+                gap = " " * (widths[index] - width_of(text))
+                spans += [gap, (text, style)] if heads[index] in right else [(text, style), gap]
                 spans.append("  ")
             last, style = line[-1]
             if heads[-1] in right:
@@ -157,93 +156,96 @@ class Output:
             self.line(*spans, (last, style))
 
     def records(self, heads: Sequence[str], rows: Iterable[Sequence[Span]]) -> None:
-        """Print rows one below the other, a line for each value."""
+        """Print rows one below the other, one line per value."""
         longest = max(width_of(visible(head)) for head in heads)
         for number, row in enumerate(_cells(rows), 1):
             self.line((f"row {number}", "title"))
             for head, (text, style) in zip(heads, row, strict=True):
-                shown = fit(head, longest)
-                gap = " " * (longest - width_of(shown))
+                name = fit(head, longest)
+                gap = " " * (longest - width_of(name))
                 room = self.width - longest - 4 if self.is_terminal else sys.maxsize
-                self.line("  ", (shown, "dim"), gap, "  ", (fit(text, room), style))
+                self.line("  ", (name, "dim"), gap, "  ", (fit(text, room), style))
 
     def has_room_for(self, heads: Sequence[str], rows: Sequence[Sequence[Span]]) -> bool:
-        """Whether a table of these would not be wider than the terminal."""
+        """Whether a table of these rows fits the width of the terminal."""
         lines = [[(head, "dim") for head in heads], *_cells(rows)]
         return not self.is_terminal or sum(_widths(lines)) + 2 * len(heads) - 2 <= self.width
 
-    def say(self, text: str) -> None:
-        """Print a piece of a text at once, its lines as they are."""
-        shown = "\n".join(visible(line.expandtabs(4)) for line in text.split("\n"))
-        click.echo(shown.translate(_PLAINER) if self._plain else shown, nl=False)
+    def stream(self, text: str) -> None:
+        """Print a part of a text immediately, with its line breaks."""
+        text = "\n".join(visible(line.expandtabs(4)) for line in text.split("\n"))
+        click.echo(text.translate(_ASCII) if self._ascii else text, nl=False)
         sys.stdout.flush()
 
     def json(self, **values: Any) -> None:
-        """Print one JSON object; control characters stand escaped in it."""
+        """Print one JSON object with our schema version; control characters are escaped."""
         self.plain_json({"schema_version": SCHEMA_VERSION, **values})
 
     def plain_json(self, value: Any) -> None:
-        """The same for a value whose form is somebody else's: without our version."""
+        """Print a value in another program's format, without our schema version."""
         import json
 
         import msgspec
 
         text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=2)
-        click.echo(_UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+        click.echo(_UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
     def piece(self, text: str) -> None:
-        """Print a part of a document that was made harmless where it was made."""
+        """Print a part of a document that its exporter has sanitized."""
         sys.stdout.write(text)
 
     def csv(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Print comma-separated values that no spreadsheet takes for formulas."""
+        """Print comma-separated values that no spreadsheet evaluates."""
         import csv
 
         buffer = io.StringIO(newline="")
         writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow([harmless_cell(column) for column in columns])
+        writer.writerow([spreadsheet_cell(column) for column in columns])
         for row in rows:
-            writer.writerow([harmless_cell(value) for value in row])
+            writer.writerow([spreadsheet_cell(value) for value in row])
         click.echo(buffer.getvalue(), nl=False)
 
     def _write(self, text: str) -> None:
-        if self._plain:
-            text = text.translate(_PLAINER)
+        if self._ascii:
+            text = text.translate(_ASCII)
         if self.is_terminal:
             click.echo(text, color=self._colour)
         else:
-            sys.stdout.write(f"{text}\n")  # echo would flush every line
+            # click.echo() flushes every line, which is slow for long listings in a pipe.
+            sys.stdout.write(f"{text}\n")
 
 
 def note(*spans: Span) -> None:
-    """Print a line for people on stderr."""
+    """Print one line on stderr."""
     colour = _wants_colour(sys.stderr.isatty())
     text = _render(spans, colour=colour)
-    plain = not _can_draw(sys.stderr.encoding)
-    sys.stdout.flush()  # the two may end in one file
-    click.echo(text.translate(_PLAINER) if plain else text, err=True, color=colour)
+    # Both streams may go to the same file: keep their order.
+    sys.stdout.flush()
+    if not _can_draw(sys.stderr.encoding):
+        text = text.translate(_ASCII)
+    click.echo(text, err=True, color=colour)
 
 
-def ask() -> None:
-    """Show on stderr that a line may be typed."""
+def prompt() -> None:
+    """Print the prompt of `chat` on stderr."""
     click.echo("> ", nl=False, err=True)
 
 
-def complain(word: str, text: str) -> None:
-    """Print `word: text` on stderr; each line of the text is kept."""
-    first, *others = lines_of(text)
-    note((f"{word}:", "bad" if word == "error" else "dim"), " ", first)
-    for line in others:
+def diagnostic(kind: str, text: str) -> None:
+    """Print `kind: text` on stderr; further lines of the text are indented."""
+    first, *rest = lines_of(text)
+    note((f"{kind}:", "bad" if kind == "error" else "dim"), " ", first)
+    for line in rest:
         note("       ", line)
 
 
 def _render(spans: Sequence[Span], *, colour: bool) -> str:
-    """The one place where spans become text: each is made harmless, then styled."""
+    """The one place where spans become text: each is sanitized, then styled."""
     parts = []
     for text, style in map(_pair, spans):
-        shown = visible(text)
-        code = _STYLES.get(style) if colour and shown.strip() else None
-        parts.append(f"\x1b[{code}m{shown}\x1b[0m" if code else shown)
+        safe = visible(text)
+        code = _STYLES.get(style) if colour and safe.strip() else None
+        parts.append(f"\x1b[{code}m{safe}\x1b[0m" if code else safe)
     return "".join(parts).rstrip()
 
 
@@ -253,7 +255,7 @@ def _cells(rows: Iterable[Sequence[Span]]) -> list[list[tuple[str, str]]]:
 
 
 def _widths(lines: Sequence[Sequence[tuple[str, str]]]) -> list[int]:
-    return [max(width_of(line[at][0]) for line in lines) for at in range(len(lines[0]))]
+    return [max(width_of(text) for text, _ in column) for column in zip(*lines, strict=True)]
 
 
 def _pair(span: Span) -> tuple[str, str]:

@@ -17,7 +17,7 @@ class Provider(NamedTuple):
     messages: str  # the name under which the list of messages is passed
 
 
-PROVIDERS = {
+PROVIDERS: dict[str, Provider] = {
     anthropic.NAME: Provider(anthropic.render, anthropic.problems, "messages"),
     openai_chat.NAME: Provider(openai_chat.render, openai_chat.problems, "messages"),
     openai_responses.NAME: Provider(openai_responses.render, openai_responses.problems, "input"),

@@ -1,11 +1,11 @@
-"""A thread given away: in a form people or programs read, secrets masked unless told otherwise."""
+"""Exports of a thread: Markdown, HTML, JSON or provider messages; secrets are masked by default."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Literal, get_args
 
-from agents_ledger.exporters.material import Material
+from agents_ledger.exporters.exported_thread import ExportedThread
 from agents_ledger.exporters.secrets import Masked, Masker
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import Refused
@@ -15,10 +15,9 @@ FORMS: tuple[Form, ...] = get_args(Form)
 
 
 class Export:
-    """A session or turn with all above it, as text that comes in pieces.
+    """A session or a turn with everything above it, as an iterable of text chunks.
 
-    `masked` tells what was masked, once all pieces were taken. The form `messages` is what a model
-    is shown at the target, as `provider` takes it.
+    The form `messages` is the context of a model at the target, in the format of `provider`.
     """
 
     def __init__(
@@ -34,46 +33,50 @@ class Export:
         provider: str = "anthropic",
     ) -> None:
         if last is not None and last < 1:
-            raise Refused(f"last is {last}; it must be positive")
+            raise Refused(f"last is {last}", "It must be at least 1.")
         self._masker = Masker(on=mask)
         if form == "messages":
-            self._pieces = _messages(ledger, target, provider, last, self._masker)
+            self._chunks = _messages(ledger, target, provider, last, self._masker)
             return
         render = _renderer(form, full=full)
-        material = Material(ledger, target, masker=self._masker, last=last, subagents=subagents)
-        self._pieces = lambda: render(material)
+        exported = ExportedThread(
+            ledger, target, masker=self._masker, last=last, subagents=subagents
+        )
+        self._chunks = lambda: render(exported)
 
     def __iter__(self) -> Iterator[str]:
-        return self._pieces()
+        return self._chunks()
 
     @property
     def masked(self) -> tuple[Masked, ...]:
-        """What was masked of the pieces taken so far."""
+        """What was masked in the chunks read so far; complete at the end."""
         return self._masker.masked
 
 
 def _messages(
     ledger: Ledger, target: str, provider: str, last: int | None, masker: Masker
 ) -> Callable[[], Iterator[str]]:
-    from agents_ledger.exporters.messages import PROVIDERS, as_messages
+    from agents_ledger.exporters.messages import as_messages
+    from agents_ledger.model.context import PROVIDER_FORMATS
 
-    if provider not in PROVIDERS:
-        raise Refused(f"a provider is one of {', '.join(PROVIDERS)}, not {provider!r}")
+    if provider not in PROVIDER_FORMATS:
+        formats = ", ".join(PROVIDER_FORMATS)
+        raise Refused(f"unknown message format {provider!r}", f"Use one of {formats}.")
     if last is not None:
         raise Refused(
-            "messages are what the model is shown, not the last turns",
-            "Leave `last` out, or choose another form.",
+            "the form messages is the context of a model and cannot be limited to the last turns",
+            "Omit `last`, or choose another form.",
         )
     if ledger.thread(target, last=0).turn_id is None:
         raise Refused(f"session {target!r} is empty", "There is nothing to export.")
     return lambda: as_messages(ledger, target, provider, masker)
 
 
-def _renderer(form: Form, *, full: bool) -> Callable[[Material], Iterator[str]]:
+def _renderer(form: Form, *, full: bool) -> Callable[[ExportedThread], Iterator[str]]:
     if form == "markdown":
         from agents_ledger.exporters.markdown import as_markdown
 
-        return lambda material: as_markdown(material, full=full)
+        return lambda exported: as_markdown(exported, full=full)
     if form == "json":
         from agents_ledger.exporters.json import as_json
 
@@ -83,8 +86,8 @@ def _renderer(form: Form, *, full: bool) -> Callable[[Material], Iterator[str]]:
             from agents_ledger.exporters.html import as_html
         except ModuleNotFoundError as error:
             raise Refused(
-                f"HTML needs {error.name}, which is not installed",
+                f"HTML exports need {error.name}, which is not installed",
                 "Install it with: pip install 'agents-ledger[web]'",
             ) from error
-        return lambda material: as_html(material, full=full)
-    raise Refused(f"an export is in one of the forms {', '.join(FORMS)}, not {form!r}")
+        return lambda exported: as_html(exported, full=full)
+    raise Refused(f"unknown export form {form!r}", f"Forms: {', '.join(FORMS)}.")

@@ -1,4 +1,4 @@
-"""A thread as one HTML file: readable without script, loading nothing, hostile text escaped."""
+"""A thread as one HTML file that needs no script and loads nothing."""
 
 from __future__ import annotations
 
@@ -6,54 +6,37 @@ import base64
 import hashlib
 from collections.abc import Iterator
 from functools import cache, partial
+from pathlib import Path
 
-from jinja2 import Environment, PackageLoader
+from jinja2 import Environment
+from markupsafe import Markup
 
-from agents_ledger.exporters.material import Material
+from agents_ledger.exporters.exported_thread import ExportedThread
 from agents_ledger.exporters.secrets import review
-from agents_ledger.model.text import humanize
-from agents_ledger.model.text.sanitize import one_line, visible, visible_lines
-from agents_ledger.render import bodies, summaries
+from agents_ledger.render import bodies
+from agents_ledger.render.environment import new_environment
 
-TEXT_MAX = 20_000  # of one body, unless all is asked for
-LINE_MAX = 240
-ALL = 1 << 62
+TEXT_MAX = 20_000  # characters of one body, unless `full`
+UNLIMITED = 1 << 62
 
 
-def as_html(material: Material, *, full: bool = False) -> Iterator[str]:
-    """The page, a turn at a time. It names the hash of its style: no other is applied."""
+def as_html(exported: ExportedThread, *, full: bool = False) -> Iterator[str]:
+    """The page, one turn at a time. Its policy allows no other style than its own."""
     environment = _environment(full=full)
     style = environment.get_template("export.css").render()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     page = environment.get_template("export.html")
-    return page.generate(material=material, style_hash=digest)
+    return page.generate(exported=exported, style=Markup(style), style_hash=digest)  # noqa: S704
 
 
 @cache
 def _environment(*, full: bool) -> Environment:
-    most = ALL if full else TEXT_MAX
-    made = Environment(
-        loader=PackageLoader("agents_ledger.exporters"), autoescape=True, trim_blocks=True
-    )
-    made.filters.update(
-        argument=summaries.argument,
+    most = UNLIMITED if full else TEXT_MAX
+    environment = new_environment(Path(__file__).parent / "templates")
+    environment.filters.update(
         code=lambda text: bodies.code(text[:most]),
-        compacted=summaries.compacted,
-        duration=humanize.duration,
-        moment=humanize.moment,
-        outcome=summaries.outcome,
         parameters=partial(bodies.parameters, most=most),
-        prose=bodies.markdown,
         result=lambda result_json: bodies.result(result_json, most=most),
-        shown=_shown,
-        text=visible_lines,
-        tokens=humanize.tokens,
     )
-    made.globals.update(count=humanize.count, review=review)
-    return made
-
-
-def _shown(text: str) -> str:
-    """Text on one line."""
-    text = visible(one_line(text))
-    return text if len(text) <= LINE_MAX else text[: LINE_MAX - 1].rstrip() + "…"
+    environment.globals["review"] = review
+    return environment

@@ -1,4 +1,4 @@
-"""A thread as one JSON document, whole: every field of every turn."""
+"""A thread as one JSON document with every field of every turn."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Any
 
 import msgspec
 
-from agents_ledger.exporters.material import Material
+from agents_ledger.exporters.exported_thread import ExportedThread
 
 SCHEMA_VERSION = 1
 
 
-def as_json(material: Material) -> Iterator[str]:
-    """The document, piece by piece; what was masked stands at its end."""
+def as_json(exported: ExportedThread) -> Iterator[str]:
+    """The document in chunks. What was masked is its last member."""
     yield "{\n"
     yield f'"schema_version": {SCHEMA_VERSION},\n'
-    yield from _conversation(material)
-    yield f',\n"masked": {_dump(material.masked)}\n}}\n'
+    yield from _conversation(exported)
+    yield f',\n"masked": {_dump(exported.masked)}\n}}\n'
 
 
-def _conversation(material: Material) -> Iterator[str]:
-    thread = msgspec.to_builtins(material.thread)
+def _conversation(exported: ExportedThread) -> Iterator[str]:
+    thread = msgspec.to_builtins(exported.thread)
     del thread["turns"]
-    yield f'"session": {_dump(material.session)},\n'
+    yield f'"session": {_dump(exported.session)},\n'
     yield f'"thread": {_dump(thread)},\n"turns": ['
-    spawned: dict[str, Material] = {}
+    spawned: dict[str, ExportedThread] = {}
     comma = "\n"
-    for turn in material.turns():
+    for turn in exported.turns():
         yield comma + _dump(turn)
         comma = ",\n"
         for call in turn.tool_calls:
-            subagent = material.subagent(call)
+            subagent = exported.subagent(call)
             if subagent is not None:
                 spawned[str(call.spawned_session_label)] = subagent
     yield '\n],\n"subagents": {'
@@ -46,5 +46,5 @@ def _conversation(material: Material) -> Iterator[str]:
 
 
 def _dump(value: Any) -> str:
-    """Control characters, and halves of characters, stand escaped in it."""
+    """ASCII only: control characters and unpaired surrogates are escaped."""
     return json.dumps(msgspec.to_builtins(value))

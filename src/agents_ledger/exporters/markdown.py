@@ -1,12 +1,12 @@
-"""A thread as Markdown. What people and agents wrote keeps its own Markdown, but can neither hold
-HTML, nor load pictures, nor break out of its place."""
+"""A thread as Markdown. Messages keep their own Markdown, but cannot contain HTML, load images or
+end the block they are quoted in."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from agents_ledger.exporters.material import Material
+from agents_ledger.exporters.exported_thread import ExportedThread
 from agents_ledger.exporters.secrets import review
 from agents_ledger.model.files.file_contents import difference, edits_of
 from agents_ledger.model.files.file_tools import decoded
@@ -16,7 +16,7 @@ from agents_ledger.model.turns import Message, ToolCall, Turn
 from agents_ledger.render import summaries
 
 TITLE_MAX = 90
-TEXT_MAX = 4000  # of one result, unless all is asked for
+TEXT_MAX = 4000  # characters of one result, unless `full`
 _HEADINGS_MAX = 6
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _CODE_SPAN = re.compile(r"(`+)(?:.*?[^`])\1(?!`)")
@@ -26,17 +26,17 @@ _UNDERLINE = re.compile(r"^ {0,3}(?:=+|-+)\s*$")
 _SCRIPT = re.compile(r"\]\(\s*<?\s*(?:javascript|vbscript|data):", re.IGNORECASE)
 
 
-def as_markdown(material: Material, *, full: bool = False) -> Iterator[str]:
-    """The document, piece by piece."""
-    yield from _conversation(material, 1, full=full)
-    counts = review(material.masked)
+def as_markdown(exported: ExportedThread, *, full: bool = False) -> Iterator[str]:
+    """The document in chunks."""
+    yield from _conversation(exported, 1, full=full)
+    counts = review(exported.masked)
     if counts:
-        said = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-        yield f"\n---\n\nMasked in this copy: {said}.\n"
+        kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+        yield f"\n---\n\nMasked in this copy: {kinds}.\n"
 
 
-def _conversation(material: Material, level: int, *, full: bool) -> Iterator[str]:
-    thread, session = material.thread, material.session
+def _conversation(exported: ExportedThread, level: int, *, full: bool) -> Iterator[str]:
+    thread, session = exported.thread, exported.session
     facts = [
         f"session {code(session.label)}" if session else "",
         f"from {line(session.origin)}" if session and session.origin else "",
@@ -44,24 +44,24 @@ def _conversation(material: Material, level: int, *, full: bool) -> Iterator[str
         f"{humanize.tokens(thread.total_tokens)} tokens",
         line(thread.model or ""),
     ]
-    yield f"{_heading(level)} {line(material.title)}\n\n"
+    yield f"{_heading(level)} {line(exported.title)}\n\n"
     yield " · ".join(fact for fact in facts if fact) + "\n"
     if session and session.note:
         yield f"\n{quote(session.note)}\n"
-    if material.first_depth > 1:
-        yield f"\n{humanize.count(material.first_depth - 1, 'turn')} above are left out.\n"
-    for turn in material.turns():
-        yield from _turn(material, turn, level + 1, full=full)
+    if exported.first_depth > 1:
+        yield f"\nThe {humanize.count(exported.first_depth - 1, 'turn')} above are not included.\n"
+    for turn in exported.turns():
+        yield from _turn(exported, turn, level + 1, full=full)
 
 
-def _turn(material: Material, turn: Turn, level: int, *, full: bool) -> Iterator[str]:
-    asked = next((m.content for m in turn.messages if m.content and m.role != "system"), "")
-    title = "Compaction" if turn.compaction else asked or "no message"
+def _turn(exported: ExportedThread, turn: Turn, level: int, *, full: bool) -> Iterator[str]:
+    prompt = next((m.content for m in turn.messages if m.content and m.role != "system"), "")
+    title = "Compaction" if turn.compaction else prompt or "no message"
     yield f"\n{_heading(level)} {turn.depth}. {line(title, TITLE_MAX)}\n\n"
     yield " · ".join(_facts(turn)) + "\n"
-    for other in material.beside(turn):
-        told = "Forked" if other.turn.status == "completed" else other.turn.status.capitalize()
-        yield f"\n{told} here: {code(other.short_id)} {line(other.text or '', TITLE_MAX)}\n"
+    for other in exported.siblings(turn):
+        verb = "Forked" if other.turn.status == "completed" else other.turn.status.capitalize()
+        yield f"\n{verb} here: {code(other.short_id)} {line(other.text or '', TITLE_MAX)}\n"
     if turn.compaction is not None:
         yield f"\n{line(summaries.compacted(turn))}\n\n{prose(turn.compaction.summary)}\n"
     for step in turn.steps:
@@ -69,7 +69,7 @@ def _turn(material: Material, turn: Turn, level: int, *, full: bool) -> Iterator
             yield from _message(step, full=full)
             continue
         yield from _call(step, full=full)
-        subagent = material.subagent(step)
+        subagent = exported.subagent(step)
         if subagent is not None:
             yield "\n"
             yield from _conversation(subagent, level + 1, full=full)
@@ -91,8 +91,8 @@ def _message(message: Message, *, full: bool) -> Iterator[str]:
         yield f"\n**thinking**\n\n{quote(message.thinking)}\n"
     if message.content:
         source = "" if message.source in (None, "human") else f" ({message.source})"
-        said = message.role == "assistant" or (message.role == "user" and not source)
-        text = message.content if said else _cut(message.content, full=full)
+        is_spoken = message.role == "assistant" or (message.role == "user" and not source)
+        text = message.content if is_spoken else _cut(message.content, full=full)
         yield f"\n**{message.role}**{source}\n\n"
         yield (prose(text) if message.role == "assistant" else quote(text)) + "\n"
     for file in message.files:
@@ -100,11 +100,12 @@ def _message(message: Message, *, full: bool) -> Iterator[str]:
 
 
 def _call(call: ToolCall, *, full: bool) -> Iterator[str]:
-    told = line(summaries.argument(call.params_json), TITLE_MAX)
-    yield f"\n**{line(call.tool_name)}** {told} {line(summaries.outcome(call), TITLE_MAX)}\n"
+    argument = line(summaries.argument(call.params_json), TITLE_MAX)
+    outcome = line(summaries.outcome(call), TITLE_MAX)
+    yield f"\n**{line(call.tool_name)}** {argument} → {outcome}\n"
     yield f"\n{_parameters(call.params_json, full=full)}\n"
-    found = list(summaries.texts_of(decoded(call.result_json)))
-    for text in ("\n".join(found) or summaries.pretty(call.result_json or ""), call.error):
+    result = "\n".join(summaries.texts_of(decoded(call.result_json)))
+    for text in (result or summaries.pretty(call.result_json or ""), call.error):
         if text:
             yield f"\n{fenced(_cut(text, full=full))}\n"
     if call.spawned_session_label:
@@ -112,7 +113,7 @@ def _call(call: ToolCall, *, full: bool) -> Iterator[str]:
 
 
 def _parameters(params_json: str, *, full: bool) -> str:
-    """What a tool was asked for: a diff as a diff, a command as a command."""
+    """The parameters of a call: an edit as a diff, a command as a command."""
     params = decoded(params_json)
     if isinstance(params, dict):
         changes = "\n".join(difference(old, new) for old, new in edits_of(params))
@@ -138,14 +139,11 @@ def _heading(level: int) -> str:
 
 
 def line(text: str, most: int = 400) -> str:
-    """Text on one line that means nothing but itself."""
-    text = visible(one_line(text))
-    text = text if len(text) <= most else text[: most - 1].rstrip() + "…"
-    return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", text)
+    """Text on one line with every Markdown character escaped."""
+    return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", summaries.fit_line(text, most))
 
 
 def code(text: str) -> str:
-    """A code span."""
     text = visible(one_line(text))
     ticks = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     space = " " if "`" in text else ""
@@ -153,46 +151,47 @@ def code(text: str) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """A block of code that its own text cannot close."""
+    """A code block with a fence that the text cannot close."""
     text = visible_lines(text).rstrip("\n")
+    # Longer than any run of backticks in the text.
     ticks = "`" * max(3, max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     return f"{ticks}{language}\n{text}\n{ticks}"
 
 
 def quote(text: str) -> str:
-    """Text set off, line by line."""
-    return "\n".join(f"> {each}".rstrip() for each in prose(text).split("\n"))
+    """A block quote."""
+    return "\n".join(f"> {row}".rstrip() for row in prose(text).split("\n"))
 
 
 def prose(text: str) -> str:
-    """Markdown that holds no HTML, loads nothing, and ends the blocks it begins."""
-    kept: list[str] = []
-    open_with = ""
-    for each in visible_lines(text).rstrip("\n").split("\n"):
-        fence = _FENCE.match(each)
-        if open_with:
-            kept.append(each)
-            closes = fence and fence[1][0] == open_with[0] and len(fence[1]) >= len(open_with)
-            if closes and not each.strip().strip(open_with[0]):
-                open_with = ""
+    """Markdown without HTML and images, with every code block closed."""
+    rows: list[str] = []
+    open_fence = ""
+    for row in visible_lines(text).rstrip("\n").split("\n"):
+        fence = _FENCE.match(row)
+        if open_fence:
+            rows.append(row)
+            closes = fence and fence[1][0] == open_fence[0] and len(fence[1]) >= len(open_fence)
+            if closes and not row.strip().strip(open_fence[0]):
+                open_fence = ""
         elif fence:
-            open_with = fence[1]
-            kept.append(each)
+            open_fence = fence[1]
+            rows.append(row)
         else:
-            kept.append(_harmless(each))
-    return "\n".join([*kept, open_with] if open_with else kept)
+            rows.append(_sanitized(row))
+    return "\n".join([*rows, open_fence] if open_fence else rows)
 
 
-def _harmless(text: str) -> str:
-    """A line outside of code; headings and rules in it would be taken for ours."""
+def _sanitized(text: str) -> str:
+    """A line outside of code blocks. Headings and rules are escaped: the document has its own."""
     text = _HEADING.sub(r"\1\\\2", text)
     if _UNDERLINE.match(text):
         text = "\\" + text.lstrip()
-    parts, at = [], 0
+    spans, at = [], 0
     for span in _CODE_SPAN.finditer(text):
-        parts += [_escaped(text[at : span.start()]), span[0]]
+        spans += [_escaped(text[at : span.start()]), span[0]]
         at = span.end()
-    return "".join([*parts, _escaped(text[at:])])
+    return "".join([*spans, _escaped(text[at:])])
 
 
 def _escaped(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a model is shown at a turn, as a provider takes it: one message a line."""
+"""The context of a model at a turn in the format of a provider, one message per line."""
 
 from __future__ import annotations
 
@@ -9,29 +9,27 @@ from typing import Any
 from agents_ledger.exporters.secrets import Masker
 from agents_ledger.ledger.ledger import Ledger
 
-PROVIDERS = ("anthropic", "openai", "openai-responses")
 _LISTS = ("messages", "input")
 
 
 def as_messages(ledger: Ledger, target: str, provider: str, masker: Masker) -> Iterator[str]:
-    """The lines; what a provider takes beside them, such as a system prompt, is the first."""
+    """The lines. Other parameters of the request, such as a system prompt, are the first line."""
     rendered = ledger.context(target).rendered(provider)
     [name] = [name for name in _LISTS if name in rendered]
-    beside = {key: value for key, value in rendered.items() if key != name and value}
-    if beside:
-        yield _line(_masked(beside, masker, "beside the messages"))
+    parameters = {key: value for key, value in rendered.items() if key != name and value}
+    if parameters:
+        yield _line(_masked(parameters, masker, "parameters"))
     for number, message in enumerate(rendered[name], 1):
         yield _line(_masked(message, masker, f"message {number}"))
 
 
 def _masked(value: Any, masker: Masker, where: str) -> Any:
-    """The value with every text in it looked through."""
     if isinstance(value, str):
         return masker.text(value, where)
     if isinstance(value, dict):
-        return {key: _masked(each, masker, where) for key, each in value.items()}
+        return {key: _masked(member, masker, where) for key, member in value.items()}
     if isinstance(value, list):
-        return [_masked(each, masker, where) for each in value]
+        return [_masked(item, masker, where) for item in value]
     return value
 
 

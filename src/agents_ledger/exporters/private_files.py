@@ -1,4 +1,4 @@
-"""New files with what was said in them, which only their owner can read, whatever the umask is."""
+"""New files that only their owner can read, whatever the umask is."""
 
 from __future__ import annotations
 

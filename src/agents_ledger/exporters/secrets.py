@@ -1,8 +1,8 @@
-"""Secrets in what is given away: found by their shape, masked, and told.
+"""Secrets in exports: recognised by their format, masked and listed for review.
 
-One table of rules. Each finds one kind; its group `secret` is what is masked, the whole where there
-is none. What cannot be looked into, such as pictures, is left out and counted. Nothing here is
-certain: whoever gives a conversation away reads the review.
+Each rule matches one kind of secret. Its group `secret` is masked; without that group, the whole
+match. Data that cannot be checked, such as images, is removed and counted. Recognition is a
+heuristic: people should read the review before they share an export.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-KEPT_MAX = 4  # letters of a secret that stay, so that its owner knows it again
-OPAQUE_MIN = 1000  # letters in a row that are data, not words
+VISIBLE_MAX = 4  # leading characters of a secret that stay, so that its owner recognises it
+OPAQUE_MIN = 1000  # characters without a space: data rather than words
 
 
 class Masked(Struct, frozen=True):
-    """What was masked at a place: the kind of secret, how often, and as what it is shown."""
+    """The secrets of one kind that were masked in one place."""
 
     kind: str
     where: str
@@ -28,17 +28,18 @@ class Masked(Struct, frozen=True):
     shown: str
 
 
-class Rule(NamedTuple):
-    """How a kind of secret looks."""
+class SecretRule(NamedTuple):
+    """The format of one kind of secret."""
 
     kind: str
-    hints: tuple[str, ...]  # one of these is in every text that has one: quick to look for
+    hints: tuple[str, ...]  # every match contains one of these; searching for them is fast
     pattern: re.Pattern[str]
     is_secret: Callable[[str], bool] = lambda _: True
 
 
 _DIGIT = re.compile(r"\d")
 _LETTER = re.compile(r"[A-Za-z]")
+# Placeholders and references to a setting, as they appear in documentation and code.
 _NO_SECRET = re.compile(
     r"(?i)^(?:x+|\*+|\.+|#+|0+)$|^[<$%{\[(]|your|example|placeholder|changeme|dummy|redacted|masked"
     r"|^(?:process\.env|os\.environ|env|settings|config|self|this|args|secrets)\b[.\[]"
@@ -47,12 +48,12 @@ _CODE = re.compile(r"[()\[\]{}<>$;,]|^\w+(?:\.\w+)+$|::|->|=>")
 
 
 def _mixed(value: str) -> bool:
-    """Letters and digits: words have none, numbers no letters."""
+    """Letters and digits together: neither a word nor a number."""
     return bool(_DIGIT.search(value) and _LETTER.search(value)) and not _NO_SECRET.search(value)
 
 
-def _chosen(value: str) -> bool:
-    """Like something a person chose or a machine made, not a word, a name or a piece of code."""
+def _is_password(value: str) -> bool:
+    """Like a password that a person chose or a machine made, not a word, a name or code."""
     if _NO_SECRET.search(value) or _CODE.search(value):
         return False
     return bool(_LETTER.search(value)) and bool(re.search(r"[^A-Za-z_./-]", value))
@@ -60,8 +61,8 @@ def _chosen(value: str) -> bool:
 
 def _rule(
     kind: str, hints: str, pattern: str, is_secret: Callable[[str], bool] = lambda _: True
-) -> Rule:
-    return Rule(kind, tuple(hints.split()), re.compile(pattern), is_secret)
+) -> SecretRule:
+    return SecretRule(kind, tuple(hints.split()), re.compile(pattern), is_secret)
 
 
 _START = r"(?<![A-Za-z0-9_-])"
@@ -71,10 +72,10 @@ _NAMES = (
     "apikey", "apiKey", "access_key", "accessKey", "secret_key", "secretKey", "private_key",
     "privateKey", "client_secret", "clientSecret",
 )  # fmt: skip
-# Every spelling in full: to ignore the case takes eight times as long.
+# Every spelling in full: ignoring case takes eight times as long.
 _NAME = "|".join(sorted({x for w in _NAMES for x in (w, w[0].upper() + w[1:], w.upper())}))
 
-# Special ones before general ones: what one rule has masked, no other sees.
+# Specific rules first: what one rule has masked, later ones do not see.
 RULES = (
     _rule(
         "private key",
@@ -85,6 +86,7 @@ RULES = (
     _rule("age key", "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
     _rule("Anthropic key", "sk-ant-", rf"{_START}sk-ant-[A-Za-z0-9_-]{{16,}}"),
     _rule("OpenRouter key", "sk-or-", rf"{_START}sk-or-[A-Za-z0-9_-]{{16,}}"),
+    # Keys of many other providers begin with sk- too; words such as sk-learn-model have no digit.
     _rule("OpenAI key", "sk-", rf"{_START}sk-[A-Za-z0-9_-]{{20,}}", _mixed),
     _rule(
         "GitHub token",
@@ -170,69 +172,72 @@ RULES = (
         "asswor asswd ASSWOR ASSWD assphrase ecret ECRET oken OKEN key Key KEY redential",
         rf"(?:{_NAME})s?{_QUOTE}\s?(?::|=(?![=>~]))\s?\\*[\"'`]"
         r"(?P<secret>[^\s\"'`\\]{8,})(?=\\*[\"'`])",
-        _chosen,
+        _is_password,
     ),
     _rule(
         "password or key by name",
         "assword asswd ASSWORD ASSWD ecret ECRET oken OKEN key KEY",
         rf"(?:{_NAME})\s?=(?![=>~])(?P<secret>[^\s\"'`\\&;,]{{8,}})",
-        lambda value: _chosen(value) and _mixed(value),
+        lambda value: _is_password(value) and _mixed(value),
     ),
 )
 _OPAQUE = re.compile(rf"[A-Za-z0-9+/_-]{{{OPAQUE_MIN},}}={{0,2}}")
 
 
 class Masker:
-    """Masks texts, and remembers what it masked where."""
+    """Masks texts, and records what was masked where."""
 
     def __init__(self, *, on: bool = True) -> None:
         self.on = on
-        self._found: Counter[tuple[str, str, str]] = Counter()
+        self._counts: Counter[tuple[str, str, str]] = Counter()
 
     @property
     def masked(self) -> tuple[Masked, ...]:
-        """What was masked so far, in its order."""
+        """What was masked so far, in the order it was encountered."""
         return tuple(
-            Masked(kind, where, count, shown) for (kind, where, shown), count in self._found.items()
+            Masked(kind, where, count, replacement)
+            for (kind, where, replacement), count in self._counts.items()
         )
 
     def text(self, text: str, where: str) -> str:
-        """The text with its secrets masked. `where` is told in the review."""
+        """The text with its secrets masked. The review lists them under `where`."""
         if not self.on:
             return text
         for rule in RULES:
             if any(hint in text for hint in rule.hints):
                 mask = partial(self._mask, rule=rule, where=where)
                 text = rule.pattern.sub(mask, text)
+        # Last, so that a long key is masked by its own rule.
         if len(text) >= OPAQUE_MIN:
-            text = _OPAQUE.sub(lambda found: self._leave_out(found[0], where), text)
+            text = _OPAQUE.sub(lambda match: self._leave_out(match[0], where), text)
         return text
 
-    def _mask(self, found: re.Match[str], rule: Rule, where: str) -> str:
+    def _mask(self, match: re.Match[str], rule: SecretRule, where: str) -> str:
         group = "secret" if "secret" in rule.pattern.groupindex else 0
-        secret = found[group]
+        secret = match[group]
         if not rule.is_secret(secret) or MARK in secret:
-            return found[0]
-        shown = secret[: min(KEPT_MAX, len(secret) // 4)] + MARK
+            return match[0]
+        replacement = secret[: min(VISIBLE_MAX, len(secret) // 4)] + MARK
+        # The first characters of a private key are its header.
         if rule.kind == "private key":
-            shown = MARK
-        self._found[rule.kind, where, shown] += 1
-        start, end = (at - found.start() for at in found.span(group))
-        return found[0][:start] + shown + found[0][end:]
+            replacement = MARK
+        self._counts[rule.kind, where, replacement] += 1
+        start, end = (at - match.start() for at in match.span(group))
+        return match[0][:start] + replacement + match[0][end:]
 
     def _leave_out(self, data: str, where: str) -> str:
-        if not (_DIGIT.search(data) and _LETTER.search(data)):  # a line, or a row of one letter
+        if not (_DIGIT.search(data) and _LETTER.search(data)):  # a ruler, or one repeated letter
             return data
-        shown = f"[{len(data):,} letters of data left out]"
-        self._found["opaque data", where, shown] += 1
-        return shown
+        replacement = f"[{len(data):,} characters of data removed]"
+        self._counts["opaque data", where, replacement] += 1
+        return replacement
 
 
 MARK = "…[masked]"
 
 
 def review(masked: Iterable[Masked]) -> dict[str, int]:
-    """How many secrets of each kind were masked."""
+    """The number of masked secrets of each kind, most frequent first."""
     counts: Counter[str] = Counter()
     for one in masked:
         counts[one.kind] += one.count

@@ -32,8 +32,7 @@ from agents_ledger.importers.sources.import_requests.records import (
 )
 from agents_ledger.importers.sources.import_requests.source import Kept, Requests, read_kept
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.projection import import_requests
-from agents_ledger.ledger.projection.import_requests import Answered, Part
+from agents_ledger.ledger.projection.import_requests import AnsweredRequest, UploadChunk
 from agents_ledger.model.errors import Conflict, LedgerError, Refused
 from agents_ledger.model.imports.sources import SourceFile
 from agents_ledger.model.sessions import DEFAULT_PERSONA
@@ -114,7 +113,7 @@ def import_sessions(ledger: Ledger, request: Mapping[str, Any]) -> dict[str, Any
     """Import the items of a request; what became of each."""
     asked = _read_request(request)
     request_hash = asked.hash()
-    known = import_requests.answered(ledger._core, asked.key)
+    known = ledger.import_requests.answered(asked.key)
     if known is not None:
         return _same_again(known, asked, request_hash)
     results = _Run(ledger, asked).results()
@@ -122,13 +121,13 @@ def import_sessions(ledger: Ledger, request: Mapping[str, Any]) -> dict[str, Any
     for outcome in ("imported", "upserted", "skipped", "failed"):
         response[outcome] = sum(result["status"] == outcome for result in results)
     response["results"] = results
-    given = Answered(asked.source, asked.mode, request_hash, encoded(response).decode())
+    given = AnsweredRequest(asked.source, asked.mode, request_hash, encoded(response).decode())
     written = [
         (result["sourceProvider"], result["sourceSessionId"])
         for result in results
         if result["status"] in ("imported", "upserted")
     ]
-    stands = import_requests.answer(ledger._core, asked.key, given, asked.run_id, written)
+    stands = ledger.import_requests.answer(asked.key, given, asked.run_id, written)
     return _same_again(stands, asked, request_hash)
 
 
@@ -180,7 +179,9 @@ def _read_envelope(request: Mapping[str, Any]) -> tuple[_Request, Any]:
     return asked, said.get("items")
 
 
-def _same_again(known: Answered, asked: _Request, request_hash: str | None) -> dict[str, Any]:
+def _same_again(
+    known: AnsweredRequest, asked: _Request, request_hash: str | None
+) -> dict[str, Any]:
     if known.source != asked.source:
         raise RequestRefused("idempotency_key_source_mismatch")
     if known.mode != asked.mode:
@@ -216,7 +217,7 @@ class _Run:
     """One request's items on their way into the ledger."""
 
     def __init__(self, ledger: Ledger, asked: _Request) -> None:
-        self.core = ledger._core
+        self.requests = ledger.import_requests
         self.asked = asked
         self.importer = Importer(ledger)
         self.fingerprints: dict[Key, str] = {}  # accepted so far
@@ -246,7 +247,7 @@ class _Run:
     def _keep(self, index: int, said: dict[str, Any]) -> dict[str, Any]:
         item = read_item(said)
         key = Key(self.asked.source, item.source_provider, item.source_session_id)
-        known = import_requests.imported(self.core, *key)
+        known = self.requests.imported(*key)
         file = self.importer.sources.file(key.path())
         note = _note(file)
         current = self.fingerprints.get(key) or (known.fingerprint if known else None)
@@ -286,7 +287,7 @@ class _Run:
         own = key.label()
         if hint is None or any(each.label == hint for each in self.accepted):
             return own
-        is_free = import_requests.adoptable(self.core, hint, self.asked.persona_id, own)
+        is_free = self.requests.adoptable(hint, self.asked.persona_id, own)
         return hint if is_free else own
 
     def _store(self, key: Key, kept: Kept, outcome: str) -> str:
@@ -392,13 +393,13 @@ def import_chunk(ledger: Ledger, request: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(upload_id, str) or not upload_id.strip():
         raise RequestRefused("chunk_upload_id_required")
     part = _read_part(asked, said)
-    done = import_requests.answered(ledger._core, asked.key)
+    done = ledger.import_requests.answered(asked.key)
     if done is not None:
         return _completed(part, upload_id, _same_item(done, asked, part))
-    waiting = import_requests.parts(ledger._core, asked.source, upload_id)
+    waiting = ledger.import_requests.chunks(asked.source, upload_id)
     part = _check_part(part, waiting, has_run="runId" in said)
-    import_requests.stage(ledger._core, asked.source, upload_id, part)
-    waiting = import_requests.parts(ledger._core, asked.source, upload_id)
+    ledger.import_requests.stage(asked.source, upload_id, part)
+    waiting = ledger.import_requests.chunks(asked.source, upload_id)
     if len(waiting) < part.chunk_total:
         return {
             "ok": True,
@@ -420,11 +421,11 @@ def import_chunk(ledger: Ledger, request: Mapping[str, Any]) -> dict[str, Any]:
             "items": [item],
         },
     )
-    import_requests.unstage(ledger._core, asked.source, upload_id)
+    ledger.import_requests.unstage(asked.source, upload_id)
     return _completed(part, upload_id, response)
 
 
-def _completed(part: Part, upload_id: str, response: dict[str, Any]) -> dict[str, Any]:
+def _completed(part: UploadChunk, upload_id: str, response: dict[str, Any]) -> dict[str, Any]:
     return {
         "ok": True,
         "runId": response["runId"],
@@ -436,7 +437,7 @@ def _completed(part: Part, upload_id: str, response: dict[str, Any]) -> dict[str
     }
 
 
-def _read_part(asked: _Request, said: Mapping[str, Any]) -> Part:
+def _read_part(asked: _Request, said: Mapping[str, Any]) -> UploadChunk:
     index, total = _count(said.get("chunkIndex")), _count(said.get("chunkTotal"))
     if not 0 <= index < total:
         raise RequestRefused("chunk_index_out_of_range")
@@ -449,7 +450,7 @@ def _read_part(asked: _Request, said: Mapping[str, Any]) -> Part:
     data = said.get("data")
     if not isinstance(data, str) or not data:
         raise RequestRefused("chunk_upload_empty")
-    return Part(
+    return UploadChunk(
         chunk_index=index,
         chunk_total=total,
         mode=asked.mode,
@@ -479,7 +480,9 @@ SAME = (
 )
 
 
-def _check_part(part: Part, waiting: tuple[Part, ...], *, has_run: bool) -> Part:
+def _check_part(
+    part: UploadChunk, waiting: tuple[UploadChunk, ...], *, has_run: bool
+) -> UploadChunk:
     """The part, if it goes with those that wait; in their run, unless it names one."""
     for other in waiting[:1]:
         for name in SAME:
@@ -496,7 +499,7 @@ def _check_part(part: Part, waiting: tuple[Part, ...], *, has_run: bool) -> Part
     return part
 
 
-def _same_item(done: Answered, asked: _Request, part: Part) -> dict[str, Any]:
+def _same_item(done: AnsweredRequest, asked: _Request, part: UploadChunk) -> dict[str, Any]:
     """The answer an upload got that ended before; its parts are gone."""
     response = _same_again(done, asked, None)
     named = [(each["sourceProvider"], each["sourceSessionId"]) for each in response["results"]]
@@ -505,7 +508,7 @@ def _same_item(done: Answered, asked: _Request, part: Part) -> dict[str, Any]:
     return response
 
 
-def _unpack_item(waiting: tuple[Part, ...], sha256: object) -> dict[str, Any]:
+def _unpack_item(waiting: tuple[UploadChunk, ...], sha256: object) -> dict[str, Any]:
     if [part.chunk_index for part in waiting] != list(range(waiting[0].chunk_total)):
         raise RequestRefused("chunk_index_gap")
     data = _unzipped(_from_base64([part.payload for part in waiting]))

@@ -1,11 +1,11 @@
-"""What Ledger and AsyncLedger share: one database, and recovery before the first write."""
+"""What Ledger and AsyncLedger share: one database, recovery before the first write, the index."""
 
 from __future__ import annotations
 
 import threading
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.turns import live
@@ -20,12 +20,10 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-AUDIT_EVERY_MS = 60_000  # at most so often the rules are evaluated to explain an error
+AUDIT_EVERY_MS = 60_000  # how often an unexplained error may start an audit
 
 
 class Core:
-    """An open ledger."""
-
     def __init__(self, db: Database) -> None:
         self.db = db
         self._guard = threading.Lock()
@@ -39,23 +37,36 @@ class Core:
 
     @classmethod
     def open(cls, address: str, *, create: bool, read_only: bool) -> Core:
-        """Open a ledger by its address."""
         return cls(open_database(address, create=create, read_only=read_only))
 
     def read(self, work: Work[T]) -> T:
-        """Do `work`, which only reads. If it stumbles over a row that is missing or makes no sense,
-        the rules are evaluated: Damaged, if one is broken; else the error is a bug, and stays."""
+        """Run `work`, which only reads.
+
+        An error that a missing or malformed row could cause starts an audit: if a rule is broken,
+        Damaged is raised; otherwise the error is a bug and is raised as it is.
+        """
         try:
             return self.db.read(work)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             broken = self._broken_rule()
             if broken is None:
                 raise
-            named = f"{broken.rule} {broken.id} {broken.detail}".rstrip()
-            raise Damaged(f"{self.db.address} is damaged: {named}") from error
+            finding = f"{broken.rule} {broken.id} {broken.detail}".rstrip()
+            raise Damaged(f"{self.db.address} is damaged: {finding}") from error
+
+    def write(self, work: Work[T]) -> T:
+        """Commit `work`, and now and then what waits for the search index."""
+        self.recover_once()
+        result = self.db.write(work)
+        if self.index_is_due():
+            self.index(steps=1)
+        return result
+
+    def query(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        return self.db.query(sql)
 
     def _broken_rule(self) -> Finding | None:
-        """The first that the audit finds. It reads everything, so it is not run again and again."""
+        """The first finding of the audit, which reads everything and therefore runs rarely."""
         from agents_ledger.ledger.maintenance import audit
 
         now = now_ms()
@@ -66,19 +77,18 @@ class Core:
         return self._broken
 
     def recover(self) -> tuple[str, ...]:
-        """Fail the turns of writers that died."""
+        """Fail the turns of writers that died; their ids."""
         with self._guard:
             failed = live.recover(self.db)
             self.recovered = True
             return failed
 
     def recover_once(self) -> None:
-        """recover(), unless it was done: called before every write."""
         if not self.recovered:
             self.recover()
 
     def index_is_due(self) -> bool:
-        """Called after every write: whether it is time to look what waits for the index."""
+        """Called after every write: whether to check what waits for the index."""
         self._writes += 1
         is_due = self._writes % index_queue.LOOK_EVERY == 0
         if self._filler is not None:
@@ -92,14 +102,13 @@ class Core:
             self._filler.wake()
 
     def index(self, *, least: int | None = None, steps: int | None = None) -> None:
-        """Put what waits into the index, if it fills a batch, or so many batches of it. What was
-        written before is stored, whatever comes of this: it is tried again later."""
-        with suppress(StoreUnavailable):
+        """Index at most `steps` batches of what waits, if at least `least` turns do."""
+        with suppress(StoreUnavailable):  # the turns themselves are stored; it is retried later
             index_queue.catch_up(self.db, least=least or index_queue.BATCH, steps=steps)
         self._fill()
 
-    def index_behind(self) -> None:
-        """Put all that waits into the index, in a thread that others can write beside."""
+    def index_in_background(self) -> None:
+        """Index everything that waits in a thread, while others write."""
         if self._indexer is not None and self._indexer.is_alive():
             return
         self._indexer = threading.Thread(
@@ -108,21 +117,23 @@ class Core:
         self._indexer.start()
 
     def _index_all(self) -> None:
-        with suppress(LedgerError):  # what is left is put in later
+        with suppress(LedgerError):  # the rest is indexed later
             while not self._closed and self.db.write(index_queue.put_in):
                 pass
 
-    def embed_behind(self, embedder: Embedder) -> None:
-        """From now on give turns their vectors in a thread of its own."""
-        from agents_ledger.ledger.search.vectors import Filler
+    def embed(self, embedder: Embedder, *, behind: bool) -> int:
+        from agents_ledger.ledger.search.vectors import Filler, embed
 
+        self.recover_once()
+        if not behind:
+            return embed(self.db, embedder)
         with self._guard:
             if self._filler is not None:
                 self._filler.stop()
             self._filler = Filler(self.db, embedder)
+        return 0
 
     def rebuild_index(self) -> int:
-        """Empty the word index and fill it again; with how many turns."""
         from agents_ledger.ledger.search import index as indexing
 
         self.recover_once()
@@ -130,8 +141,14 @@ class Core:
         index_queue.catch_up(self.db)
         return int(self.db.read(lambda tx: tx.run("indexed_count"))[0][0])
 
+    def summarise(self) -> int:
+        from agents_ledger.ledger.reports import daily_totals
+
+        self.recover_once()
+        return daily_totals.summarise(self.db)
+
     def close(self) -> None:
-        """Close the database, and say that this writer is done."""
+        """Close the database and retire this process's writer."""
         if self._closed:
             return
         self._closed = True
@@ -140,7 +157,7 @@ class Core:
         if self._filler is not None:
             self._filler.stop()
         try:
-            if self.recovered:  # it wrote
+            if self.recovered:  # this process wrote
                 with suppress(LedgerError):
                     index_queue.catch_up(
                         self.db, least=index_queue.CLOSE_FROM, steps=index_queue.CLOSE_STEPS

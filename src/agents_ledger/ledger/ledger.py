@@ -1,22 +1,26 @@
-"""The ledger for synchronous programs. Every verb is a function of its own module, joined here."""
+"""The ledger for synchronous programs: every verb that writes, live turns and batches.
+
+`make async` writes AsyncLedger from this file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Literal, TypeVar, Unpack
+from typing import Any, Literal, Self, Unpack
 
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.reading import Reading
+from agents_ledger.ledger.face import Begins, uninterrupted
 from agents_ledger.ledger.sessions import heads, names
+from agents_ledger.ledger.subjects import Subjects
 from agents_ledger.ledger.turns import live, recording
-from agents_ledger.ledger.turns.batch_recording import Record
+from agents_ledger.ledger.turns.batch_recording import RecordTurn
 from agents_ledger.ledger.turns.live import NO_RESPONSE, LiveState
 from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.engine import Engine
 from agents_ledger.model.compaction import Compaction, Trigger
-from agents_ledger.model.errors import Conflict, OutcomeUnknown
+from agents_ledger.model.errors import Conflict, OutcomeUnknown, Refused
 from agents_ledger.model.reports.routing import SmartFork
 from agents_ledger.model.sessions import (
     Alias,
@@ -39,39 +43,12 @@ from agents_ledger.model.turns import (
 )
 from agents_ledger.store.database import Work
 
-T = TypeVar("T")
 
+class Ledger(Subjects):
+    """One ledger, for any number of threads or tasks.
 
-class Ledger(Reading):
-    """One ledger, for any number of threads.
-
-    A target is a session's label or alias, or a turn's id or the first letters of it.
+    A target is a session's label or alias, or a turn's id or a prefix of it.
     """
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
-
-    @classmethod
-    def open(cls, address: str, *, create: bool = True, read_only: bool = False) -> Ledger:
-        """Open the ledger at a file's path or a `postgresql://` address, creating it if need be."""
-        return cls(Core.open(address, create=create, read_only=read_only))
-
-    def close(self) -> None:
-        """Close the ledger. Everything acknowledged is stored already."""
-        self._core.close()
-
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _write(self, work: Work[T]) -> T:
-        self._core.recover_once()
-        result = self._core.db.write(work)
-        if self._core.index_is_due():
-            self._core.index(steps=1)
-        return result
 
     # -- turns --------------------------------------------------------------------------------
 
@@ -89,10 +66,10 @@ class Ledger(Reading):
         compaction: Compaction | None = None,
         **fields: Unpack[TurnFields],
     ) -> Turn:
-        """Record a finished turn and move the session to it: all of it, or nothing.
+        """Record a finished turn and move the session's head to it, in one transaction.
 
-        The session is found by label, then by alias, else created. With an `id` of your own, the
-        same call again changes nothing and returns the turn.
+        The session is found by label, then by alias, otherwise created. With an `id` of your own,
+        a repeated call changes nothing and returns the turn.
         """
         passed = {
             "steps": steps,
@@ -105,20 +82,17 @@ class Ledger(Reading):
         }
         prepared = recording.recording(session, query, response, passed)
         try:
-            return self._write(Record(prepared))
+            return self._write(RecordTurn(prepared))
         except OutcomeUnknown as unknown:
             raise OutcomeUnknown(str(unknown), prepared.id) from unknown
 
     def turn(self, session: str, query: Query = (), **fields: Unpack[TurnFields]) -> LiveTurn:
-        """Begin a live turn: everything said in its block is durable as it happens."""
-        self._core.recover_once()
+        """A live turn, durable from its first message on.
+
+        With asyncio, it begins when it is awaited or entered.
+        """
         prepared = recording.recording(session, query, None, {**fields}, live=True)
-        turn = LiveTurn(self, LiveState(prepared, self._core.db.writer().id))
-        try:
-            self._write(turn.state.begin())
-        except OutcomeUnknown as unknown:
-            raise OutcomeUnknown(str(unknown), turn.id) from unknown
-        return turn
+        return LiveTurn(self, prepared)._start()
 
     def compact(
         self,
@@ -133,55 +107,46 @@ class Ledger(Reading):
         fallback: str | None = None,
         count: Counter = estimate_tokens,
     ) -> Turn:
-        """Compact a session to `budget` tokens; the compaction turn, with its record.
+        """Compact a session to `budget` tokens; returns the compaction turn.
 
-        The strategy `summary` has the engine summarise what does not stay; `sliding_window` and
-        `selective` need no model, also as `fallback` for when summarising fails.
+        The strategy `summary` has the engine summarise the turns that are not kept. The strategies
+        `sliding_window` and `selective` need no model; either can be the `fallback` for a summary
+        that fails.
         """
-        from agents_ledger.ledger.context import compaction as compacting
+        from agents_ledger.ledger.context import compaction
 
-        asked = compacting.Asked(
+        request = compaction.CompactionRequest(
             session, strategy, budget, trigger, engine, model, instructions, fallback, count
         )
-        read, write = compacting.at_once(self._read), compacting.at_once(self._write)
-        return compacting.waited_for(compacting.compact(asked, read, write))
+        return compaction.compact_and_wait(request, self._read, self._write)
 
     def embed(self, embedder: Embedder, *, behind: bool = False) -> int:
-        """Give every turn that lacks one a vector, for searching by meaning; how many.
+        """Compute the missing vectors for searching by meaning; returns how many.
 
-        `behind`: in a thread, now and whenever turns were recorded, until the ledger is closed.
+        `behind`: do so in a thread, now and after each recorded turn, until the ledger is closed.
         """
-        from agents_ledger.ledger.search import vectors
-
-        self._core.recover_once()
-        if behind:
-            self._core.embed_behind(embedder)
-            return 0
-        return vectors.embed(self._core.db, embedder)
+        return self._call(Core.embed, embedder, behind=behind)
 
     def rebuild_index(self) -> int:
-        """Empty the word index and fill it again from the turns; with how many. Vectors go too."""
-        return self._core.rebuild_index()
+        """Rebuild the word index from the turns and drop all vectors; returns how many turns."""
+        return self._call(Core.rebuild_index)
 
     def recover(self) -> tuple[str, ...]:
-        """Fail the turns whose writer died; their ids. Done by itself before the first write."""
-        return self._core.recover()
+        """Fail the turns whose writer died; returns their ids. The first write does this too."""
+        return self._call(Core.recover)
 
     def summarise(self) -> int:
-        """Sum up the days that are over, so that usage() and tools() are quick; how many days."""
-        from agents_ledger.ledger.reports import daily_totals
-
-        self._core.recover_once()
-        return daily_totals.summarise(self._core.db)
+        """Store the daily totals that make usage() and tools() fast; returns how many days."""
+        return self._call(Core.summarise)
 
     def batch(self) -> Batch:
-        """Saves of tasks, their messages and calls, committed together when its block ends."""
-        return Batch(self._core)
+        """A batch of tasks, task messages and task calls, committed when its block ends."""
+        return Batch(self)
 
     # -- sessions -----------------------------------------------------------------------------
 
     def create_session(self, session: Session | str) -> Session:
-        """Make a session, empty or pointing to a turn. NameTaken if its label leads somewhere."""
+        """Create a session, empty or at a turn. NameTaken if the label is a session or an alias."""
         new = Session(session) if isinstance(session, str) else session
         return self._write(lambda tx: heads.create(tx, new))
 
@@ -193,7 +158,7 @@ class Ledger(Reading):
         before: bool = False,
         persona_id: str | None = None,
     ) -> Session:
-        """A new session at a turn; `before`: at its parent, to ask its query differently."""
+        """Create a session at a turn; with `before` at its parent, to ask another query there."""
         return self._write(
             lambda tx: heads.fork(tx, target, label=label, before=before, persona_id=persona_id)
         )
@@ -207,32 +172,37 @@ class Ledger(Reading):
         budget: int | None = None,
         embedder: Embedder | None = None,
     ) -> SmartFork:
-        """Fork where the context fits a text best; where nothing fits well enough, only propose."""
+        """Fork at the turn whose context fits a text best.
+
+        Without a sufficiently good match, nothing is forked and only the proposals are returned.
+        """
         from agents_ledger.ledger.search import routing
 
-        found = self._read(lambda tx: routing.proposed(tx, text, budget=budget, embedder=embedder))
-        if not routing.is_sure(found):
-            return found
-        first = found.proposals[0]
-        made = self.fork(first.turn_id, label=label, persona_id=persona_id)
-        return SmartFork(made, found.confidence, found.proposals)
+        proposed = self._read(
+            lambda tx: routing.proposed(tx, text, budget=budget, embedder=embedder)
+        )
+        if not routing.is_sure(proposed):
+            return proposed
+        best = proposed.proposals[0]
+        session = self.fork(best.turn_id, label=label, persona_id=persona_id)
+        return SmartFork(session, proposed.confidence, proposed.proposals)
 
     def move(self, key: str, target: str, *, expected: Any = ...) -> Session:
-        """Point a session to any sealed turn; only from `expected`, if that is given."""
+        """Move a session's head to any sealed turn. HeadMoved if it is not at `expected`."""
         return self._write(lambda tx: heads.move(tx, key, target, expected=expected, reason="move"))
 
     def roll_back(self, key: str, target: str, *, expected: Any = ...) -> Session:
-        """Point a session to an ancestor of its head."""
+        """Move a session's head back to one of its ancestors."""
         return self._write(
             lambda tx: heads.move(tx, key, target, expected=expected, reason="rollback")
         )
 
     def undo(self, key: str, move_id: int | None = None) -> Session:
-        """Point a session to where it was before a move, by default its last."""
+        """Move a session's head to where it was before a move, by default its last."""
         return self._write(lambda tx: heads.undo(tx, key, move_id))
 
     def clear(self, key: str) -> Session:
-        """Make a session empty. Its turns stay."""
+        """Empty a session. Its turns remain."""
         return self._write(lambda tx: heads.clear(tx, key))
 
     def archive(self, key: str, status: SessionStatus = "archived") -> Session:
@@ -245,36 +215,36 @@ class Ledger(Reading):
         return self._write(lambda tx: heads.update(tx, key, changes))
 
     def annotate(self, key: str, **changes: Any) -> Session:
-        """Change a session's title, starred or note: people's words, not part of the record."""
+        """Change a session's title, starred or note, which are not part of the record."""
         return self._write(lambda tx: heads.annotate(tx, key, changes))
 
     # -- names and history --------------------------------------------------------------------
 
     def alias(self, alias: str, key: str, *, reason: AliasReason = "manual") -> Alias:
-        """Let a session answer to another key."""
+        """Add another key that leads to a session."""
         return self._write(lambda tx: names.add(tx, alias, key, reason=reason))
 
     def promote(self, channel: str, entity: str) -> Session:
-        """Somebody known by a channel's key turns out to be an entity: both lead to one session."""
+        """Make a channel's key and an entity's lead to one session."""
         return self._write(lambda tx: names.promote(tx, channel, entity))
 
     def merge(self, first: str, second: str, *, reason: AliasReason = "identity_merge") -> Session:
-        """Let two sessions go on as the one with the longer history; nothing is lost."""
+        """Merge two sessions into the one with the longer history. No turn is lost."""
         return self._write(lambda tx: names.merge(tx, first, second, reason=reason))
 
 
 class Batch:
-    """Tasks, messages and calls to be saved as one; none of them if its block ends by an error."""
+    """Tasks, messages and calls that are saved together, or not at all if the block raises."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
         self._entities: list[Task | TaskMessage | TaskCall] = []
 
     def save(self, *entities: Task | TaskMessage | TaskCall) -> None:
-        """Add to what is saved at the end of the block, in this order."""
+        """Add entities, to be saved in this order when the block ends."""
         self._entities += entities
 
-    def __enter__(self) -> Batch:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -283,38 +253,66 @@ class Batch:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        from agents_ledger.ledger.tasks import Tasks
+        from agents_ledger.ledger.tasks import saving
 
         if error is None:
-            Tasks(self._core).save(*self._entities)
+            self._ledger._write(self._ledger._call(saving, self._entities))
 
 
-class LiveTurn:
+class LiveTurn(Begins):
     """A turn being written. Leaving its block without a response fails it."""
 
-    def __init__(self, ledger: Ledger, state: LiveState) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        prepared: recording.PreparedTurn,
+        within: Callable[[Work[None]], Work[None]] = lambda first: first,
+    ) -> None:
+        """`within` wraps the first commit, so that it can include more."""
         self._ledger = ledger
-        self.state = state
-        self.id = state.id
+        self._prepared = prepared
+        self._within = within
+        self._state: LiveState | None = None
+        self.id = prepared.id
+
+    def _start(self) -> Self:
+        if self._state is None:
+            state = LiveState(self._prepared, self._ledger._writer_id())
+            try:
+                self._ledger._begin(state, self._within(state.begin()))
+            except OutcomeUnknown as unknown:
+                raise OutcomeUnknown(str(unknown), self.id) from unknown
+            self._state = state
+        return self
+
+    @property
+    def state(self) -> LiveState:
+        """What the turn's writer knows of it."""
+        if self._state is None:
+            raise Refused("this turn has not begun", "Await it, or enter it with `async with`.")
+        return self._state
 
     def message(self, message: str | Message, *, streamed: bool = False) -> Message:
-        """Commit a message; text is the assistant's. `streamed`: it is what was streamed so far."""
+        """Commit a message; a text becomes an assistant message.
+
+        `streamed`: the message replaces the text streamed so far.
+        """
         filled, work = self.state.message(message, streamed=streamed)
         with self.state.committing(filled):
             self._ledger._write(work)
-        return self.state.said(filled, streamed=streamed)
+        return self.state.committed(filled, streamed=streamed)
 
     def tool_call(
         self, tool_name: str, params: object = None, *, id: str = "", tool_number: int | None = None
     ) -> LiveCall:
-        """Commit that a tool is being called."""
-        call = self.state.call(tool_name, params, id, tool_number)
-        with self.state.committing(call):
-            self._ledger._write(self.state.start(call))
-        return LiveCall(self, call)
+        """Commit that a tool is being called.
+
+        With asyncio, this is committed when the call is awaited or entered.
+        """
+        return LiveCall(self, self.state.call(tool_name, params, id, tool_number))._start()
 
     def stream(self, text: str) -> None:
-        """Commit a piece of the answer; others see it in `partial_text`."""
+        """Commit a piece of the answer, visible to others in `partial_text`."""
         with self.state.committing(text):
             self._ledger._write(self.state.stream(text))
         self.state.streamed()
@@ -328,9 +326,10 @@ class LiveTurn:
         provider: str | None = None,
         permissions_used: Any = None,
     ) -> None:
-        """Seal the turn and move its session to it. Without a response, what was streamed is it.
+        """Seal the turn and move its session's head to it.
 
-        HeadMoved: the session moved meanwhile; the turn is stored all the same, beside its head.
+        Without a response, the streamed text is the response. HeadMoved: the session's head moved
+        meanwhile; the turn is stored, but the head does not point to it.
         """
         work = self.state.respond(
             response,
@@ -342,11 +341,8 @@ class LiveTurn:
         self.state.close(self._ledger._write(work))
 
     def fail(self, error: str, *, usage: Usage | None = None) -> None:
-        """Seal the turn as failed; what was recorded stays, the head does not move."""
+        """Seal the turn as failed. What was committed stays; the head does not move."""
         self.state.close(self._ledger._write(self.state.fail(error, usage or Usage())))
-
-    def __enter__(self) -> LiveTurn:
-        return self
 
     def __exit__(
         self,
@@ -357,49 +353,54 @@ class LiveTurn:
         if self.state.sealed:
             return
         try:
-            self.fail(live.reason_of(error) if error else NO_RESPONSE)
-        except Conflict:  # sealed all the same, and the error came after: it tells more
+            uninterrupted(self.fail, live.reason_of(error) if error else NO_RESPONSE)
+        except Conflict:
             if error is None:
-                raise
+                raise  # otherwise the turn was sealed before the error, which says more
 
 
-class LiveCall:
-    """A tool call under way. Leaving its block by an error fails it."""
+class LiveCall(Begins):
+    """A tool call in progress. Leaving its block by an error fails it."""
 
     def __init__(self, turn: LiveTurn, call: ToolCall) -> None:
         self._turn = turn
         self.call = call
         self.id = call.id
-        self._finished = False
+        self._started = self._finished = False
+
+    def _start(self) -> Self:
+        if not self._started:
+            state = self._turn.state
+            with state.committing(self.call):
+                self._turn._ledger._write(state.start(self.call))
+            self._started = True
+        return self
 
     def _finish(self, status: CallStatus, **outcome: str | None) -> None:
         self._turn._ledger._write(self._turn.state.finish(self.call, status, **outcome))
         self._finished = True
 
     def complete(self, result: object = None) -> None:
-        """Commit the result: JSON text, or what becomes it."""
+        """Commit the result: JSON text, or a value to be encoded as JSON."""
         self._finish("completed", result_json=None if result is None else to_json(result))
 
     def fail(self, error: str, result: object = None) -> None:
         """Commit that the call failed."""
-        given = None if result is None else to_json(result)
-        self._finish("failed", error=error, result_json=given)
+        result_json = None if result is None else to_json(result)
+        self._finish("failed", error=error, result_json=result_json)
 
     def cancel(self, error: str | None = None) -> None:
-        """Commit that the call was given up."""
+        """Commit that the call was cancelled."""
         self._finish("cancelled", error=error)
 
     def reject(self, error: str | None = None) -> None:
-        """Commit that the call was not allowed."""
+        """Commit that the call was not permitted."""
         self._finish("rejected", error=error)
 
     def spawn(self, session: Session | str) -> Session:
-        """Make the session of a subagent that this call starts, linked from both sides."""
+        """Create the session of a subagent that this call starts, and link the two."""
         child = Session(session) if isinstance(session, str) else session
         return self._turn._ledger._write(self._turn.state.spawn(self.call, child))
-
-    def __enter__(self) -> LiveCall:
-        return self
 
     def __exit__(
         self,
@@ -408,5 +409,5 @@ class LiveCall:
         traceback: TracebackType | None,
     ) -> None:
         if error is not None and not self._finished:
-            with suppress(Conflict):  # it ended all the same
+            with suppress(Conflict):  # it finished before the error
                 self.fail(live.reason_of(error))

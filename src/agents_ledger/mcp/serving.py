@@ -1,4 +1,4 @@
-"""How the server is reached: over standard input and output, or over HTTP with a token."""
+"""Serve MCP on standard input and output, or over HTTP with access tokens."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from agents_ledger.asgi.limits import Buckets, RateLimits
+from agents_ledger.asgi.bodies import read_body, replay
+from agents_ledger.asgi.limits import ClientBuckets, RateLimits
 from agents_ledger.asgi.read_timeouts import TimedH11Protocol
 from agents_ledger.asgi.revocation import RevocableExchange, StreamLease, StreamWatch
 from agents_ledger.ledger.access import Tokens
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.mcp.server import build
-from agents_ledger.model.access import Scope as TokenScope
 from agents_ledger.model.access import Token
 from agents_ledger.model.text.json_limits import JsonLimits, JsonTooLarge, check_json
 
 PATH = "/mcp"
 BODY_MAX = 4 << 20
-RATES = RateLimits()
-JSON_LIMITS = JsonLimits()
-TOKEN = "agents_ledger.token"  # noqa: S105 - a key, not a secret
+DEFAULT_RATES = RateLimits()
+DEFAULT_JSON_LIMITS = JsonLimits()
+TOKEN_KEY = "agents_ledger.token"  # noqa: S105 - a key, not a secret
 
 
 def serve_stdio(ledger: Ledger, *, write: bool) -> None:
-    """Serve the program that started us, until it closes our input."""
+    """Serve the program that started us until it closes stdin."""
 
     async def serve() -> None:
         server = build(ledger, write=write)
@@ -43,20 +43,20 @@ def serve_stdio(ledger: Ledger, *, write: bool) -> None:
     anyio.run(serve)
 
 
-class _Refusal(NamedTuple):
+class _HttpRefusal(NamedTuple):
     status: int
     message: str
 
 
-_NO_TOKEN = _Refusal(401, "a valid token is needed: Authorization: Bearer ...")
-_NO_READ = _Refusal(403, "this token may not read")
-_TOO_MANY_REQUESTS = _Refusal(429, "too many requests: wait a second")
-_TOO_MANY_TOKENS = _Refusal(429, "too many wrong tokens: wait a second")
-_TOO_LARGE = _Refusal(413, f"a request has at most {BODY_MAX:,} bytes")
+_NO_TOKEN = _HttpRefusal(401, "a valid token is required: Authorization: Bearer ...")
+_NO_READ = _HttpRefusal(403, "this token lacks the scope read")
+_TOO_MANY_REQUESTS = _HttpRefusal(429, "too many requests: retry in a second")
+_TOO_MANY_TOKENS = _HttpRefusal(429, "too many invalid tokens: retry in a second")
+_TOO_LARGE = _HttpRefusal(413, f"the request exceeds {BODY_MAX:,} bytes")
 
 
-class _Guard:
-    """Lets only requests with a valid token through, and remembers which."""
+class _TokenGuard:
+    """ASGI middleware that requires a valid token and stores it in the scope of the request."""
 
     def __init__(
         self, app: ASGIApp, tokens: Tokens, rates: RateLimits, json_limits: JsonLimits
@@ -64,8 +64,8 @@ class _Guard:
         self._app = app
         self._tokens = tokens
         self._json_limits = json_limits
-        self._rate = Buckets(rates.burst, rates.per_second)
-        self._wrong = Buckets(rates.wrong_tokens, 1.0)
+        self._rate = ClientBuckets(rates.burst, rates.per_second)
+        self._invalid = ClientBuckets(rates.wrong_tokens, 1.0)
         self._streams = StreamWatch(tokens.valid_ids)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,7 +78,7 @@ class _Guard:
         else:
             await _refuse(admitted, scope, receive, send)
 
-    async def _admit(self, request: Request) -> Token | _Refusal:
+    async def _admit(self, request: Request) -> Token | _HttpRefusal:
         client = request.client.host if request.client else "?"
         if not self._rate.take(client):
             return _TOO_MANY_REQUESTS
@@ -87,18 +87,18 @@ class _Guard:
             return _NO_TOKEN
         token = await anyio.to_thread.run_sync(self._tokens.find, secret.strip())
         if token is None:
-            return _NO_TOKEN if self._wrong.take(client) else _TOO_MANY_TOKENS
+            return _NO_TOKEN if self._invalid.take(client) else _TOO_MANY_TOKENS
         return token if token.may("read") else _NO_READ
 
     async def _pass(self, token: Token, scope: Scope, receive: Receive, send: Send) -> None:
-        scope[TOKEN] = token
+        scope[TOKEN_KEY] = token
         if scope["method"] == "POST":
-            body = await _read_body(receive)
+            body = await read_body(receive, BODY_MAX)
             refusal = await self._check_body(body)
             if refusal is not None:
                 await _refuse(refusal, scope, receive, send)
                 return
-            receive = _replayed(body or b"", receive)
+            receive = replay(body or b"", receive)
         exchange = RevocableExchange(
             self._streams, StreamLease(token.id, lambda: True), receive, send
         )
@@ -107,57 +107,31 @@ class _Guard:
         finally:
             await exchange.close()
 
-    async def _check_body(self, body: bytes | None) -> _Refusal | None:
+    async def _check_body(self, body: bytes | None) -> _HttpRefusal | None:
         if body is None:
             return _TOO_LARGE
         try:
             await anyio.to_thread.run_sync(check_json, body, self._json_limits)
         except JsonTooLarge as error:
-            return _Refusal(413, f"{error}. {error.hint}")
+            return _HttpRefusal(413, f"{error}. {error.hint}")
         return None
 
 
-async def _refuse(refusal: _Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+async def _refuse(refusal: _HttpRefusal, scope: Scope, receive: Receive, send: Send) -> None:
     headers = {"WWW-Authenticate": "Bearer"} if refusal.status in (401, 403) else {}
     if refusal in (_TOO_MANY_REQUESTS, _TOO_MANY_TOKENS):
         headers = {"Retry-After": "1"}
-    answer = PlainTextResponse(f"{refusal.message}\n", refusal.status, headers)
-    await answer(scope, receive, send)
+    response = PlainTextResponse(f"{refusal.message}\n", refusal.status, headers)
+    await response(scope, receive, send)
 
 
-async def _read_body(receive: Receive) -> bytes | None:
-    """The body of a request; None if it is too large."""
-    body = bytearray()
-    more = True
-    while more and len(body) <= BODY_MAX:
-        message = await receive()
-        body += message.get("body", b"")
-        more = message.get("more_body", False)
-    return None if len(body) > BODY_MAX else bytes(body)
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Gives the body that was read once more, then what follows it."""
-    sent = False
-
-    async def again() -> Message:
-        nonlocal sent
-        if sent:
-            return await receive()
-        sent = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return again
-
-
-def scopes_of(ctx: Any) -> tuple[TokenScope, ...]:
-    """What the token of a request allows."""
-    token = ctx.request.scope.get(TOKEN) if ctx.request is not None else None
-    return token.scopes if isinstance(token, Token) else ()
+def token_of(ctx: Any) -> Token | None:
+    """The token that the guard stored for a request."""
+    return ctx.request.scope.get(TOKEN_KEY) if ctx.request is not None else None
 
 
 def serve_http(ledger: Ledger, sock: socket.socket, *, write: bool, hosts: Sequence[str]) -> None:
-    """Serve whoever connects with a token, until interrupted."""
+    """Serve clients with a token until interrupted."""
     config = uvicorn.Config(
         http_app(ledger, write=write, hosts=hosts),
         http=TimedH11Protocol,
@@ -175,11 +149,11 @@ def http_app(
     *,
     write: bool,
     hosts: Sequence[str],
-    rates: RateLimits = RATES,
-    json_limits: JsonLimits = JSON_LIMITS,
+    rates: RateLimits = DEFAULT_RATES,
+    json_limits: JsonLimits = DEFAULT_JSON_LIMITS,
 ) -> ASGIApp:
-    """The server as an ASGI application at /mcp, for requests that name one of these hosts."""
-    server = build(ledger, write=write, scopes_of=scopes_of)
+    """The server as an ASGI application at /mcp, for requests to one of the hosts."""
+    server = build(ledger, write=write, token_of=token_of)
     allowed = [f"{host}:*" for host in hosts] + list(hosts)
     app = server.streamable_http_app(
         streamable_http_path=PATH,
@@ -191,4 +165,4 @@ def http_app(
             ],
         ),
     )
-    return _Guard(app, Tokens(ledger._core), rates, json_limits)
+    return _TokenGuard(app, ledger.tokens, rates, json_limits)

@@ -1,7 +1,7 @@
-"""What a model is offered beside the abilities: a few tools whose answers are small, and cite.
+"""MCP tools with short answers that name every turn by its id, in addition to the abilities.
 
-Each is an ability, so that it is checked and called as all are. Texts are cut unless more is asked
-for; what continues says how to go on.
+Each tool is an ability, so it is checked and called like one. Long texts are truncated; `next`
+of an answer is the cursor of the next page.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, to_builtins
 
-from agents_ledger.bus.ability import Ability
-from agents_ledger.bus.inputs import Count, Input, Limit, Name, Target, Time
-from agents_ledger.bus.report_abilities import Form
+from agents_ledger.bus.ability import Ability, Count, Input, Limit, Name, Next, Target, Time
 from agents_ledger.ledger.context.contexts import Context
 from agents_ledger.ledger.ledger import Ledger
+from agents_ledger.model.context import ProviderFormat
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.search import Action, Order
 from agents_ledger.model.reports.usage import UsageBy
@@ -23,112 +22,98 @@ from agents_ledger.model.sessions import Session
 from agents_ledger.model.turns import Message, Turn
 
 MODULE = "tool"
-Chars = Annotated[int, Meta(ge=20, le=1_000_000, description="Characters of a text at most.")]
-Some = Annotated[int, Meta(ge=1, le=200, description="So many at most.")]
-Steps = Annotated[
-    int, Meta(ge=1, le=10_000, description="Messages, and tool calls, of a turn at most.")
+Chars = Annotated[
+    int, Meta(ge=20, le=1_000_000, description="Maximum number of characters of a text.")
 ]
-PROTECTED = (3, 1, 0)  # last turns of a context that are not cut, as long as the rest fits
+Results = Annotated[int, Meta(ge=1, le=200, description="Maximum number of results.")]
+Steps = Annotated[
+    int,
+    Meta(ge=1, le=10_000, description="Maximum number of messages, and of tool calls, of a turn."),
+]
+PROTECTED = (3, 1, 0)  # numbers of final turns that are not shortened; the first that fits
 
 
-def cut(text: str | None, most: int) -> str | None:
-    """A text, shortened if it is longer than that, and saying so."""
-    if text is None or len(text) <= most:
+def truncated(text: str | None, chars: int) -> str | None:
+    """The first characters of a text, with a note of how many follow."""
+    if text is None or len(text) <= chars:
         return text
-    return f"{text[:most]}… [{len(text) - most} characters more]"
+    return f"{text[:chars]}… [{len(text) - chars} characters more]"
 
 
-class Search(Input):
-    """What to look for."""
-
+class SearchArguments(Input):
     text: Annotated[
-        str, Meta(min_length=1, max_length=2000, description='Words, "phrases", operators.')
+        str, Meta(min_length=1, max_length=2000, description='Words, "phrases" and filters.')
     ]
     order: Order = "newest"
-    limit: Some = 10
-    after: Annotated[str | None, Meta(description="The `next` of an earlier answer.")] = None
+    limit: Results = 10
+    after: Next = None
     max_chars: Chars = 300
 
 
-class FilesOf(Input):
-    """A file, by its path or the end of it."""
-
-    path: Annotated[str, Meta(min_length=1, max_length=4096)]
+class FilesArguments(Input):
+    path: Annotated[
+        str, Meta(min_length=1, max_length=4096, description="A path, or the end of one.")
+    ]
     action: Action | None = None
-    limit: Some = 20
-    after: Annotated[str | None, Meta(description="The `next` of an earlier answer.")] = None
+    limit: Results = 20
+    after: Next = None
 
 
-class Show(Input):
-    """A turn, or a session, and how many turns up to it."""
-
+class ShowArguments(Input):
     target: Target
-    last: Some = 3
-    to_depth: Annotated[Count | None, Meta(description="The `next` of an earlier answer.")] = None
+    last: Results = 3
+    to_depth: Annotated[Count | None, Meta(description="The `next` of the previous page.")] = None
     max_chars: Chars = 400
     max_steps: Steps = 6
 
 
-class TreeOf(Input):
-    """A turn or session, whose tree is drawn."""
-
+class TreeArguments(Input):
     target: Target
-    limit: Some = 40
+    limit: Results = 40
 
 
-class ContextOf(Input):
-    """A turn or session, and how many tokens there is room for."""
-
+class ContextArguments(Input):
     target: Target
-    budget: Annotated[Count, Meta(description="So many tokens at most.")] = 8000
-    form: Form = "anthropic"
+    budget: Annotated[Count, Meta(description="Maximum number of tokens.")] = 8000
+    form: ProviderFormat = "anthropic"
 
 
-class Fork(Input):
-    """A turn to go on from."""
-
+class ForkArguments(Input):
     target: Target
     label: Name | None = None
-    before: Annotated[bool, Meta(description="At the turn's parent, to ask differently.")] = False
+    before: Annotated[bool, Meta(description="Fork at the parent of the turn.")] = False
 
 
-class SessionsOf(Input):
-    """How many sessions."""
-
-    limit: Some = 20
-    after: Annotated[str | None, Meta(description="The `next` of an earlier answer.")] = None
+class SessionsArguments(Input):
+    limit: Results = 20
+    after: Next = None
 
 
-class UsageOf(Input):
-    """How it is added up."""
-
+class UsageArguments(Input):
     by: UsageBy = "day"
     since: Time | None = None
     limit: Limit = 20
 
 
-class Audit(Input):
-    """How many findings."""
-
-    limit: Some = 50
+class AuditArguments(Input):
+    limit: Results = 50
 
 
-class Answer(Struct):
-    """An answer, and how to ask for what follows it."""
-
+class ToolAnswer(Struct):
     data: Any
     next: str | int | None = None
 
 
-def _message(message: Message, most: int) -> dict[str, Any]:
-    said = {"role": message.role, "text": cut(message.content, most)}
-    return said | ({"thinking": cut(message.thinking, most)} if message.thinking else {})
+def _message(message: Message, chars: int) -> dict[str, Any]:
+    fields = {"role": message.role, "text": truncated(message.content, chars)}
+    if message.thinking:
+        fields["thinking"] = truncated(message.thinking, chars)
+    return fields
 
 
-def turn_lines(turn: Turn, most: int, steps: int) -> dict[str, Any]:
-    """A turn in short: who said what, and which tools were called. Of many messages the first and
-    the last ones, of many calls the last ones."""
-    messages = [_message(message, most) for message in turn.messages]
+def turn_summary(turn: Turn, chars: int, steps: int) -> dict[str, Any]:
+    """A turn with truncated texts: the first and the last messages, and the last tool calls."""
+    messages = [_message(message, chars) for message in turn.messages]
     left_out = max(len(messages) - steps, 0)
     if left_out:
         messages[1 : 1 + left_out] = []
@@ -136,12 +121,12 @@ def turn_lines(turn: Turn, most: int, steps: int) -> dict[str, Any]:
         {
             "tool": call.tool_name,
             "status": call.status,
-            "params": cut(call.params_json, most),
-            "result": cut(call.error or call.result_json, most),
+            "params": truncated(call.params_json, chars),
+            "result": truncated(call.error or call.result_json, chars),
         }
         for call in turn.tool_calls[-steps:]
     ]
-    more = {
+    omitted = {
         "messages_left_out": left_out,
         "tool_calls_left_out": len(turn.tool_calls) - len(calls),
     }
@@ -153,12 +138,11 @@ def turn_lines(turn: Turn, most: int, steps: int) -> dict[str, Any]:
         "model": turn.model,
         "messages": messages,
         "tool_calls": calls,
-        **{name: number for name, number in more.items() if number},
+        **{name: number for name, number in omitted.items() if number},
     }
 
 
-def session_line(session: Session) -> dict[str, Any]:
-    """A session in short."""
+def session_summary(session: Session) -> dict[str, Any]:
     return {
         "label": session.label,
         "title": session.title,
@@ -168,169 +152,171 @@ def session_line(session: Session) -> dict[str, Any]:
     }
 
 
-def _search(ledger: Ledger, asked: Search) -> Answer:
-    found = ledger.search(asked.text, limit=asked.limit, order=asked.order, after=asked.after)
+def _search(ledger: Ledger, args: SearchArguments) -> ToolAnswer:
+    results = ledger.search(args.text, limit=args.limit, order=args.order, after=args.after)
     hits = [
         {
             "turn_id": hit.turn_id,
             "session": hit.session_label,
             "title": hit.session_title,
             "started_at": hit.started_at,
-            "query": cut(hit.query, asked.max_chars),
+            "query": truncated(hit.query, args.max_chars),
             "found": [
                 {
                     "in": snippet.tool_name or snippet.part,
-                    "text": cut(snippet.text, asked.max_chars),
+                    "text": truncated(snippet.text, args.max_chars),
                 }
                 for snippet in hit.snippets
             ],
         }
-        for hit in found.hits
+        for hit in results.hits
     ]
-    return Answer({"matched": found.matched, "hits": hits}, found.next)
+    return ToolAnswer({"matched": results.matched, "hits": hits}, results.next)
 
 
-def _files(ledger: Ledger, asked: FilesOf) -> Answer:
-    found = ledger.files(asked.path, action=asked.action, limit=asked.limit, after=asked.after)
-    return Answer([to_builtins(touch) for touch in found.touches], found.next)
+def _files(ledger: Ledger, args: FilesArguments) -> ToolAnswer:
+    results = ledger.files(args.path, action=args.action, limit=args.limit, after=args.after)
+    return ToolAnswer(to_builtins(results.touches), results.next)
 
 
-def _show(ledger: Ledger, asked: Show) -> Answer:
-    whole = ledger.thread(asked.target, last=0)
-    if whole.turn_id is None:
-        return Answer([])
-    end = whole.depth if asked.to_depth is None else min(asked.to_depth, whole.depth)
-    first = max(1, end - asked.last + 1)
-    part = ledger.thread(whole.turn_id, from_depth=first, to_depth=end)
-    return Answer(
-        [turn_lines(turn, asked.max_chars, asked.max_steps) for turn in part.turns],
+def _show(ledger: Ledger, args: ShowArguments) -> ToolAnswer:
+    thread = ledger.thread(args.target, last=0)
+    if thread.turn_id is None:
+        return ToolAnswer([])
+    end = thread.depth if args.to_depth is None else min(args.to_depth, thread.depth)
+    first = max(1, end - args.last + 1)
+    turns = ledger.thread(thread.turn_id, from_depth=first, to_depth=end).turns
+    return ToolAnswer(
+        [turn_summary(turn, args.max_chars, args.max_steps) for turn in turns],
         first - 1 if first > 1 else None,
     )
 
 
-def _tree(ledger: Ledger, asked: TreeOf) -> Answer:
-    found = ledger.thread(asked.target, last=0)
-    if found.turn_id is None:
-        return Answer([])
-    root = ledger.ancestor_at(found.turn_id, 1) or found.turn_id
-    tree = ledger.tree(root, limit=asked.limit)
+def _tree(ledger: Ledger, args: TreeArguments) -> ToolAnswer:
+    thread = ledger.thread(args.target, last=0)
+    if thread.turn_id is None:
+        return ToolAnswer([])
+    root = ledger.ancestor_at(thread.turn_id, 1) or thread.turn_id
+    tree = ledger.tree(root, limit=args.limit)
     nodes = [
         {
             "turn_id": node.headline.turn.id,
             "below": node.above_id,
             "turns_between": node.folded,
-            "text": cut(node.headline.text, 120),
+            "text": truncated(node.headline.text, 120),
             "sessions": [session.label for session in node.heads],
         }
         for node in tree.nodes
     ]
-    return Answer({"turn_count": tree.turn_count, "left_out": tree.left_out, "nodes": nodes})
+    return ToolAnswer({"turn_count": tree.turn_count, "left_out": tree.left_out, "nodes": nodes})
 
 
-def _context(ledger: Ledger, asked: ContextOf) -> Answer:
-    found = _fitting(ledger, asked)
-    return Answer(
+def _context(ledger: Ledger, args: ContextArguments) -> ToolAnswer:
+    context = _fitting_context(ledger, args)
+    return ToolAnswer(
         {
-            "turn_id": found.turn_id,
-            "total_tokens": found.total_tokens,
-            "turns_left_out": found.turns_left_out,
-            **found.rendered(asked.form),
+            "turn_id": context.turn_id,
+            "total_tokens": context.total_tokens,
+            "turns_left_out": context.turns_left_out,
+            **context.rendered(args.form),
         }
     )
 
 
-def _fitting(ledger: Ledger, asked: ContextOf) -> Context:
+def _fitting_context(ledger: Ledger, args: ContextArguments) -> Context:
     for last in PROTECTED[:-1]:
         with suppress(Refused):
-            return ledger.context(asked.target, budget=asked.budget, last=last)
-    return ledger.context(asked.target, budget=asked.budget, last=PROTECTED[-1])
+            return ledger.context(args.target, budget=args.budget, last=last)
+    return ledger.context(args.target, budget=args.budget, last=PROTECTED[-1])
 
 
-def _fork(ledger: Ledger, asked: Fork) -> Answer:
-    return Answer(session_line(ledger.fork(asked.target, label=asked.label, before=asked.before)))
+def _fork(ledger: Ledger, args: ForkArguments) -> ToolAnswer:
+    return ToolAnswer(
+        session_summary(ledger.fork(args.target, label=args.label, before=args.before))
+    )
 
 
-def _sessions(ledger: Ledger, asked: SessionsOf) -> Answer:
-    after = None if asked.after is None else ledger.session(asked.after, exact=True)
-    found = ledger.sessions(limit=asked.limit, after=after)
-    more = found[-1].label if len(found) == asked.limit else None
-    return Answer([session_line(session) for session in found], more)
+def _sessions(ledger: Ledger, args: SessionsArguments) -> ToolAnswer:
+    after = None if args.after is None else ledger.session(args.after, exact=True)
+    sessions = ledger.sessions(limit=args.limit, after=after)
+    cursor = sessions[-1].label if len(sessions) == args.limit else None
+    return ToolAnswer([session_summary(session) for session in sessions], cursor)
 
 
-def _usage(ledger: Ledger, asked: UsageOf) -> Answer:
-    report = ledger.usage(asked.by, since=asked.since, limit=asked.limit)
-    return Answer(to_builtins(report))
+def _usage(ledger: Ledger, args: UsageArguments) -> ToolAnswer:
+    report = ledger.usage(args.by, since=args.since, limit=args.limit)
+    return ToolAnswer(to_builtins(report))
 
 
-def _audit(ledger: Ledger, asked: Audit) -> Answer:
+def _audit(ledger: Ledger, args: AuditArguments) -> ToolAnswer:
     findings = ledger.audit()
-    shown = [to_builtins(finding) for finding in findings[: asked.limit]]
-    return Answer({"sound": not findings, "count": len(findings), "findings": shown})
+    listed = to_builtins(findings[: args.limit])
+    return ToolAnswer({"sound": not findings, "count": len(findings), "findings": listed})
 
 
 TOOLS = (
     Ability(
         id="tool:search",
-        description="Find what was said or done in past conversations; each hit names its turn.",
-        input=Search,
-        output=Answer,
+        description="Search past conversations; each hit names its turn.",
+        input=SearchArguments,
+        output=ToolAnswer,
         function=_search,
     ),
     Ability(
         id="tool:files",
-        description="Which turns read or wrote a file.",
-        input=FilesOf,
-        output=Answer,
+        description="List the turns that read or wrote a file.",
+        input=FilesArguments,
+        output=ToolAnswer,
         function=_files,
     ),
     Ability(
         id="tool:sessions",
-        description="List conversations of this person's agents, latest first.",
-        input=SessionsOf,
-        output=Answer,
+        description="List the conversations of this person's agents, most recent first.",
+        input=SessionsArguments,
+        output=ToolAnswer,
         function=_sessions,
     ),
     Ability(
         id="tool:show",
         description="Read the last turns of a session, or a turn: messages and tool calls.",
-        input=Show,
-        output=Answer,
+        input=ShowArguments,
+        output=ToolAnswer,
         function=_show,
     ),
     Ability(
         id="tool:tree",
-        description="The tree of turns that a session or turn belongs to: forks and heads.",
-        input=TreeOf,
-        output=Answer,
+        description="Get the tree of turns that contains a session or turn: forks and heads.",
+        input=TreeArguments,
+        output=ToolAnswer,
         function=_tree,
     ),
     Ability(
         id="tool:context",
-        description="A conversation as a model would be shown it, within a budget of tokens.",
-        input=ContextOf,
-        output=Answer,
+        description="Get a conversation as the context of a model, within a token budget.",
+        input=ContextArguments,
+        output=ToolAnswer,
         function=_context,
     ),
     Ability(
         id="tool:fork",
-        description="Make a new session at a turn; nothing is copied or changed.",
-        input=Fork,
-        output=Answer,
+        description="Create a session at a turn. No turn is copied or changed.",
+        input=ForkArguments,
+        output=ToolAnswer,
         function=_fork,
         writes=True,
     ),
     Ability(
         id="tool:usage",
-        description="Turns, tokens and costs by day, week, month, model, project or session.",
-        input=UsageOf,
-        output=Answer,
+        description="Report turns, tokens and costs by period, model, project or session.",
+        input=UsageArguments,
+        output=ToolAnswer,
         function=_usage,
     ),
     Ability(
         id="tool:audit",
         description="Check every rule of the ledger.",
-        input=Audit,
-        output=Answer,
+        input=AuditArguments,
+        output=ToolAnswer,
         function=_audit,
     ),
 )

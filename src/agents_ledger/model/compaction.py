@@ -7,6 +7,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+# The part of a model's window from which on a compaction is due. Ledger.compaction_due() uses it,
+# and the broker's policy has it as the default of `compact_at`.
+COMPACT_AT = 0.85
 Trigger = Literal["context_limit", "manual", "periodic", "overflow_recovery"]
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct
 
+# The message formats that a context can be rendered in; context/providers.py renders them.
+ProviderFormat = Literal["anthropic", "openai", "openai-responses"]
+PROVIDER_FORMATS: tuple[ProviderFormat, ...] = get_args(ProviderFormat)
 Part = Literal["summary", "kept", "since", "query"]
 Speaker = Literal["user", "assistant"]
 

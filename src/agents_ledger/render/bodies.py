@@ -1,13 +1,14 @@
-"""What is in a message or a tool call, as HTML that can do nothing.
+"""Messages and tool calls as HTML that is safe to open.
 
-Text is escaped, never stripped: a ledger is evidence. Only what is made here becomes markup, and
-nothing in it is loaded from elsewhere: an image of a message is a link to it.
+Text is escaped, never stripped: a ledger is evidence. Markup comes only from this module, and
+nothing in it loads anything: an image in a message becomes a link.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -26,13 +27,15 @@ from pygments.util import ClassNotFound
 from agents_ledger.model.files.file_contents import difference, edits_of, first_text
 from agents_ledger.model.files.file_tools import changes_of, decoded, path_of
 from agents_ledger.model.text.sanitize import visible_lines
-from agents_ledger.render.summaries import command_of, texts_of
+from agents_ledger.render.summaries import command_of, task_text, texts_of
 
-CODE_MAX = 50_000  # longer code is shown without colours
-REMEMBERED_MAX = 4_000  # longer messages are drawn anew each time
-SHOWN_MAX = 200_000  # of one text, unless said otherwise
-DEEPEST = 6
+CODE_MAX = 50_000  # characters; longer code is not coloured
+CACHED_MAX = 4_000  # characters; longer messages are rendered each time
+TEXT_MAX = 200_000  # characters of one text
+IMAGE_DEPTH_MAX = 6
+# Images are embedded in pages: only characters that cannot end an attribute.
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+# No SVG: it may contain scripts.
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _TAGS = {
     "a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li",
@@ -46,8 +49,8 @@ _FORMATTER = HtmlFormatter(nowrap=True, classprefix="c-")
 
 def _image(_: RendererHTML, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
     source = str(tokens[at].attrs.get("src", ""))
-    shown = tokens[at].content or source
-    return f'<a href="{escape(source)}" rel="noopener noreferrer">{escape(shown)}</a>'
+    text = tokens[at].content or source
+    return f'<a href="{escape(source)}" rel="noopener noreferrer">{escape(text)}</a>'
 
 
 def _fence(_: RendererHTML, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
@@ -55,6 +58,7 @@ def _fence(_: RendererHTML, tokens: Sequence[Token], at: int, options: Any, env:
     return str(code(tokens[at].content, _by_name(language)))
 
 
+# HTML stays text. Without linkify, only links that the author wrote become links.
 _markdown = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable(
     ["table", "strikethrough"]
 )
@@ -62,15 +66,15 @@ _markdown.add_render_rule("image", _image)
 _markdown.add_render_rule("fence", _fence)
 
 
-# A letter, then nothing that Markdown has a meaning for.
+# One plain line, as most prompts are: rendering Markdown would take a hundred times as long.
 _PLAIN = re.compile(r"[^\W\d_][\w ,.;:'\"()/?%=+-]*")
 
 
 def markdown(text: str) -> Markup:
-    """A message as it was meant to be read."""
+    """A Markdown text as HTML."""
     if "_" not in text and _PLAIN.fullmatch(text):
         return Markup(f"<p>{escape(text.strip())}</p>\n")  # noqa: S704 - it is escaped
-    return _markdown_of(text) if len(text) <= REMEMBERED_MAX else _cleaned(text)
+    return _markdown_of(text) if len(text) <= CACHED_MAX else _cleaned(text)
 
 
 @lru_cache(maxsize=2048)
@@ -79,15 +83,14 @@ def _markdown_of(text: str) -> Markup:
 
 
 def _cleaned(text: str) -> Markup:
-    made = _markdown.render(visible_lines(text))
     clean = nh3.clean(
-        made,
+        _markdown.render(visible_lines(text)),
         tags=_TAGS,
         attributes={"a": {"href"}, "span": {"class"}, "pre": {"class"}, "ol": {"start"}},
         url_schemes={"http", "https", "mailto"},
         link_rel="noopener noreferrer",
     )
-    return Markup(clean)  # noqa: S704 - made of escaped text and cleaned
+    return Markup(clean)  # noqa: S704 - escaped, then cleaned
 
 
 # -- code -------------------------------------------------------------------------------------
@@ -100,8 +103,7 @@ def _by_name(language: str) -> Lexer:
         return TextLexer()
 
 
-def by_path(path: str) -> Lexer:
-    """How a file of this name is coloured."""
+def _by_path(path: str) -> Lexer:
     try:
         return get_lexer_for_filename(path)
     except (ClassNotFound, ValueError):
@@ -109,7 +111,7 @@ def by_path(path: str) -> Lexer:
 
 
 def code(text: str, lexer: Lexer | None = None) -> Markup:
-    """Code with its colours, as classes."""
+    """Code, coloured by CSS classes if its language is known."""
     text = visible_lines(text)
     if lexer is None or isinstance(lexer, TextLexer) or len(text) > CODE_MAX:
         return Markup('<pre class="code">{}</pre>').format(text)
@@ -123,7 +125,7 @@ def _coloured(text: str, lexer: Lexer) -> Markup:
 
 
 def diff(old: str, new: str, path: str = "") -> Markup:
-    """What was taken away and what was put in its place."""
+    """The difference of two texts."""
     return patch(difference(old, new), path)
 
 
@@ -131,7 +133,7 @@ _PATCH_CLASSES = {"+": "ins", "-": "del", "@": "at"}
 
 
 def patch(text: str, path: str = "") -> Markup:
-    """A patch, each line with its sign."""
+    """A unified diff."""
     rows = Markup("").join(
         Markup('<span class="{}">{}</span>').format(_PATCH_CLASSES.get(line[:1], "same"), line)
         for line in visible_lines(text).split("\n")
@@ -146,21 +148,21 @@ def _titled(path: str, body: Markup) -> Markup:
 # -- tool calls -------------------------------------------------------------------------------
 
 
-def parameters(params_json: str, most: int = SHOWN_MAX) -> Markup:
-    """What a tool was asked for: a diff as a diff, a command as a command, a list as a list."""
+def parameters(params_json: str, most: int = TEXT_MAX) -> Markup:
+    """The parameters of a call: an edit as a diff, a command as a command, tasks as a list."""
     params = decoded(params_json)
     if not isinstance(params, dict):
         return text_block(params_json, most)
-    for draw in (_edits, _patch, _changes, _todos, _command, _written):
-        drawn = draw(params, most)
-        if drawn is not None:
-            return drawn
+    for render in (_edits, _patch, _changes, _tasks, _command, _whole_file, _prompt):
+        html = render(params, most)
+        if html is not None:
+            return html
     return _json(params, params_json, most)
 
 
 def _edits(params: dict[str, Any], most: int) -> Markup | None:
-    drawn = [diff(old[:most], new[:most]) for old, new in edits_of(params)]
-    return _titled(path_of(params), Markup("").join(drawn)) if drawn else None
+    diffs = [diff(old[:most], new[:most]) for old, new in edits_of(params)]
+    return _titled(path_of(params), Markup("").join(diffs)) if diffs else None
 
 
 def _patch(params: dict[str, Any], most: int) -> Markup | None:
@@ -171,26 +173,26 @@ def _patch(params: dict[str, Any], most: int) -> Markup | None:
 
 
 def _changes(params: dict[str, Any], most: int) -> Markup | None:
-    drawn = [
-        patch(each.diff[:most], each.moved_to or each.path)
-        if each.diff is not None
-        else diff("", each.content[:most], each.path)
-        for each in changes_of(params)
+    diffs = [
+        patch(change.diff[:most], change.moved_to or change.path)
+        if change.diff is not None
+        else diff("", change.content[:most], change.path)
+        for change in changes_of(params)
     ]
-    return Markup("").join(drawn) if drawn else None
+    return Markup("").join(diffs) if diffs else None
 
 
-def _todos(params: dict[str, Any], most: int) -> Markup | None:
-    todos = params.get("todos", params.get("plan"))
-    if not isinstance(todos, list) or not all(isinstance(todo, dict) for todo in todos):
+def _tasks(params: dict[str, Any], most: int) -> Markup | None:
+    tasks = params.get("todos", params.get("plan"))
+    if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
         return None
     rows = [
         Markup('<li class="todo {}"><span class="state">{}</span> {}</li>').format(
-            str(todo.get("status", "pending")),
-            str(todo.get("status", "pending")).replace("_", " "),
-            str(todo.get("content") or todo.get("step") or todo.get("title") or ""),
+            str(task.get("status", "pending")),
+            str(task.get("status", "pending")).replace("_", " "),
+            task_text(task),
         )
-        for todo in todos
+        for task in tasks
     ]
     return Markup('<ul class="todos">{}</ul>').format(Markup("").join(rows))
 
@@ -199,73 +201,80 @@ def _command(params: dict[str, Any], most: int) -> Markup | None:
     command = command_of(params)
     if command is None:
         return None
-    said = first_text(params, "description")
-    about = Markup('<p class="about">{}</p>').format(said) if said else Markup("")
-    shown = visible_lines(command[:most])
-    return Markup('{}<pre class="shell"><b>$</b> {}</pre>').format(about, shown)
+    description = first_text(params, "description")
+    about = Markup('<p class="about">{}</p>').format(description) if description else Markup("")
+    text = visible_lines(command[:most])
+    return Markup('{}<pre class="shell"><b>$</b> {}</pre>').format(about, text)
 
 
-def _written(params: dict[str, Any], most: int) -> Markup | None:
+def _whole_file(params: dict[str, Any], most: int) -> Markup | None:
     path, content = path_of(params), first_text(params, "content", "contents", "new_source")
     if not path or content is None:
         return None
-    return Markup('<div class="path">{}</div>{}').format(path, code(content[:most], by_path(path)))
+    return _titled(path, code(content[:most], _by_path(path)))
+
+
+def _prompt(params: dict[str, Any], most: int) -> Markup | None:
+    """The brief of a subagent, which is Markdown; its other parameters in one line above it."""
+    prompt = first_text(params, "prompt", "message", "plan")
+    rest = {name: value for name, value in params.items() if value != prompt}
+    if prompt is None or any(isinstance(value, list | dict) for value in rest.values()):
+        return None
+    about = ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in rest.items())
+    html = Markup('<p class="about">{}</p>').format(visible_lines(about)) if about else Markup("")
+    return html + Markup('<div class="prose">{}</div>').format(markdown(prompt[:most]))
 
 
 def _json(value: Any, text: str, most: int) -> Markup:
-    try:
-        shown = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
-        shown = text
-    return code(shown[:most], _by_name("json"))
+    with suppress(msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    return code(text[:most], _by_name("json"))
 
 
-def text_block(text: str, most: int = SHOWN_MAX) -> Markup:
-    """Text exactly as it is."""
-    shown = visible_lines(text[:most])
+def text_block(text: str, most: int = TEXT_MAX) -> Markup:
+    """Plain text, with its line breaks and spaces."""
     more = Markup("")
     if len(text) > most:
         more = Markup('<p class="muted">{:,} more characters are in the ledger.</p>').format(
             len(text) - most
         )
-    return Markup('<pre class="text">{}</pre>{}').format(shown, more)
+    return Markup('<pre class="text">{}</pre>{}').format(visible_lines(text[:most]), more)
 
 
-def result(result_json: str | None, image_url: str | None = None, most: int = SHOWN_MAX) -> Markup:
-    """What came of a call: its text, its pictures, or its JSON.
+def result(result_json: str | None, image_url: str | None = None, most: int = TEXT_MAX) -> Markup:
+    """The result of a call: its text and images, or its JSON.
 
-    Pictures are found under `image_url`, by number; without one they are in the page itself.
+    Image number N is loaded from `image_url`/N; without an address the images are embedded.
     """
     value = decoded(result_json)
     if value is None:
         return Markup("")
     texts = list(texts_of(value))
-    shown = [text_block("\n".join(texts), most)] if texts else []
+    blocks = [text_block("\n".join(texts), most)] if texts else []
     for number, (kind, data) in enumerate(images(value)):
         source = f"data:{kind};base64,{data}" if image_url is None else f"{image_url}/{number}"
-        shown.append(
+        blocks.append(
             Markup('<img class="shot" loading="lazy" alt="Image {}" src="{}">').format(
                 number + 1, source
             )
         )
-    if not shown:
-        return _json(value, result_json or "", most)
-    return Markup("").join(shown)
+    return Markup("").join(blocks) if blocks else _json(value, result_json or "", most)
 
 
 def images(value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
-    """The pictures in a value: their kind and their base64."""
-    if depth > DEEPEST:
+    """The media type and the base64 data of every image in a result."""
+    if depth > IMAGE_DEPTH_MAX:
         return
     if isinstance(value, list):
-        for each in value:
-            yield from images(each, depth + 1)
+        for item in value:
+            yield from images(item, depth + 1)
     elif isinstance(value, dict):
+        # Anthropic nests an image in `source` with `media_type`; MCP has `mimeType` next to `data`.
         source = value.get("source") if isinstance(value.get("source"), dict) else value
         kind = source.get("media_type") or source.get("mimeType") if source else None
         data = source.get("data") if source else None
         if kind in IMAGES and isinstance(data, str) and _BASE64.fullmatch(data):
             yield str(kind), data
             return
-        for each in value.values():
-            yield from images(each, depth + 1)
+        for member in value.values():
+            yield from images(member, depth + 1)

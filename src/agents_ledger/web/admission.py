@@ -1,9 +1,9 @@
-"""How many requests run at once, and what those that waited together can share.
+"""Admission: how many requests run at once, and reads that simultaneous requests share.
 
-Python runs one thread at a time. Requests that run side by side take the interpreter from each
-other at every statement and all finish late, so a few run and the others wait, in the order they
-came. A request that writes waits its turn too, but then it takes nobody's place: most of its time
-it waits for the commit, which is the cheaper the more of them share it.
+Python runs one thread at a time. Concurrent requests take the interpreter from each other and all
+finish late, so a few run and the others wait in order of arrival. A request that writes waits its
+turn too, but does not occupy a slot while it runs: most of its time it waits for the commit, which
+is cheaper the more requests share it.
 """
 
 from __future__ import annotations
@@ -24,44 +24,43 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 T = TypeVar("T")
 
 READS = ("GET", "HEAD")
-SLOW_S = 0.1  # who runs longer makes room for the next: an audit must not hold up the pages
+SLOW_S = 0.1  # a longer request gives up its slot: an audit must not delay the pages
 SHARED_MAX = 64
-AT_ONCE_SERVER = 10  # on a database server: as many as there are connections
+SERVER_SLOTS = 10  # on PostgreSQL: the number of connections
 
 _arrived: ContextVar[float] = ContextVar("arrived", default=math.inf)
 
 
-def reads_at_once(engine: str) -> int:
-    """How many requests that read run side by side."""
+def read_slots(engine: str) -> int:
+    """The number of requests that may read at once."""
     cores = os.cpu_count() or 1
-    return min(4, max(2, cores // 2)) if engine == "sqlite" else AT_ONCE_SERVER
+    return min(4, max(2, cores // 2)) if engine == "sqlite" else SERVER_SLOTS
 
 
-class _Place:
-    """The place of one request among those that run; it can be left once."""
+class _Slot:
+    """The slot of a running request. It is released once."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
-        self._left = False
+        self._is_released = False
 
-    def leave(self) -> None:
-        if not self._left:
-            self._left = True
+    def release(self) -> None:
+        if not self._is_released:
+            self._is_released = True
             self._admission._next()
 
 
 class Admission:
-    """Stands before the application."""
+    """Middleware that limits the requests that run at once."""
 
-    def __init__(self, app: ASGIApp, at_once: int, slow_s: float = SLOW_S) -> None:
+    def __init__(self, app: ASGIApp, slots: int, slow_s: float = SLOW_S) -> None:
         self._app = app
-        self._at_once = at_once
+        self._slots = slots
         self._slow_s = slow_s
         self._running = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in when it is its turn."""
         if scope["type"] != ScopeType.HTTP:
             await self._app(scope, receive, send)
             return
@@ -71,22 +70,22 @@ class Admission:
             self._next()
             await self._app(scope, receive, send)
             return
-        place = _Place(self)
-        timer = asyncio.get_running_loop().call_later(self._slow_s, place.leave)
+        slot = _Slot(self)
+        timer = asyncio.get_running_loop().call_later(self._slow_s, slot.release)
 
-        async def leave_and_send(message: Message) -> None:
-            # The answer is made. How fast the client takes it must not matter to others.
-            place.leave()
+        async def release_and_send(message: Message) -> None:
+            # The response is ready: a slow client must not delay others.
+            slot.release()
             await send(message)
 
         try:
-            await self._app(scope, receive, leave_and_send)
+            await self._app(scope, receive, release_and_send)
         finally:
             timer.cancel()
-            place.leave()
+            slot.release()
 
     async def _turn(self) -> None:
-        if self._running < self._at_once:
+        if self._running < self._slots:
             self._running += 1
             return
         turn = asyncio.get_running_loop().create_future()
@@ -99,7 +98,7 @@ class Admission:
             raise
 
     def _next(self) -> None:
-        """Hand a place to the next one that still waits."""
+        """Pass the slot to the next request that still waits."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -108,35 +107,34 @@ class Admission:
         self._running -= 1
 
 
-class _Shared(NamedTuple):
-    began: float
+class _SharedValue(NamedTuple):
+    read_at: float
     value: Any
 
 
 class SharedReads:
-    """What was read for one request answers every request that had arrived before the reading
-    began: these see all that was committed before they came, as if they had read it themselves.
+    """A value read for one request, reused for every request that arrived before the read began:
+    they see everything committed before they arrived, as if they had read it themselves.
 
-    A reading must not use what is shared itself: that may have been read before it began.
+    A read must not use shared values itself: they may have been read before it began.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._values: OrderedDict[Hashable, _Shared] = OrderedDict()
+        self._values: OrderedDict[Hashable, _SharedValue] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, read: Callable[[], T]) -> T:
-        """What `read` gives, or gave since the request arrived that this is called for."""
+        """The result of `read`, or of a call of it since the current request arrived."""
         with self._lock:
             shared = self._values.get(key)
-        if shared is not None and shared.began > _arrived.get():
+        if shared is not None and shared.read_at > _arrived.get():
             return cast(T, shared.value)
-        began = self._clock()
-        value = read()
+        own = _SharedValue(self._clock(), read())
         with self._lock:
-            known = self._values.pop(key, None)
-            # Of two that read side by side, the later snapshot stays.
-            self._values[key] = known if known and known.began > began else _Shared(began, value)
+            other = self._values.pop(key, None)
+            # Of two concurrent reads, the later snapshot stays.
+            self._values[key] = other if other and other.read_at > own.read_at else own
             while len(self._values) > SHARED_MAX:
                 self._values.popitem(last=False)
-        return value
+        return cast(T, own.value)

@@ -1,4 +1,4 @@
-"""Errors as the server tells them: one body for all, and a status for each family."""
+"""Errors as responses: one body for all, and a status for each family."""
 
 from __future__ import annotations
 
@@ -32,39 +32,37 @@ SERVER_FAULT = 500
 _encode = msgspec.json.Encoder().encode
 
 
-class Problem(Struct, frozen=True):
-    """What went wrong."""
+class ErrorBody(Struct, frozen=True):
+    """An error."""
 
     kind: str
     message: str
     hint: str = ""
 
 
-def problem_of(error: Exception) -> tuple[int, Problem]:
+def problem_of(error: Exception) -> tuple[int, ErrorBody]:
     """The status and the body of an error."""
     if isinstance(error, LedgerError):
         status = next(code for family, code in STATUS.items() if isinstance(error, family))
-        return status, Problem(_snake(type(error).__name__), str(error), error.hint)
+        return status, ErrorBody(_snake(type(error).__name__), str(error), error.hint)
     if isinstance(error, ValidationException):
         faults = error.extra if isinstance(error.extra, list) else []
-        said = "; ".join(f"{fault.get('key', 'body')}: {fault['message']}" for fault in faults)
-        return BAD_REQUEST, Problem(KINDS[400], said or error.detail)
+        details = "; ".join(f"{fault.get('key', 'body')}: {fault['message']}" for fault in faults)
+        return BAD_REQUEST, ErrorBody(KINDS[400], details or error.detail)
     if isinstance(error, HTTPException):
         status = error.status_code
-        return status, Problem(KINDS.get(status, "failed"), error.detail)
-    return SERVER_FAULT, Problem(
-        "failed", "the server failed to answer", "Its own output tells why."
-    )
+        return status, ErrorBody(KINDS.get(status, "failed"), error.detail)
+    return SERVER_FAULT, ErrorBody("failed", "internal server error", "See the server's log.")
 
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
-async def answer_plainly(send: Send, is_api: bool, status: int, message: str, hint: str) -> None:
-    """Refuse a request before the application has seen it."""
+async def send_error(send: Send, is_api: bool, status: int, message: str, hint: str) -> None:
+    """Refuse a request before it reaches the application."""
     if is_api:
-        body = _encode(Problem(KINDS[status], message, hint))
+        body = _encode(ErrorBody(KINDS[status], message, hint))
         kind = b"application/json"
     else:
         body = _PAGE.format(status=status, message=escape(message), hint=_html(hint)).encode()
@@ -81,7 +79,7 @@ async def answer_plainly(send: Send, is_api: bool, status: int, message: str, hi
 
 
 def _html(text: str) -> str:
-    """A text as HTML, with code where it has backticks."""
+    """Text as HTML, with backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 

@@ -1,9 +1,8 @@
-"""Logins of browsers: what a cookie holds instead of a token.
+"""Logins of browsers.
 
-A token in a cookie would be as good as the token itself, for as long as the browser keeps it. So
-a cookie holds the secret of a login, which only this process knows and which ends with it, and a
-browser is started with a code that works once: other users of a machine can see the arguments of
-its programs.
+A cookie with a token would be as valuable as the token itself. So a cookie holds the secret of a
+login, which only this process knows and which ends with it. A browser is started with a code that
+works once, because other users of the machine can read the arguments of its processes.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ SECRET_BYTES = 32
 
 
 class LoginLimits(Struct, frozen=True, kw_only=True):
-    """How long logins and codes last, and how many logins there are."""
+    """The lifetime of logins and codes, and the number of logins."""
 
     idle_s: float = 24 * 3600.0  # since the last request
     life_s: float = 7 * 86_400.0
     code_s: float = 120.0  # a browser may take a while to start
-    logins: int = 256  # the least recently used one ends when there are more
-    logins_per_token: int = 16  # likewise: one token must not end the logins of others
+    logins: int = 256  # beyond that the least recently used one ends
+    logins_per_token: int = 16  # so that one token cannot end the logins of others
 
 
 class _Login(Struct):
@@ -45,14 +44,14 @@ class Logins:
         self._codes: dict[str, tuple[str, float]] = {}
 
     def new_code(self, token_id: str) -> str:
-        """A code that starts one login with a token, soon."""
+        """A code that starts one login with a token."""
         code = secrets.token_urlsafe(SECRET_BYTES)
         with self._lock:
             self._codes[_key(code)] = (token_id, time.monotonic() + self._limits.code_s)
         return code
 
     def redeem(self, code: str) -> str | None:
-        """The id of the token that a code stands for. It is worth nothing afterwards."""
+        """The id of the token of a code, which cannot be used again."""
         with self._lock:
             token_id, ends_at = self._codes.pop(_key(code), ("", 0.0))
         return token_id if time.monotonic() < ends_at else None
@@ -82,7 +81,7 @@ class Logins:
             return login.token_id
 
     def is_alive(self, secret: str) -> bool:
-        """Whether a login goes on. To ask does not prolong it."""
+        """Whether a login is valid. This does not extend it."""
         with self._lock:
             return self._current(_key(secret)) is not None
 
@@ -99,5 +98,5 @@ class Logins:
 
 
 def _key(secret: str) -> str:
-    """Looked up by hash: how long that takes says nothing about the secrets there are."""
+    """Secrets are looked up by hash, so that timing reveals nothing about them."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,7 +1,7 @@
-"""What every request must pass: host, rate, token, origin. And the headers of every answer.
+"""The checks that every request passes: host, rate, origin, token, CSRF. And security headers.
 
-A page of another site may send requests to this machine, or be given its address by a forged name
-server. So only known hosts are answered, a token is asked for reading too, and what changes
+A page of another site can send requests to this machine, also under a forged host name (DNS
+rebinding). So only known hosts are answered, reading needs a token too, and a request that changes
 something must come from our own pages or carry its token in a header.
 """
 
@@ -19,11 +19,12 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from msgspec import Struct
 
-from agents_ledger.asgi.limits import Buckets
+from agents_ledger.asgi.bodies import read_body, replay
+from agents_ledger.asgi.limits import ClientBuckets, RateLimits
 from agents_ledger.asgi.revocation import IsAlive, RevocableExchange, StreamLease, StreamWatch
 from agents_ledger.model.access import RUN_TOKEN, Token
 from agents_ledger.model.errors import Locked
-from agents_ledger.web.errors import answer_plainly
+from agents_ledger.web.errors import send_error
 from agents_ledger.web.logins import Logins
 
 SAFE = ("GET", "HEAD", "OPTIONS")
@@ -47,15 +48,13 @@ HEADERS = (
 )
 
 
-class Policy(Struct, frozen=True, kw_only=True):
-    """How careful a server is."""
+class AccessPolicy(Struct, frozen=True, kw_only=True):
+    """The hosts, cookie and rates of a server."""
 
-    hosts: frozenset[str]  # as they stand in a Host header, port included
+    hosts: frozenset[str]  # values of the Host header, with the port
     is_https: bool = False
     cookie: str = "agents_ledger"
-    burst: int = 600  # requests at once, per client
-    per_second: float = 200.0
-    wrong_tokens: int = 20  # at once, per client; then one a second
+    rates: RateLimits = RateLimits()
 
     @property
     def origins(self) -> frozenset[str]:
@@ -64,14 +63,15 @@ class Policy(Struct, frozen=True, kw_only=True):
         return frozenset(f"{scheme}://{host}" for host in self.hosts)
 
 
-class Request:
-    """What is asked, as far as safety goes."""
+class RequestHead:
+    """The parts of a request that the checks need."""
 
     def __init__(self, scope: Any) -> None:
         self.method: str = scope["method"]
         self.path: str = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
         self.path = self.path.partition("?")[0]
         self.query: str = scope["query_string"].decode("latin-1")
+        # Proxies are not trusted: the address is that of the connection.
         self.client = str((scope.get("client") or ["?"])[0])
         self.headers = {
             name.decode("latin-1").lower(): value.decode("latin-1")
@@ -80,40 +80,40 @@ class Request:
         self.is_api = self.path.startswith("/api/")
 
     def cookies(self, name: str) -> Iterator[str]:
-        """The values of the cookies of a name. Whatever other programs of this host have set is
-        skipped unread: their cookies are sent to us too, and need not be well-formed."""
+        """The values of the cookies with a name. Cookies of other programs on this host are sent
+        to us too, and need not be well-formed."""
         for pair in self.headers.get("cookie", "").split(";"):
-            found, _, value = pair.strip().partition("=")
-            if found == name:
+            cookie, _, value = pair.strip().partition("=")
+            if cookie == name:
                 yield value
 
     @property
     def bearer(self) -> str:
-        """The token in the header."""
+        """The token of the Authorization header."""
         scheme, _, secret = self.headers.get("authorization", "").partition(" ")
         return secret.strip() if scheme.lower() == "bearer" else ""
 
     def in_query(self, name: str) -> str:
-        """The first value of a parameter of the address."""
+        """The first value of a query parameter."""
         pairs = parse_qsl(self.query, keep_blank_values=True)
-        return next((value for found, value in pairs if found == name), "")
+        return next((value for key, value in pairs if key == name), "")
 
     def address_without(self, name: str) -> str:
-        """The address without a parameter."""
+        """The path and query without a parameter."""
         pairs = parse_qsl(self.query, keep_blank_values=True)
         rest = urlencode([pair for pair in pairs if pair[0] != name])
         return f"{self.path}?{rest}" if rest else self.path
 
 
-class LookUp(Protocol):
-    """A way to find a valid token."""
+class TokenLookUp(Protocol):
+    """Finds a valid token."""
 
     def __call__(self, key: str, /, *, wait: bool = True) -> Token | None:
-        """The token, if there is one; without `wait`, Locked if it would have to."""
+        """The token, or None. Without `wait`, raises Locked instead of waiting."""
 
 
 class TokenStore(Protocol):
-    """Where the tokens are that outlast a run."""
+    """The tokens of the ledger."""
 
     def find(self, secret: str, /, *, wait: bool = True) -> Token | None:
         """The valid token of a secret."""
@@ -122,20 +122,20 @@ class TokenStore(Protocol):
         """The valid token of an id."""
 
     def valid_ids(self, ids: Collection[str]) -> set[str]:
-        """Of some ids those whose tokens are valid."""
+        """The ids whose tokens are valid."""
 
 
 class Caller(NamedTuple):
-    """Who sent a request: a token, and the secret it was shown by."""
+    """The sender of a request: a token, and the secret that proved it."""
 
     token: Token
     secret: str
     is_alive: IsAlive
 
 
-class Door:
-    """Knows who holds which token: the one of this run, or one of the ledger's. Nothing is cached:
-    a token that was revoked is refused by the next request."""
+class TokenDoor:
+    """Identifies callers by the token of this run, a token of the ledger, or a login. Nothing is
+    cached: a revoked token is refused from the next request on."""
 
     def __init__(self, run_secret: str, tokens: TokenStore, logins: Logins) -> None:
         self._run_secret = run_secret
@@ -146,6 +146,7 @@ class Door:
         """The valid token of a secret."""
         if not secret:
             return None
+        # compare_digest takes the same time for every wrong secret.
         if hmac.compare_digest(secret.encode(), self._run_secret.encode()):
             return RUN_TOKEN
         return await self._ask(self._tokens.find, secret)
@@ -157,14 +158,14 @@ class Door:
         return await self._ask(self._tokens.get, token_id)
 
     @staticmethod
-    async def _ask(look_up: LookUp, key: str) -> Token | None:
+    async def _ask(look_up: TokenLookUp, key: str) -> Token | None:
         try:
-            return look_up(key, wait=False)  # quicker than to ask a thread for it
+            return look_up(key, wait=False)  # faster than a thread
         except Locked:
             return await to_thread.run_sync(look_up, key)
 
-    async def admit(self, request: Request, cookie: str) -> Caller | None:
-        """Who sent a request, by its header or else by its cookie."""
+    async def admit(self, request: RequestHead, cookie: str) -> Caller | None:
+        """The caller, by the Authorization header or else by a cookie."""
         if request.bearer:
             token = await self.by_secret(request.bearer)
             return Caller(token, request.bearer, lambda: True) if token else None
@@ -176,60 +177,62 @@ class Door:
         return None
 
     def valid_ids(self, ids: Collection[str]) -> set[str]:
-        """Of some ids those whose tokens are valid."""
-        named = set(ids) - {RUN_TOKEN.id}
-        valid = self._tokens.valid_ids(named) if named else set()
+        """The ids whose tokens are valid."""
+        stored = set(ids) - {RUN_TOKEN.id}
+        valid = self._tokens.valid_ids(stored) if stored else set()
         return valid | {RUN_TOKEN.id}
 
 
 def csrf_of(secret: str) -> str:
-    """What our own forms carry: known to who holds the token, and useless without it."""
+    """The CSRF token of a login: only its own pages know it."""
     return hmac.new(secret.encode(), b"csrf", hashlib.sha256).hexdigest()
 
 
-class Guard:
-    """Stands before the application."""
+class WebGuard:
+    """Middleware that refuses requests, and logs browsers in."""
 
-    def __init__(self, app: ASGIApp, door: Door, policy: Policy) -> None:
+    def __init__(self, app: ASGIApp, door: TokenDoor, policy: AccessPolicy) -> None:
         self._app = app
         self._door = door
         self._policy = policy
-        self._rate = Buckets(policy.burst, policy.per_second)
-        self._wrong = Buckets(policy.wrong_tokens, 1.0)
+        self._rate = ClientBuckets(policy.rates.burst, policy.rates.per_second)
+        self._wrong = ClientBuckets(policy.rates.wrong_tokens, 1.0)
         self._streams = StreamWatch(door.valid_ids)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or let it pass."""
         if scope["type"] != ScopeType.HTTP:
             await self._app(scope, receive, send)
             return
-        request = Request(scope)
+        request = RequestHead(scope)
         send = with_headers(send)
         refusal = self._refused_at_once(request)
         if refusal is None and request.path.startswith("/static/"):
             await self._pass(scope, receive, send, request)
         elif refusal is not None:
-            await answer_plainly(send, request.is_api, *refusal)
+            await send_error(send, request.is_api, *refusal)
         else:
             await self._admit(scope, receive, send, request)
 
-    def _refused_at_once(self, request: Request) -> tuple[int, str, str] | None:
+    def _refused_at_once(self, request: RequestHead) -> tuple[int, str, str] | None:
         if request.headers.get("host", "").lower() not in self._policy.hosts:
-            return 421, "this server does not answer to that host", "Use the address it printed."
+            return 421, "unknown host", "Use the address that the server printed."
         if not self._rate.take(request.client):
             return 429, "too many requests", "Wait a second."
         origin = request.headers.get("origin")
         if origin is not None and origin not in self._policy.origins:
             return 403, "requests from other sites are refused", ""
+        # Some browsers omit Origin in cross-site form posts, but send Sec-Fetch-Site.
         if request.method not in SAFE and request.headers.get("sec-fetch-site") == "cross-site":
             return 403, "requests from other sites are refused", ""
         return None
 
-    async def _admit(self, scope: Scope, receive: Receive, send: Send, request: Request) -> None:
+    async def _admit(
+        self, scope: Scope, receive: Receive, send: Send, request: RequestHead
+    ) -> None:
         log_in = self._login_of(request)
         if log_in is not None:
             if request.headers.get("sec-fetch-site") == "cross-site":
-                await answer_plainly(send, False, *_CROSS_LOGIN)
+                await send_error(send, False, *_CROSS_LOGIN)
             else:
                 await log_in(send, request)
             return
@@ -237,19 +240,22 @@ class Guard:
         if caller is None:
             wrong = bool(request.bearer) and not self._wrong.take(request.client)
             missing = _NO_API_TOKEN if request.is_api else _NO_TOKEN
-            await answer_plainly(send, request.is_api, *(_TOO_MANY if wrong else missing))
+            await send_error(send, request.is_api, *(_TOO_MANY if wrong else missing))
             return
         csrf = csrf_of(caller.secret)
+        # A browser sends cookies on its own, but never an Authorization header.
         if request.method not in SAFE and not request.bearer:
             receive, matches = await _csrf(receive, request, csrf)
             if not matches:
-                await answer_plainly(send, request.is_api, *_NO_CSRF)
+                await send_error(send, request.is_api, *_NO_CSRF)
                 return
         scope["state"].update(token=caller.token, csrf=csrf)
         await self._pass_until_revoked(scope, receive, send, request, caller)
 
-    def _login_of(self, request: Request) -> Callable[[Send, Request], Awaitable[None]] | None:
-        """How a request logs in, if it does."""
+    def _login_of(
+        self, request: RequestHead
+    ) -> Callable[[Send, RequestHead], Awaitable[None]] | None:
+        """The handler of a request that logs in."""
         if request.method != "GET" or request.is_api:
             return None
         if request.path == LOGIN:
@@ -258,7 +264,7 @@ class Guard:
         return self._exchange_token if has_token else None
 
     async def _pass_until_revoked(
-        self, scope: Scope, receive: Receive, send: Send, request: Request, caller: Caller
+        self, scope: Scope, receive: Receive, send: Send, request: RequestHead, caller: Caller
     ) -> None:
         lease = StreamLease(caller.token.id, caller.is_alive)
         exchange: Any = RevocableExchange(self._streams, lease, receive, send)  # type: ignore[arg-type]
@@ -267,22 +273,22 @@ class Guard:
         finally:
             await exchange.close()
 
-    async def _pass(self, scope: Scope, receive: Receive, send: Send, request: Request) -> None:
-        # Labels may hold a slash: routes see the path as it was sent.
+    async def _pass(self, scope: Scope, receive: Receive, send: Send, request: RequestHead) -> None:
+        # Labels may contain a slash: routes match the path before percent-decoding.
         scope["path"] = request.path
         await self._app(scope, receive, send)
 
-    async def _exchange_token(self, send: Send, request: Request) -> None:
-        """Turn the token of an address into a login, and leave it out of the address."""
+    async def _exchange_token(self, send: Send, request: RequestHead) -> None:
+        """Turn the token of an address into a login, and redirect to the address without it."""
         token = await self._door.by_secret(request.in_query("token"))
         if token is None:
             await self._refuse_wrong(send, request)
             return
         await self._log_in(send, token.id, request.address_without("token"))
 
-    async def _redeem_code(self, send: Send, request: Request) -> None:
-        """Turn a code into a login. A browser that loads the address twice is let in by its cookie
-        the second time."""
+    async def _redeem_code(self, send: Send, request: RequestHead) -> None:
+        """Turn a code into a login. A browser that loads the address a second time is admitted by
+        its cookie."""
         token_id = self._door.logins.redeem(request.in_query("code"))
         if token_id is not None and await self._door.by_id(token_id) is not None:
             await self._log_in(send, token_id, "/")
@@ -291,13 +297,14 @@ class Guard:
         else:
             await self._refuse_wrong(send, request)
 
-    async def _refuse_wrong(self, send: Send, request: Request) -> None:
+    async def _refuse_wrong(self, send: Send, request: RequestHead) -> None:
         refusal = _NO_TOKEN if self._wrong.take(request.client) else _TOO_MANY
-        await answer_plainly(send, False, *refusal)
+        await send_error(send, False, *refusal)
 
     async def _log_in(self, send: Send, token_id: str, where: str) -> None:
-        # Without Max-Age it ends with the browser; logins.py ends it earlier.
+        # Without Max-Age the cookie ends with the browser; the login may end earlier.
         cookie = f"{self._policy.cookie}={self._door.logins.start(token_id)}"
+        # SameSite=Strict: links from other sites open the login page, not a session.
         cookie += "; Path=/; HttpOnly; SameSite=Strict" + "; Secure" * self._policy.is_https
         await _redirect(send, where, (b"set-cookie", cookie.encode("latin-1")))
 
@@ -319,54 +326,40 @@ _CROSS_LOGIN = (
     "a link on another site cannot log you in",
     "It could log you in as somebody else. Paste the address into the browser, or enter a token.",
 )
-_NO_CSRF = (403, "this request does not come from our own page", "Load the page again.")
+_NO_CSRF = (403, "the CSRF token is missing or wrong", "Reload the page and try again.")
 
 
 async def _redirect(send: Send, where: str, *headers: tuple[bytes, bytes]) -> None:
-    # One slash only: two would lead to another host.
+    # Exactly one slash: two would name another host.
     location = "/" + where.lstrip("/")
-    given = [(b"location", location.encode("latin-1")), (b"cache-control", b"no-store"), *headers]
-    await send({"type": "http.response.start", "status": 303, "headers": given})
+    sent = [(b"location", location.encode("latin-1")), (b"cache-control", b"no-store"), *headers]
+    await send({"type": "http.response.start", "status": 303, "headers": sent})
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _csrf(receive: Receive, request: Request, wanted: str) -> tuple[Receive, bool]:
-    """Whether a request carries what only our own pages know. A form has it in its body."""
-    given = request.headers.get("x-csrf-token", "")
-    if given or not request.headers.get("content-type", "").startswith(FORM):
-        return receive, hmac.compare_digest(given.encode(), wanted.encode())
-    body = b""
-    more = True
-    while more and len(body) <= FORM_MAX:
-        message: Any = await receive()
-        body += message.get("body", b"")
-        more = message.get("more_body", False)
-    if more:
-        return receive, False
-    given = dict(parse_qsl(body.decode("utf-8", "replace"))).get("csrf", "")
-    sent = False
-
-    async def again() -> Any:
-        nonlocal sent
-        if sent:
-            return await receive()
-        sent = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return again, hmac.compare_digest(given.encode(), wanted.encode())
+async def _csrf(receive: Any, request: RequestHead, expected: str) -> tuple[Receive, bool]:
+    """Whether a request carries the CSRF token: in a header, or in the body of a form."""
+    token = request.headers.get("x-csrf-token", "")
+    if not token and request.headers.get("content-type", "").startswith(FORM):
+        body = await read_body(receive, FORM_MAX)
+        if body is None:
+            return receive, False
+        token = dict(parse_qsl(body.decode("utf-8", "replace"))).get("csrf", "")
+        receive = replay(body, receive)
+    return receive, hmac.compare_digest(token.encode(), expected.encode())
 
 
 def with_headers(send: Send) -> Send:
-    """Send every answer with the headers that make it harmless."""
+    """A `send` that adds the security headers."""
 
-    async def careful(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            given = list(message.get("headers", ()))
-            names = {name.lower() for name, _ in given}
-            given += [header for header in HEADERS if header[0] not in names]
+            headers = list(message.get("headers", ()))
+            names = {name.lower() for name, _ in headers}
+            headers += [header for header in HEADERS if header[0] not in names]
             if b"cache-control" not in names:
-                given.append((b"cache-control", b"private, no-cache"))
-            message["headers"] = given
+                headers.append((b"cache-control", b"private, no-cache"))
+            message["headers"] = headers
         await send(message)
 
-    return careful
+    return send_with_headers

@@ -1,4 +1,4 @@
-"""The application: its routes, and what happens when one fails."""
+"""The web application: routes, error handling and start-up."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -15,60 +16,77 @@ from litestar import Litestar, Request, Response, Router
 from litestar.connection import ASGIConnection
 from litestar.datastructures import State
 from litestar.di import Provide
-from litestar.exceptions import (
-    ClientException,
-    InternalServerException,
-    PermissionDeniedException,
-)
+from litestar.exceptions import ClientException, InternalServerException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.serialization import decode_json
-from litestar.types import ASGIApp
+from litestar.types import ASGIApp, ControllerRouterHandler
 
 from agents_ledger.broker.broker import Broker
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.text.json_limits import JsonLimits, check_json
-from agents_ledger.web import chat, static_files
-from agents_ledger.web.admission import Admission, reads_at_once
-from agents_ledger.web.api import changes, reports, sessions
+from agents_ledger.web import static_files
+from agents_ledger.web.admission import Admission, read_slots
+from agents_ledger.web.api import admin, changes, chat, imports, reports, sessions, turns
 from agents_ledger.web.errors import SERVER_FAULT, problem_of
-from agents_ledger.web.pages import export, forms, home, pages, search, tree, usage
-from agents_ledger.web.security import SAFE, Door, Guard, Policy
+from agents_ledger.web.pages import (
+    audit,
+    compare,
+    export,
+    forms,
+    home,
+    search,
+    thread,
+    tree,
+    turn,
+    usage,
+)
+from agents_ledger.web.pages import imports as import_pages
+from agents_ledger.web.pages import sessions as session_pages
+from agents_ledger.web.security import SAFE, AccessPolicy, TokenDoor, WebGuard
 from agents_ledger.web.site import Site
 
 BODY_MAX = 1 << 20
 JSON_LIMITS = JsonLimits()
 THREADS = 64
 JSON_SLOTS = 2  # bodies checked or decoded at once: they must not take every thread
-API = (*sessions.ROUTES, *reports.ROUTES, *changes.ROUTES, *chat.ROUTES)
-HTML = (
-    *pages.ROUTES,
-    *home.ROUTES,
-    *tree.ROUTES,
-    *usage.ROUTES,
-    *search.ROUTES,
-    *export.ROUTES,
-    *forms.ROUTES,
-    *chat.PAGES,
-    *static_files.ROUTES,
-)
-
 _log = logging.getLogger("agents_ledger.web")
+
+
+def _routes(*modules: ModuleType) -> list[ControllerRouterHandler]:
+    return [route for module in modules for route in module.ROUTES]
+
+
+API = _routes(sessions, turns, reports, imports, admin, chat, changes)
+PAGES = _routes(
+    home,
+    session_pages,
+    thread,
+    turn,
+    tree,
+    compare,
+    search,
+    usage,
+    audit,
+    import_pages,
+    export,
+    forms,
+    static_files,
+)
 
 
 class LimitedRequest(Request[Any, Any, State]):
     """A request whose JSON is checked before it is decoded, and decoded off the event loop."""
 
     async def body(self) -> bytes:
-        """The body. A client that leaves, or is too slow, is no failure of the server."""
+        """The body. A client that disconnects, or is too slow, is not an error of the server."""
         try:
             return await super().body()
         except InternalServerException as error:
-            raise ClientException("the request was not sent whole") from error
+            raise ClientException("the request is incomplete") from error
 
     async def json(self) -> Any:
-        """The body as plain values."""
         return await to_thread.run_sync(
             _decode,
             await self.body(),
@@ -84,39 +102,40 @@ def _decode(body: bytes, limits: JsonLimits) -> Any:
 
 def make(
     ledger: Ledger,
-    door: Door,
-    policy: Policy,
+    door: TokenDoor,
+    policy: AccessPolicy,
     *,
     with_broker: bool = False,
     json_limits: JsonLimits = JSON_LIMITS,
 ) -> ASGIApp:
-    """The server's application, with its guard before it."""
+    """The application behind its guard."""
     site = Site(ledger)
 
     @asynccontextmanager
     async def broker(_: Litestar) -> AsyncIterator[None]:
-        async with Broker.open(ledger._core.db.address) as opened:
+        async with Broker.open(ledger.address) as opened:
             site.broker = opened
             yield
 
     @asynccontextmanager
-    async def keeping(_: Litestar) -> AsyncIterator[None]:
-        # Mostly they wait: for their turn to write, or for a slow question to be answered.
+    async def background(_: Litestar) -> AsyncIterator[None]:
+        # Far more than cores: most threads wait for a write lock or a slow query.
         threads = ThreadPoolExecutor(THREADS, "agents-ledger-web")
         asyncio.get_running_loop().set_default_executor(threads)
         site.start()
         yield
-        await asyncio.to_thread(site.keeper.stop)
+        await asyncio.to_thread(site.background.stop)
 
     site.warm_up()
     app = Litestar(
         route_handlers=[
-            Router("/", route_handlers=HTML, include_in_schema=False),
+            Router("/", route_handlers=PAGES, include_in_schema=False),
             Router("/api/v1", route_handlers=API),
         ],
         dependencies={"site": Provide(lambda: site, sync_to_thread=False)},
         guards=[_has_scope],
         exception_handlers={Exception: _fail},
+        # Routes that accept more, such as imports, override this.
         request_max_body_size=BODY_MAX,
         openapi_config=OpenAPIConfig(
             title="Agents Ledger",
@@ -124,7 +143,8 @@ def make(
             path="/api/openapi",
             render_plugins=[JsonRenderPlugin(path="/v1.json")],
         ),
-        lifespan=[keeping, broker] if with_broker else [keeping],
+        lifespan=[background, broker] if with_broker else [background],
+        # Litestar would replace the handlers of the root logger.
         logging_config=None,
         request_class=LimitedRequest,
         state=State(
@@ -135,25 +155,25 @@ def make(
             }
         ),
     )
-    admission = Admission(app, reads_at_once(ledger._core.db.engine))
-    return Guard(admission, door, policy)
+    admission = Admission(app, read_slots(ledger.backend))
+    return WebGuard(admission, door, policy)
 
 
 async def _has_scope(
     connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler
 ) -> None:
-    """Every request needs a token that allows what its route does.
+    """Refuse a request whose token lacks the scope of the route.
 
-    It awaits nothing, but a plain function would be run in a thread, for every request.
+    It awaits nothing, but Litestar would run a plain function in a thread, for every request.
     """
     if handler.opt.get("public"):
         return
     method = connection.scope.get("method", "GET")
     needed = handler.opt.get("scope") or ("read" if method in SAFE else "write")
-    enough = handler.opt.get("scopes") or (needed,)
+    sufficient = handler.opt.get("scopes") or (needed,)
     token = connection.scope["state"].get("token")
-    if token is None or not any(map(token.may, enough)):
-        names = " or ".join(map(repr, enough))
+    if token is None or not any(map(token.may, sufficient)):
+        names = " or ".join(map(repr, sufficient))
         raise PermissionDeniedException(f"this needs a token with the scope {names}")
 
 

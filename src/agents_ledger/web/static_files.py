@@ -1,16 +1,20 @@
-"""Styles, scripts and the icon: read once, served with a tag."""
+"""Styles, scripts and the icon: read once, served with an entity tag."""
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 from litestar import Response, get
 from litestar.exceptions import NotFoundException
 from litestar.params import FromPath
 
-from agents_ledger.web.site import HERE, Asked, tag_of
+from agents_ledger.render.environment import TEMPLATES
+from agents_ledger.web.requests import WebRequest
+from agents_ledger.web.responses import NOT_MODIFIED, etag_of
 
-KINDS = {
+STATIC = Path(__file__).parent / "static"
+MEDIA_TYPES = {
     ".css": "text/css",
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
@@ -19,22 +23,23 @@ KINDS = {
 
 @cache
 def _files() -> dict[str, tuple[bytes, str, str]]:
-    found = {}
-    for path in (HERE / "static").iterdir():
-        if path.suffix in KINDS:
+    files = {}
+    # The HTML export includes the same style sheet.
+    for path in (*STATIC.iterdir(), TEMPLATES / "conversation.css"):
+        if path.suffix in MEDIA_TYPES:
             data = path.read_bytes()
-            found[path.name] = (data, KINDS[path.suffix], tag_of(data))
-    return found
+            files[path.name] = (data, MEDIA_TYPES[path.suffix], etag_of(data))
+    return files
 
 
 @get("/static/{name:str}", sync_to_thread=False, opt={"public": True})
-def static_file(request: Asked, name: FromPath[str]) -> Response[bytes]:
-    """One of our own files."""
+def static_file(request: WebRequest, name: FromPath[str]) -> Response[bytes]:
+    """A file of the pages."""
     if name not in _files():
-        raise NotFoundException(f"there is no file {name!r}")
+        raise NotFoundException(f"no file {name!r}")
     data, kind, tag = _files()[name]
     if request.headers.get("if-none-match") == tag:
-        return Response(b"", status_code=304, headers={"etag": tag})
+        return Response(b"", status_code=NOT_MODIFIED, headers={"etag": tag})
     return Response(data, media_type=kind, headers={"etag": tag})
 
 

@@ -1,4 +1,4 @@
-"""show --events: what was said, and the digest of a day."""
+"""show --events: the messages of a thread or of a day, without tools."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from agents_ledger.model.reports.events import Event
 from agents_ledger.model.text import humanize
 from agents_ledger.model.text.dates import day_of
 
-LAST = 20
+EVENTS = 20
 
 
-def show(run: Invocation, target: str | None, *, last: int | None, day: str | None) -> None:
-    """What was said on a thread, or on a day."""
+def show_events(run: Invocation, target: str | None, *, last: int | None, day: str | None) -> None:
     if (target is None) is (day is None):
-        raise click.UsageError("Name a TARGET or a --day, one of the two.")
+        raise click.UsageError("Give either a TARGET or --day.")
     if target is not None:
         with run.reading() as ledger:
-            events = ledger.events(ledger.lookup(target), last=last or LAST)
+            events = ledger.events(ledger.lookup(target), last=last or EVENTS)
         if run.as_json:
             run.out.json(events=to_builtins(events))
             return
@@ -34,23 +33,22 @@ def show(run: Invocation, target: str | None, *, last: int | None, day: str | No
         run.out.json(**to_builtins(digest))
         return
     if not digest.sessions:
-        note("Nothing was discussed that day.")
+        note("No messages on that day.")
     for part in digest.sessions:
         title = f"  {part.title}" if part.title else ""
-        run.out.line((part.label or "in no session", "label"), (title, "title"))
+        run.out.line((part.label or "no session", "label"), (title, "title"))
         run.out.line()
         _print(run, part.events)
     if digest.left_out:
-        note(("There was more; only the first turns are shown.", "dim"))
+        note(("Only the first turns of the day are shown.", "dim"))
 
 
 def _print(run: Invocation, events: tuple[Event, ...]) -> None:
     now = now_ms()
     for event in events:
-        asked = event.direction == "inbound"
-        who = "asked" if asked else "answered"
+        inbound = event.direction == "inbound"
         run.out.line(
-            (who, "title" if asked else "tool"),
+            ("asked", "title") if inbound else ("answered", "tool"),
             (f"  {humanize.age(event.timestamp, now)} · {event.channel} · ", "dim"),
             (event.thread_id, "id"),
         )

@@ -1,4 +1,4 @@
-"""search and files: turns found by what was said and done in them."""
+"""search and files: find turns by their text, or by the files they touched."""
 
 from __future__ import annotations
 
@@ -8,37 +8,34 @@ from functools import partial
 import click
 from msgspec import to_builtins
 
-from agents_ledger.cli.command import Command, Invocation, command
+from agents_ledger.cli.command import Command, Invocation, command, limit_option
 from agents_ledger.cli.terminal import Span, fit, note
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.reports.search import Action, Found, Hit, Order, Snippet, Touch
 from agents_ledger.model.text import humanize
 
-_LIMIT = click.option(
-    "--limit",
-    type=click.IntRange(1, 1000),
-    metavar="N",
-    default=20,
-    show_default=True,
-    help="At most so many turns.",
-)
-_AFTER = click.option("--after", metavar="PAGE", help="Go on where a page said the next begins.")
+_LIMIT = limit_option(20, "turns", 1000)
+_AFTER = click.option("--after", metavar="CURSOR", help="Continue after a previous page.")
 _SPACED = re.compile(r"(\s*-?[A-Za-z]+:)([^\"].*\s.*)", re.DOTALL)
-_NOT = re.compile(r"-[^-].")
+_EXCLUDED_WORD = re.compile(r"-[^-].")
 
 
-class _Words(Command):
-    """Takes words that begin with a dash: those that may not be found. Options have two."""
+class _SearchCommand(Command):
+    """Accepts `-word`, a word to exclude, as an argument; options begin with two dashes."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, [f" {each}" if _NOT.match(each) else each for each in args])
+        return super().parse_args(
+            ctx, [f" {arg}" if _EXCLUDED_WORD.match(arg) else arg for arg in args]
+        )
 
 
-@partial(command, kind=_Words)
+@partial(command, kind=_SearchCommand)
 @click.argument("words", nargs=-1, required=True)
-@click.option("--relevance", is_flag=True, help="The most relevant first, not the newest.")
-@click.option("--meaning", is_flag=True, help="Also what says it in other words.")
+@click.option("--relevance", is_flag=True, help="Sort by relevance instead of time.")
+@click.option(
+    "--meaning", is_flag=True, help="Also find turns of similar meaning; needs an embedder."
+)
 @_LIMIT
 @_AFTER
 def search(
@@ -50,63 +47,67 @@ def search(
     limit: int,
     after: str | None,
 ) -> int | None:
-    """Find turns by their words.
+    """Search turns by words, newest first. Exits with 1 if nothing is found.
 
-    WORDS may be narrowed: project:NAME origin:NAME model:NAME tool:NAME file:PATH role:user
-    in:tool_result persona:NAME session:KEY is:failed is:compaction is:fork before:DATE after:DATE
-    "a phrase" prefix* -not.
+    WORDS may include "a phrase", prefix* and -excluded, and these filters: project:NAME
+    origin:NAME model:NAME tool:NAME file:PATH role:user in:tool_result persona:NAME session:KEY
+    is:failed is:compaction is:fork before:DATE after:DATE.
     """
     order: Order = "relevance" if relevance else "newest"
     text = words[0] if len(words) == 1 else " ".join(_quoted(word) for word in words)
     if meaning:
-        found = _by_meaning(run, text, limit, after)
+        results = _search_by_meaning(run, text, limit, after)
     else:
         with run.reading() as ledger:
-            found = ledger.search(text, limit=limit, order=order, after=after)
+            results = ledger.search(text, limit=limit, order=order, after=after)
     if run.as_json:
-        run.out.json(**to_builtins(found))
+        run.out.json(**to_builtins(results))
         return None
-    if not found.hits and found.next is None:
+    if not results.hits and results.next is None:
         note("Nothing found.")
         return 1
-    if found.matched == "any" and not meaning:
-        note(("No turn has all the words; these have some.", "dim"))
-    _print(run, found)
-    if found.capped:
-        note(("Only the newest of very many were looked at.", "dim"))
-    if found.next:
-        note((f"There are more: --after {found.next}", "dim"))
+    if results.matched == "any" and not meaning:
+        note(("No turn has all the words; these turns have some of them.", "dim"))
+    _print(run, results)
+    if results.capped:
+        note(("Only the newest candidates were searched.", "dim"))
+    _note_next(results.next)
     return None
 
 
-def _by_meaning(run: Invocation, text: str, limit: int, after: str | None) -> Found:
-    """With vectors for all turns, made now where they are missing."""
+def _note_next(cursor: str | None) -> None:
+    if cursor:
+        note((f"More results: --after {cursor}", "dim"))
+
+
+def _search_by_meaning(run: Invocation, text: str, limit: int, after: str | None) -> Found:
+    """Search with vectors; turns that have none are embedded first."""
     from agents_ledger.model.agents.embedding import embedder
     from agents_ledger.model.settings import chosen_embedder, settings_file
 
     name = chosen_embedder()
     if name is None:
-        raise Refused("no embedder is chosen", f'Put embedder = "FOLDER" into {settings_file()}.')
-    chosen = embedder(name)
+        raise Refused("no embedder is configured", f'Set embedder = "FOLDER" in {settings_file()}.')
+    model = embedder(name)
     with run.writing() as ledger:
-        made = ledger.embed(chosen)
-        if made:
-            note((f"Made {humanize.count(made, 'vector')}.", "dim"))
-        return ledger.search(text, limit=limit, order="meaning", after=after, embedder=chosen)
+        embedded = ledger.embed(model)
+        if embedded:
+            note((f"Embedded {humanize.count(embedded, 'turn')}.", "dim"))
+        return ledger.search(text, limit=limit, order="meaning", after=after, embedder=model)
 
 
 def _quoted(word: str) -> str:
-    """What the shell has freed of its quotes: project:my notes."""
+    """Restore the quotes that the shell removed: project:\"my notes\"."""
     spaced = _SPACED.fullmatch(word)
     return f'{spaced[1]}"{spaced[2]}"' if spaced else word
 
 
-def _print(run: Invocation, found: Found) -> None:
+def _print(run: Invocation, results: Found) -> None:
     now = now_ms()
-    for label, hits in found.by_session():
+    for label, hits in results.by_session():
         title = hits[0].session_title
-        named = (f"  {fit(title, 60)}" if title else "", "title")
-        run.out.line((fit(label or "in no session", 60), "label"), named)
+        heading = (f"  {fit(title, 60)}" if title else "", "title")
+        run.out.line((fit(label or "no session", 60), "label"), heading)
         for hit in hits:
             _print_hit(run, hit, now)
         run.out.line()
@@ -120,8 +121,7 @@ def _print_hit(run: Invocation, hit: Hit, now: int) -> None:
         hit.status if hit.status != "completed" else "",
         f"also in {humanize.count(hit.also_in, 'other session')}" if hit.also_in else "",
     ]
-    said = " · ".join(fact for fact in facts if fact)
-    run.out.line("  ", (hit.turn_id, "id"), (f"  {said}", "dim"))
+    run.out.line("  ", (hit.turn_id, "id"), ("  " + " · ".join(filter(None, facts)), "dim"))
     width = run.out.width - 4
     if hit.query and not any(snippet.part == "user" for snippet in hit.snippets):
         run.out.line("    ", (fit(hit.query, width), "dim"))
@@ -130,14 +130,14 @@ def _print_hit(run: Invocation, hit: Hit, now: int) -> None:
 
 
 def _spans(snippet: Snippet) -> list[Span]:
-    """A snippet with what was found made visible, behind the part it stands in."""
+    """A snippet with its matches highlighted, after the name of its part."""
     where = f"{snippet.part} {snippet.tool_name}" if snippet.tool_name else snippet.part
     spans: list[Span] = [(f"{where}: ", "tool")]
-    at = 0
+    position = 0
     for start, end in snippet.marks:
-        spans += [snippet.text[at:start], (snippet.text[start:end], "found")]
-        at = end
-    return [*spans, snippet.text[at:]]
+        spans += [snippet.text[position:start], (snippet.text[start:end], "match")]
+        position = end
+    return [*spans, snippet.text[position:]]
 
 
 @command
@@ -151,30 +151,30 @@ def files(
 ) -> int | None:
     """Find the turns that read or wrote a file, newest first.
 
-    PATH may be given by its end; with a slash behind it, it is a folder.
+    PATH may be the end of a path; a trailing slash names a folder. Exits with 1 if nothing is
+    found.
     """
     with run.reading() as ledger:
-        found = ledger.files(path, action=action, limit=limit, after=after)
+        results = ledger.files(path, action=action, limit=limit, after=after)
     if run.as_json:
-        run.out.json(**to_builtins(found))
+        run.out.json(**to_builtins(results))
         return None
-    if not found.touches:
-        note(f"No turn touched {path}.")
+    if not results.touches:
+        note(f"No turn read or wrote {path}.")
         return 1
     now = now_ms()
-    heads = ("TURN", "WHEN", "DID", "FILE", "SESSION")
-    run.out.table(heads, [_row(touch, now) for touch in found.touches])
-    if found.next:
-        note((f"There are more: --after {found.next}", "dim"))
+    heads = ("TURN", "WHEN", "ACTION", "FILE", "SESSION")
+    run.out.table(heads, [_row(touch, now) for touch in results.touches])
+    _note_next(results.next)
     return None
 
 
 def _row(touch: Touch, now: int) -> tuple[Span, ...]:
-    did = f"{touch.action} ({touch.tool_name})" if touch.tool_name else touch.action
+    action = f"{touch.action} ({touch.tool_name})" if touch.tool_name else touch.action
     return (
         (touch.turn_id, "id"),
         humanize.age(touch.started_at, now),
-        did,
+        action,
         touch.path,
         (touch.session_label or "", "label"),
     )

@@ -1,4 +1,4 @@
-"""sql: any question, in SQL."""
+"""sql: run a read-only SQL query."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from agents_ledger.model.text import humanize
 
 @command
 @click.argument("query")
-@click.option("--csv", "as_csv", is_flag=True, help="Answer in comma-separated values.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 def sql(run: Invocation, *, query: str, as_csv: bool) -> None:
-    """Run one SQL statement that only reads; - takes it from standard input."""
+    """Run one read-only SQL statement; - reads it from standard input."""
     if as_csv and run.as_json:
-        raise click.UsageError("--csv and --json exclude each other")
+        raise click.UsageError("--csv and --json cannot be combined")
     text = sys.stdin.read() if query == "-" else query
     if not text.strip():
-        raise Refused("the query is empty", "Give one statement that only reads.")
+        raise Refused("the query is empty", "Give one read-only statement.")
     with run.reading() as ledger:
         columns, rows = ledger.query(text)
     if run.as_json:
@@ -31,16 +31,16 @@ def sql(run: Invocation, *, query: str, as_csv: bool) -> None:
     elif as_csv:
         run.out.csv(columns, ([_plain(value) for value in row] for row in rows))
     elif columns:
-        shown = [[_cell(value) for value in row] for row in rows]
-        if run.out.has_room_for(columns, shown):
-            run.out.table(columns, shown, right=_numeric(columns, rows))
+        cells = [[_cell(value) for value in row] for row in rows]
+        if run.out.has_room_for(columns, cells):
+            run.out.table(columns, cells, right=_numeric(columns, rows))
         else:
-            run.out.records(columns, shown)
+            run.out.records(columns, cells)
         note((humanize.count(len(rows), "row"), "dim"))
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON knows: bytes as hex, what a server adds as its text."""
+    """A JSON value: bytes as hex, types that only PostgreSQL has as text."""
     if isinstance(value, (bytes, memoryview)):
         return bytes(value).hex()
     if isinstance(value, float) and not math.isfinite(value):
@@ -55,9 +55,9 @@ def _cell(value: Any) -> Span:
 
 
 def _numeric(columns: list[str], rows: list[tuple[Any, ...]]) -> list[str]:
-    """The columns that hold numbers only; they stand to the right."""
+    """The columns that contain only numbers; they are right-aligned."""
     return [
         name
-        for at, name in enumerate(columns)
-        if all(row[at] is None or isinstance(row[at], (int, float)) for row in rows)
+        for index, name in enumerate(columns)
+        if all(row[index] is None or isinstance(row[index], (int, float)) for row in rows)
     ]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from agents_ledger.cli.command import Invocation, command, complete_target
+from agents_ledger.cli.command import Invocation, command, complete_target, limit_option
 from agents_ledger.cli.explore.show import MARKS, status_word
-from agents_ledger.cli.explore.tree_lines import Layout, Row
 from agents_ledger.cli.terminal import Output, Span, fit, note, width_of
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.errors import Refused
@@ -14,34 +13,29 @@ from agents_ledger.model.ids import now_ms
 from agents_ledger.model.reports.trees import Node, Subagent, Tree
 from agents_ledger.model.text import humanize
 from agents_ledger.render.summaries import compacted
+from agents_ledger.render.tree_layout import BRANCHES_MAX, TreeLayout, TreeRow
 
 TREES = 10
 NODES_MAX = 2000
 UNFOLDED_MAX = 100_000
 WIDTH_MAX = 120  # the figures should not stand too far from their text
 FIGURES = 17  # cells at the right, for tools and tokens
-ASIDE_MAX = 40
+REMARK_MAX = 40
 TEXT_MIN = 16
 LANES_MIN = 8
+LANE_WIDTH = 2  # cells
 HINT_ROOM = 64  # cells that must be left for how to see a branch too far to the right
 
 
 @command
 @click.argument("target", required=False, shell_complete=complete_target)
-@click.option("--all", "unfold", is_flag=True, help="Every turn and every branch, none folded.")
-@click.option("--below", is_flag=True, help="Only what stands at and below TARGET.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    metavar="N",
-    default=TREES,
-    show_default=True,
-    help="So many trees.",
-)
+@click.option("--all", "unfold", is_flag=True, help="Show every turn and branch, unfolded.")
+@click.option("--below", is_flag=True, help="Show only TARGET and its descendants.")
+@limit_option(TREES, "trees")
 def tree(run: Invocation, *, target: str | None, unfold: bool, below: bool, limit: int) -> None:
-    """Draw the tree that TARGET stands in, or all trees, newest first."""
+    """Draw the tree that contains TARGET, or all trees, newest first."""
     if below and target is None:
-        raise click.UsageError("--below needs a TARGET")
+        raise click.UsageError("--below requires a TARGET")
     with run.reading() as ledger:
         draw = Draw(ledger, run, unfold=unfold)
         if target is not None:
@@ -60,73 +54,84 @@ class Draw:
         self._now = now_ms()
 
     def one(self, target: str, *, below: bool) -> None:
-        """The tree a target stands in, with the way to it as its straight line."""
+        """Draw the tree that contains a target, with the path to it as the leftmost line."""
         thread = self._ledger.thread(target, last=0)
         if thread.turn_id is None:
             raise Refused(f"session {target!r} is empty", "Record a turn on it first.")
         top = thread.turn_id if below else self._ledger.ancestor_at(thread.turn_id, 1)
-        found = self._tree(top or thread.turn_id)
+        tree = self._tree(top or thread.turn_id)
         if self._run.as_json:
-            self._run.out.json(trees=[found])
+            self._run.out.json(trees=[tree])
             return
-        self._draw(found, thread.turn_id)
+        self._draw(tree, thread.turn_id)
 
     def newest(self, limit: int) -> None:
-        """All trees, newest first."""
+        """Draw all trees, newest first."""
         roots = self._ledger.latest_roots(limit=limit + 1, subagents=self._unfold)
         if self._run.as_json:
             trees = [self._tree(root) for root in roots[:limit]]
             self._run.out.json(trees=trees, more=len(roots) > limit)
             return
         if not roots:
-            note("No turns. Record one, or make the demonstration with `agents-ledger up`.")
-        for at, root in enumerate(roots[:limit]):
-            if at:
+            note("No turns. Import history or record a demonstration with `agents-ledger up`.")
+        for index, root in enumerate(roots[:limit]):
+            if index:
                 self._run.out.line()
             self._draw(self._tree(root), None)
         if len(roots) > limit:
-            note(("There are more trees: --limit N shows them.", "dim"))
+            note(("There are more trees (--limit).", "dim"))
 
     def _tree(self, top: str) -> Tree:
         limit = UNFOLDED_MAX if self._unfold else NODES_MAX
         return self._ledger.tree(top, fold=not self._unfold, limit=limit)
 
-    def _draw(self, found: Tree, target_id: str | None) -> None:
+    def _draw(self, tree: Tree, target_id: str | None) -> None:
         out = self._run.out
-        heads = [head for node in found.nodes for head in node.heads]
+        heads = [head for node in tree.nodes for head in node.heads]
         facts = [
-            humanize.count(found.turn_count, "turn"),
+            humanize.count(tree.turn_count, "turn"),
             humanize.count(len(heads), "session"),
-            f"begun {humanize.age(found.nodes[0].headline.turn.started_at, self._now)}",
+            f"begun {humanize.age(tree.nodes[0].headline.turn.started_at, self._now)}",
         ]
         out.line((" · ".join(facts), "dim"))
-        lanes_max = max(LANES_MIN, out.width - HINT_ROOM)
-        layout = Layout(found, target_id=target_id, unfold=self._unfold, lanes_max=lanes_max)
+        lanes_max = max(LANES_MIN, out.width - HINT_ROOM) // LANE_WIDTH + 1
+        layout = TreeLayout(
+            tree,
+            head_id=target_id,
+            unfold=self._unfold,
+            lanes_max=lanes_max,
+            branches_max=None if self._unfold else BRANCHES_MAX,
+        )
         for row in layout.rows():
-            out.line((row.lanes, "dim"), *_row(out, row, target_id))
-        if found.left_out:
-            note((f"Too many to draw: the oldest {found.left_out:,} are folded too.", "dim"))
+            out.line((_lanes(row), "dim"), *_row(out, row, lanes_max))
+        if tree.left_out:
+            note((f"The oldest {tree.left_out:,} turns are folded too.", "dim"))
 
 
-def _row(out: Output, row: Row, target_id: str | None) -> list[Span]:
-    if row.node is not None:
-        return _node(out, row, row.node, target_id)
+def _lanes(row: TreeRow) -> str:
+    """The lines to the left of a row."""
+    if row.kind == "subagent":
+        return "│ " * row.lane + ("├┄" if row.below else "╰┄")
+    return "│ " * (row.lane - 1) + "├─" if row.joins else "│ " * row.lane
+
+
+def _row(out: Output, row: TreeRow, lanes_max: int) -> list[Span]:
+    if row.node is None:
+        return []
     if row.subagent is not None:
         return _subagent(out, row, row.subagent)
-    if row.folded:
-        return [("┆ ", "dim"), (humanize.count(row.folded, "turn"), "dim")]
-    if row.below_id:
-        more = f"… {humanize.count(row.hidden, 'turn')}: agents-ledger tree {row.below_id} --below"
-        return [(more, "dim")]
-    return [
-        (
-            f"… {humanize.count(row.hidden, 'older branch', 'older branches')}; --all shows them",
-            "dim",
-        )
-    ]
+    if row.kind == "run":
+        return [("┆ ", "dim"), (humanize.count(row.turns, "turn"), "dim")]
+    if row.kind == "more":
+        branches = humanize.count(row.turns, "older branch", "older branches")
+        return [(f"… {branches} (--all)", "dim")]
+    if row.kind == "branch" and row.lane >= lanes_max:
+        turns, turn_id = humanize.count(row.turns, "turn"), row.node.headline.short_id
+        return [(f"… {turns}: agents-ledger tree {turn_id} --below", "dim")]
+    return _node(out, row, row.node)
 
 
-def _node(out: Output, row: Row, node: Node, target_id: str | None) -> list[Span]:
+def _node(out: Output, row: TreeRow, node: Node) -> list[Span]:
     turn = node.headline.turn
     mark, style = MARKS[turn.status]
     if turn.compaction is not None:
@@ -137,16 +142,16 @@ def _node(out: Output, row: Row, node: Node, target_id: str | None) -> list[Span
     for head in node.heads:
         name = fit(head.label, 40) + ("" if head.status == "active" else f" ({head.status})")
         left += [(f"[{name}]", "label"), " "]
-    used = width_of(row.lanes) + sum(width_of(_text(span)) for span in left)
+    used = width_of(_lanes(row)) + sum(width_of(_text(span)) for span in left)
     figures = _figures(turn.tool_call_count, turn.total_tokens)
     room = max(TEXT_MIN, min(out.width, WIDTH_MAX) - used - width_of(figures))
-    aside, aside_style = _aside(node, row)
-    aside = fit(aside, min(ASIDE_MAX, room // 2))
-    room -= width_of(aside) + (2 if aside else 0)
-    shown = fit(compacted(turn) if turn.compaction else node.headline.text or "", room)
-    gap = " " * (room - width_of(shown))
-    here = "title" if turn.id == target_id else ("seam" if turn.compaction else "")
-    middle: list[Span] = [(shown, here), "  ", (aside, aside_style)] if aside else [(shown, here)]
+    remark, remark_style = _remark(node, row)
+    remark = fit(remark, min(REMARK_MAX, room // 2))
+    room -= width_of(remark) + (2 if remark else 0)
+    text = fit(compacted(turn) if turn.compaction else node.headline.text or "", room)
+    gap = " " * (room - width_of(text))
+    here = "title" if row.is_head else ("seam" if turn.compaction else "")
+    middle: list[Span] = [(text, here), "  ", (remark, remark_style)] if remark else [(text, here)]
     return [*left, *middle, gap, (figures, "dim")]
 
 
@@ -154,15 +159,15 @@ def _text(span: Span) -> str:
     return span if isinstance(span, str) else span[0]
 
 
-def _aside(node: Node, row: Row) -> tuple[str, str]:
-    """What must not be overlooked, after the text."""
+def _remark(node: Node, row: TreeRow) -> tuple[str, str]:
+    """A remark after the text, and its style: a failure, a live turn, a branch without session."""
     turn = node.headline.turn
     if turn.status == "failed":
         return f"failed: {turn.error}", "bad"
     if turn.status != "completed":
         return status_word(turn), "live"
-    if row.branch_turns:
-        return f"{humanize.count(row.branch_turns, 'turn')}, no session", "dim"
+    if row.kind == "branch":
+        return f"{humanize.count(row.turns, 'turn')}, no session", "dim"
     return "", ""
 
 
@@ -173,13 +178,13 @@ def _figures(tools: int, tokens: int | None) -> str:
     return f"{used:>{FIGURES - 7}} {humanize.tokens(tokens):>6}"
 
 
-def _subagent(out: Output, row: Row, subagent: Subagent) -> list[Span]:
+def _subagent(out: Output, row: TreeRow, subagent: Subagent) -> list[Span]:
     session = subagent.session
     status = f", {session.task_status}" if session.task_status else ""
     facts = f"subagent{status} · {humanize.count(subagent.depth, 'turn')}"
     if subagent.total_tokens:
         facts += f" · {humanize.tokens(subagent.total_tokens)} tokens"
     label = fit(session.label, 40)
-    room = out.width - width_of(row.lanes) - width_of(label) - len(facts) - 8
+    room = out.width - width_of(_lanes(row)) - width_of(label) - len(facts) - 8
     task = f"  {fit(session.task_description, room)}" if session.task_description else ""
     return ["◻ ", (label, "label"), "  ", (facts, "dim"), task]

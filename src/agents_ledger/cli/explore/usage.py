@@ -1,4 +1,4 @@
-"""usage and tools: what was spent, and on what."""
+"""usage and tools: tokens, costs and tool calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, get_args
 import click
 from msgspec import to_builtins
 
-from agents_ledger.cli.command import Invocation, command
+from agents_ledger.cli.command import Invocation, command, limit_option
 from agents_ledger.cli.terminal import Span, note
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.reports.usage import Spent, UsageBy, UsageLine, UsageReport
@@ -16,27 +16,31 @@ from agents_ledger.model.text import humanize
 from agents_ledger.model.text.dates import local_zone, moment
 from agents_ledger.model.text.periods import UNDATED, Period
 
-BYS: tuple[UsageBy, ...] = ("day", "week", "month", "session", "model", "project")
+GROUPINGS: tuple[UsageBy, ...] = get_args(UsageBy)
 SESSIONS = 20
 PERCENT = 100
 
 
-def _times(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options --since and --until."""
-    since = click.option("--since", metavar="WHEN", help="From then: 2026-03-01, yesterday, 7d.")
-    until = click.option("--until", metavar="WHEN", help="Up to then.")
+def _time_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options --since and --until."""
+    since = click.option("--since", metavar="WHEN", help="Start time: 2026-03-01, yesterday, 7d.")
+    until = click.option("--until", metavar="WHEN", help="End time.")
     return since(until(function))
 
 
 @command
 @click.option(
-    "--by", type=click.Choice(BYS), default="day", show_default=True, help="What a line is of."
+    "--by",
+    type=click.Choice(GROUPINGS),
+    default="day",
+    show_default=True,
+    help="Grouping of the rows.",
 )
-@_times
-@click.option("--project", metavar="FOLDER", help="Only turns that worked there.")
-@click.option("--model", metavar="NAME", help="Only turns of this model.")
-@click.option("--utc", is_flag=True, help="Days by UTC, not by this machine's clock.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many lines.")
+@_time_options
+@click.option("--project", metavar="FOLDER", help="Turns in this project folder.")
+@click.option("--model", metavar="NAME", help="Turns of this model.")
+@click.option("--utc", is_flag=True, help="Use UTC days instead of local days.")
+@limit_option(None, "rows; 20 with --by session")
 def usage(
     run: Invocation,
     *,
@@ -48,7 +52,7 @@ def usage(
     utc: bool,
     limit: int | None,
 ) -> None:
-    """Show turns, tokens and costs by day, week, month, session, model or project."""
+    """Report turns, tokens and costs by day, week, month, session, model or project."""
     if limit is None and by == "session":
         limit = SESSIONS
     with run.reading() as ledger:
@@ -68,7 +72,7 @@ def usage(
         note("No turn matches.")
         return
     _print(run, report)
-    _remark(report)
+    _print_remarks(report)
 
 
 def _print(run: Invocation, report: UsageReport) -> None:
@@ -76,7 +80,7 @@ def _print(run: Invocation, report: UsageReport) -> None:
     rows = [_row(_name(line, report), line.spent, _models(line)) for line in report.lines]
     if len(rows) > 1 or report.left_out or report.by == "session":
         rows.append(_row("total", report.total, ""))
-    if report.by == "model":  # said already
+    if report.by == "model":  # the first column has it
         heads, rows = heads[:-1], [row[:-1] for row in rows]
     run.out.table(heads, rows, right=heads[1:7])
 
@@ -101,66 +105,66 @@ def _row(key: str, spent: Spent, models: str) -> list[Span]:
 
 
 def _models(line: UsageLine) -> str:
-    return ", ".join(dict.fromkeys(one.model or "(none)" for one in line.models))
+    return ", ".join(dict.fromkeys(usage.model or "(none)" for usage in line.models))
 
 
 def cost(spent: Spent) -> str:
-    """$1.23; with a + where some of it has no price; 'no price' where nothing has."""
+    """$1.23; with a + if some turns have no price; 'no price' if none has one."""
     if spent.cost_microdollars is None:
         return "no price" if spent.unpriced_turns else ""
     return humanize.money(spent.cost_microdollars) + ("+" if spent.unpriced_turns else "")
 
 
-def _remark(report: UsageReport) -> None:
+def _print_remarks(report: UsageReport) -> None:
     if report.left_out:
-        note((f"{humanize.count(report.left_out, 'line')} left out; --limit N shows more.", "dim"))
+        note((f"{humanize.count(report.left_out, 'more row')} (--limit)", "dim"))
     if report.unpriced:
         note(("no price for ", "dim"), ", ".join(report.unpriced))
     if report.total.untold:
-        note((f"no tokens told by {humanize.count(report.total.untold, 'turn')}", "dim"))
+        note((f"{humanize.count(report.total.untold, 'turn')} without token counts", "dim"))
     if report.total.cost_microdollars is not None:
-        note((f"Costs by the list prices of {report.priced_on}, in US dollars.", "dim"))
+        note((f"Estimated costs in US dollars, by the list prices of {report.priced_on}.", "dim"))
 
 
 @command
-@_times
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many tools.")
+@_time_options
+@limit_option(None, "tools")
 def tools(run: Invocation, *, since: str | None, until: str | None, limit: int | None) -> None:
-    """Show how often each tool was used, how often it failed, and how long it took."""
+    """Report how often each tool was called, how often it failed, and how long it took."""
     with run.reading() as ledger:
-        found = ledger.tools(
+        tools = ledger.tools(
             since=moment(since, now_ms()) if since else None,
             until=moment(until, now_ms()) if until else None,
             limit=limit,
         )
     if run.as_json:
-        run.out.json(tools=found)
+        run.out.json(tools=tools)
         return
-    if not found:
+    if not tools:
         note("No tool call matches.")
         return
     now = now_ms()
-    heads = ["TOOL", "CALLS", "FAILED", "REJECTED", "HALF IN", "95% IN", "LONGEST", "LAST USED"]
+    heads = ["TOOL", "CALLS", "FAILED", "REJECTED", "P50", "P95", "LONGEST", "LAST USED"]
     rows: list[Sequence[Span]] = [
         [
             (tool.tool_name, "tool"),
             f"{tool.calls:,}",
             (_share(tool.failed, tool.calls), "bad" if tool.failed else ""),
             _share(tool.rejected + tool.cancelled, tool.calls),
-            _took(tool.p50_ms),
-            _took(tool.p95_ms),
-            _took(tool.longest_ms),
+            _duration(tool.p50_ms),
+            _duration(tool.p95_ms),
+            _duration(tool.longest_ms),
             (humanize.age(tool.last_used_at, now), "dim"),
         ]
-        for tool in found
+        for tool in tools
     ]
     run.out.table(heads, rows, right=heads[1:-1])
 
 
 def _share(part: int, whole: int) -> str:
-    """12 (3%), or nothing."""
+    """12 (3%), or an empty text for 0."""
     return f"{part:,} ({PERCENT * part / whole:.0f}%)" if part else ""
 
 
-def _took(milliseconds: int | None) -> str:
+def _duration(milliseconds: int | None) -> str:
     return "" if milliseconds is None else humanize.duration(milliseconds)

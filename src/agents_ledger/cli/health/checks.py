@@ -1,9 +1,10 @@
-"""audit, recover and doctor: is the ledger sound?"""
+"""audit, recover and doctor: the health of the ledger."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib.metadata import version
 from itertools import groupby
 from operator import attrgetter
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agents_ledger.cli.command import Invocation, command
+from agents_ledger.cli.command import Invocation, command, limit_option
 from agents_ledger.cli.terminal import note
 from agents_ledger.ledger.maintenance import audit as rules
 from agents_ledger.ledger.maintenance import doctor as doctors
@@ -22,28 +23,23 @@ from agents_ledger.model.sessions import Finding
 from agents_ledger.model.text import humanize
 
 if TYPE_CHECKING:
-    from agents_ledger.importers.survey import Going
+    from agents_ledger.importers.survey import ExpiringFile
     from agents_ledger.model.imports.sources import Fault
 
 FINDINGS = 1
-SHOWN = 20
-NAMED = 5  # files that will be deleted, folders that cannot be read
+FINDINGS_PER_RULE = 20
+PATHS_MAX = 5  # of files that will be deleted, and of unreadable folders
 
 
 @command
+@limit_option(FINDINGS_PER_RULE, "findings per rule")
+@click.option("--quick", is_flag=True, help="Run the quick database check only.")
 @click.option(
-    "--limit",
-    type=click.IntRange(1),
-    metavar="N",
-    default=SHOWN,
-    show_default=True,
-    help="Per rule.",
+    "--permissions", is_flag=True, help="Check tool calls against the permissions of their turns."
 )
-@click.option("--quick", is_flag=True, help="Run only the quick check of the database.")
-@click.option("--permissions", is_flag=True, help="Judge every call by what its turn was granted.")
-@click.option("--persona", metavar="ID", help="With --permissions: only calls of this persona.")
-@click.option("--since", metavar="WHEN", help="With --permissions: only turns since then.")
-@click.option("--until", metavar="WHEN", help="With --permissions: only turns before that.")
+@click.option("--persona", metavar="ID", help="With --permissions: calls of this persona.")
+@click.option("--since", metavar="WHEN", help="With --permissions: turns since this time.")
+@click.option("--until", metavar="WHEN", help="With --permissions: turns before this time.")
 def audit(
     run: Invocation,
     *,
@@ -54,145 +50,145 @@ def audit(
     since: str | None,
     until: str | None,
 ) -> int:
-    """Check every rule of the ledger and the database itself; exit with 1 if one is broken."""
-    if permissions:
-        from agents_ledger.cli.health.permissions import tell
+    """Check every rule of the ledger, and the database itself.
 
-        return tell(run, persona_id=persona, since=since, until=until, limit=limit)
+    Exits with 1 if a rule is violated. WHEN is a date or an age: 2026-03-01, 12h, 7d, 4w.
+    """
+    if permissions:
+        from agents_ledger.cli.health.permissions import report_permissions
+
+        return report_permissions(run, persona_id=persona, since=since, until=until, limit=limit)
     if persona or since or until:
-        raise click.UsageError("--persona, --since and --until go with --permissions")
+        raise click.UsageError("--persona, --since and --until require --permissions")
     try:
         with run.reading() as ledger:
             findings = ledger.audit(quick=quick)
             engine = ledger.engine_check(quick=quick)
     except Damaged as error:
-        error.hint = _repair_hint(run)  # its own one is to run this command
+        # The default hint is to run this command.
+        error.hint = _repair_hint(run)
         raise
     meanings = rules.meanings()
     if run.as_json:
-        told = [
+        rows = [
             {"rule": f.rule, "meaning": meanings[f.rule], "id": f.id, "detail": f.detail}
             for f in findings
         ]
-        run.out.json(rules=len(meanings), engine_check=engine, findings=told)
+        run.out.json(rules=len(meanings), engine_check=engine, findings=rows)
         return FINDINGS if findings else 0
     if findings:
-        _tell_findings(run, findings, meanings, limit)
+        _print_findings(run, findings, meanings, limit)
     else:
         run.out.line(f"sound: all {len(meanings)} rules hold")
     run.out.line(("database check: ", "dim"), f"{engine.mode}, {engine.ran}")
     return FINDINGS if findings else 0
 
 
-def _tell_findings(
+def _print_findings(
     run: Invocation, findings: tuple[Finding, ...], meanings: dict[str, str], limit: int
 ) -> None:
-    for rule, found in groupby(findings, attrgetter("rule")):
-        group = list(found)
+    for rule, violations in groupby(findings, attrgetter("rule")):
+        group = list(violations)
         run.out.line((rule, "bad"), f"  {humanize.count(len(group), 'finding')}")
-        run.out.line("  broken rule: ", meanings[rule])
+        run.out.line("  violated rule: ", meanings[rule])
         for finding in group[:limit]:
             run.out.line("  ", (finding.id, "id"), "  ", (finding.detail, "dim"))
         if len(group) > limit:
             run.out.line((f"  … {len(group) - limit:,} more (--limit)", "dim"))
     note(("error:", "bad"), f" {humanize.count(len(findings), 'finding')}")
-    note(
-        ("hint:", "dim"),
-        f" {_repair_hint(run)}",
-    )
+    note(("hint:", "dim"), f" {_repair_hint(run)}")
 
 
 def _repair_hint(run: Invocation) -> str:
     if settings.is_postgres(run.address):
-        return "Save the database as it is; then restore the last backup."
+        return "Keep a copy of the database as it is; then restore the last backup."
     return (
-        "Save the file as it is; then restore the last backup, or bring what can be read into a"
-        " new ledger with `agents-ledger salvage`."
+        "Keep a copy of the file as it is; then restore the last backup, or recover the readable"
+        " rows with `agents-ledger salvage`."
     )
 
 
 @command
 def recover(run: Invocation) -> None:
-    """Fail the turns whose writer died. The next write of any program does the same."""
+    """Mark turns as failed whose writer has died. The next write of any program does the same."""
     with run.writing() as ledger:
         failed = ledger.recover()
-        left = ledger.live_turns()
+        live = ledger.live_turns()
     if run.as_json:
-        run.out.json(failed=failed, live=left)
+        run.out.json(failed=failed, live=live)
         return
     for turn_id in failed:
         run.out.line("failed ", (turn_id, "id"))
     run.out.line(
-        f"{humanize.count(len(failed), 'turn')} recovered, {len(left):,} still being written"
+        f"{humanize.count(len(failed), 'turn')} recovered, {len(live):,} still being written"
     )
 
 
 @command
-@click.option("--full", is_flag=True, help="Let the database check all of itself, indexes too.")
+@click.option("--full", is_flag=True, help="Run the complete database check, including indexes.")
 def doctor(run: Invocation, *, full: bool) -> int:
-    """Report on the ledger's engine, file and writers; exit with 1 if something is wrong."""
-    found, error = doctors.examine(run.address, full=full)
+    """Report on the database, its file and writers, and the sources found on this machine.
+
+    Exits with 1 if there is a problem.
+    """
+    ledger_facts, error = doctors.examine(run.address, full=full)
     facts = [
         Fact("agents_ledger", version("agents-ledger")),
         Fact("python", platform.python_version()),
         Fact("system", f"{platform.system()} {platform.release()}"),
-        *found,
-        *_source_facts(run, is_there=error is None),
+        *ledger_facts,
+        *_source_facts(run, exists=error is None),
     ]
     if run.as_json:
         run.out.json(facts=facts)
     else:
-        _tell_facts(run, facts)
+        _print_facts(run, facts)
     if error is not None:
         raise error
     return FINDINGS if any(fact.level == "problem" for fact in facts) else 0
 
 
-def _source_facts(run: Invocation, *, is_there: bool) -> Iterator[Fact]:
-    """What of other agents' history is on this machine, and what of it is not in the ledger."""
-    from agents_ledger.importers.discovery import Wanted, this_home
+def _source_facts(run: Invocation, *, exists: bool) -> Iterator[Fact]:
+    """The history of other agents on this machine, and how much of it is not imported."""
+    from agents_ledger.importers.discovery import FileSelection, this_home
     from agents_ledger.importers.survey import survey
 
-    wanted = Wanted(0, settings.excluded())
+    wanted = FileSelection(0, settings.excluded())
     faults: list[Fault] = []
-    if is_there:
-        with run.reading() as ledger:
-            sources = survey(this_home(), ledger, wanted, faults)
-    else:
-        sources = survey(this_home(), None, wanted, faults)
+    with run.reading() if exists else nullcontext() as ledger:
+        sources = survey(this_home(), ledger, wanted, faults)
     for source in sources:
-        said = f"{humanize.count(source.files, 'file')}, {humanize.size(source.bytes)}"
+        size = f"{humanize.count(source.files, 'file')}, {humanize.size(source.bytes)}"
         if source.excluded:
-            said += f", {source.excluded:,} excluded"
+            size += f", {source.excluded:,} excluded"
         level: Level = "note" if source.not_imported else "ok"
         remark = f"{source.not_imported:,} not imported yet" if source.not_imported else ""
         if source.deleted_soon:
-            remark += f"; {source.name} will soon delete {_going(source.deleted_soon)}"
-        yield Fact(f"source_{source.name}", said, level, remark)
+            remark += f"; {source.name} will soon delete {_paths(source.deleted_soon)}"
+        yield Fact(f"source_{source.name}", size, level, remark)
     if faults:
-        told = ", ".join(f"{fault.path}: {fault.what}" for fault in faults[:NAMED])
-        yield Fact("folders_not_read", len(faults), "note", told)
+        remark = ", ".join(f"{fault.path}: {fault.what}" for fault in faults[:PATHS_MAX])
+        yield Fact("folders_not_read", len(faults), "note", remark)
 
 
-def _going(files: list[Going]) -> str:
-    """The files that go first, and how many more."""
-    told = [f"{file.path} ({humanize.count(file.days, 'day')} left)" for file in files[:NAMED]]
-    if len(files) > NAMED:
-        told.append(f"{len(files) - NAMED:,} more")
-    return ", ".join(told)
+def _paths(files: list[ExpiringFile]) -> str:
+    paths = [f"{file.path} ({humanize.count(file.days, 'day')} left)" for file in files[:PATHS_MAX]]
+    if len(files) > PATHS_MAX:
+        paths.append(f"{len(files) - PATHS_MAX:,} more")
+    return ", ".join(paths)
 
 
-def _tell_facts(run: Invocation, facts: list[Fact]) -> None:
+def _print_facts(run: Invocation, facts: list[Fact]) -> None:
     longest = max(len(fact.name) for fact in facts)
     for fact in facts:
         name = fact.name.replace("_", " ").replace("bytes", "size").ljust(longest)
         style = {"ok": "", "note": "live", "problem": "bad"}[fact.level]
-        run.out.line((name, "dim"), "  ", (_shown(fact.name, fact.value), style))
+        run.out.line((name, "dim"), "  ", (_text(fact.name, fact.value), style))
         if fact.remark:
             run.out.text(f"{fact.level}: {fact.remark}", " " * (longest + 4), style)
 
 
-def _shown(name: str, value: Any) -> str:
+def _text(name: str, value: Any) -> str:
     if value is None:
         return "nobody" if name == "lock_holder" else "unknown"
     if name == "lock_holder":

@@ -1,4 +1,4 @@
-"""audit --permissions: who used which tools, and which of them without permission."""
+"""audit --permissions: which persona used which tools, and which calls were not permitted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agents_ledger.model.text.dates import moment
 UNPERMITTED = 1
 
 
-def tell(
+def report_permissions(
     run: Invocation,
     *,
     persona_id: str | None,
@@ -20,8 +20,8 @@ def tell(
     until: str | None,
     limit: int,
 ) -> int:
-    """Print the review; 1 if a tool ran without grant."""
-    from_, to = (moment(said, now_ms()) if said else None for said in (since, until))
+    """Print the review; returns 1 if a tool ran that was not granted."""
+    from_, to = (moment(time, now_ms()) if time else None for time in (since, until))
     with run.reading() as ledger:
         review = ledger.review_permissions(persona_id=persona_id, since=from_, until=to)
     ran = any(misuse.what == "not granted" for misuse in review.misuses)
@@ -60,9 +60,9 @@ def _print(run: Invocation, review: PermissionReview, limit: int) -> None:
     if len(review.misuses) > limit:
         run.out.line((f"… {len(review.misuses) - limit:,} more (--limit)", "dim"))
     if not review.uses:
-        note("No call of a turn that says what it was granted.")
+        note("No turn with recorded permissions has tool calls.")
     if review.unsaid:
-        note(f"{humanize.count(review.unsaid, 'call')} of turns that do not say: not judged.")
+        note(f"{humanize.count(review.unsaid, 'call')} not checked: no permissions recorded.")
 
 
 def _count(number: int, style: str) -> Span:

@@ -1,4 +1,4 @@
-"""A small conversation with a bit of everything a ledger can hold, for a first look."""
+"""A small demonstration conversation with one of everything that a ledger records."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ ENTRY = {
 
 
 class Demonstration:
-    """The conversation, one turn a method."""
+    """Records the conversation, one method per turn."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._now = now_ms()
 
     def record(self) -> None:
-        """Record all of it. HeadMoved: somebody else has begun to."""
+        """Record all of it. Raises HeadMoved if another process records it at the same time."""
         first = self._find_the_bug()
         second = self._fix_it()
         third = self._ask_a_subagent()
@@ -123,14 +123,14 @@ class Demonstration:
         query = "Write the changelog entry."
         self._turn(120, 2900, LABEL, query, None, status="failed", error=why, usage=Usage(3050))
 
-    def _compact(self, through: Turn, kept: Turn) -> None:
+    def _compact(self, through: Turn, first_kept: Turn) -> None:
         record = Compaction(
             summary=(
                 "parse() in durations.py took numbers without a unit for hours. The default is"
                 " seconds now, and the tests pass."
             ),
             summarized_through_turn_id=through.id,
-            first_kept_turn_id=kept.id,
+            first_kept_turn_id=first_kept.id,
             turns_summarized=2,
             model="demo-model",
             provider="demo",

@@ -1,4 +1,4 @@
-"""mcp: the ledger for other agents, over the Model Context Protocol."""
+"""mcp: serve the ledger to other agents over the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -17,12 +17,21 @@ PORT = 8718
 
 
 @command
-@click.option("--write", is_flag=True, help="Offer what changes the ledger, too.")
-@click.option("--http", is_flag=True, help="Listen for clients with a token; else stdin, stdout.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True)
-@click.option("--allow-host", multiple=True, metavar="NAME", help="A further name it answers to.")
-@click.option("--insecure", is_flag=True, help="Let other machines in without encryption.")
+@click.option("--write", is_flag=True, help="Also offer the tools that write.")
+@click.option(
+    "--http", is_flag=True, help="Serve over HTTP with access tokens instead of stdin and stdout."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    default=PORT,
+    show_default=True,
+    help="Port to listen on; 0 for any free port.",
+)
+@click.option("--allow-host", multiple=True, metavar="NAME", help="Additional host name to accept.")
+@click.option("--insecure", is_flag=True, help="Accept other machines without TLS.")
 def mcp(
     run: Invocation,
     *,
@@ -33,20 +42,20 @@ def mcp(
     allow_host: tuple[str, ...],
     insecure: bool,
 ) -> None:
-    """Offer the ledger to other agents, until they leave.
+    """Serve the ledger to other agents over MCP until they disconnect.
 
-    Without --write the ledger is opened for reading only. Tokens for --http are made with
-    `agents-ledger token`.
+    Without --write the ledger is opened read-only. Create tokens for --http with
+    `agents-ledger token create`.
     """
     if find_spec("mcp") is None:
         raise Refused(
-            "this needs mcp, which is not installed",
+            "the package mcp is not installed",
             "Install it with: pip install 'agents-ledger[mcp]'",
         )
     if http and host not in LOOPBACK and not insecure:
         raise Refused(
-            f"{host} is open to other machines, and nothing would be encrypted",
-            "Put a server with TLS before it, or give --insecure if the network is trusted.",
+            f"{host} is reachable by other machines, and the connection is not encrypted",
+            "Put a TLS proxy in front of it, or add --insecure on a trusted network.",
         )
     from agents_ledger.mcp.serving import PATH, serve_http, serve_stdio
 
@@ -55,15 +64,15 @@ def mcp(
             serve_stdio(ledger, write=write)
             return
         with _listen(host, port) as listening:
-            shown = f"[{host}]" if ":" in host else host
-            address = f"http://{shown}:{listening.getsockname()[1]}{PATH}"
+            name = f"[{host}]" if ":" in host else host
+            address = f"http://{name}:{listening.getsockname()[1]}{PATH}"
             if run.as_json:
                 run.out.json(address=address)
             else:
                 run.out.line(address)
-                note(("Clients need a token; Ctrl-C ends the server.", "dim"))
+                note(("Clients need an access token. Press Ctrl-C to stop the server.", "dim"))
             sys.stdout.flush()
-            names = ("127.0.0.1", "localhost", "[::1]", shown, *allow_host)
+            names = ("127.0.0.1", "localhost", "[::1]", name, *allow_host)
             serve_http(ledger, listening, write=write, hosts=names)
 
 

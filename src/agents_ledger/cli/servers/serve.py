@@ -1,7 +1,8 @@
-"""serve and token: the ledger over HTTP, and who may use it."""
+"""serve and token: the HTTP server and its access tokens."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agents_ledger.cli.command import Invocation, command, embed_behind
+from agents_ledger.cli.command import Invocation, command, embed_in_background
 from agents_ledger.cli.terminal import note
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.access import SCOPES, Scope, Token
@@ -19,21 +20,25 @@ from agents_ledger.model.ids import now_ms
 from agents_ledger.model.text import humanize
 
 if TYPE_CHECKING:
-    from agents_ledger.app import Serving
+    from agents_ledger.cli.servers.server import Serving
 
-NEEDED = ("litestar", "uvicorn", "jinja2", "markdown_it", "nh3", "pygments")
+REQUIRED_PACKAGES = ("litestar", "uvicorn", "jinja2", "markdown_it", "nh3", "pygments")
 DAY_MS = 86_400_000
 UNITS = {"d": DAY_MS, "w": 7 * DAY_MS}
 
 
 @command
-@click.option("--port", type=click.IntRange(0, 65535), help="0: any that is free.  [8717]")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--allow-host", multiple=True, metavar="NAME", help="A further name it answers to.")
-@click.option("--tls-certificate", type=click.Path(dir_okay=False), help="A PEM file.")
-@click.option("--tls-key", type=click.Path(dir_okay=False), help="A PEM file.")
-@click.option("--insecure", is_flag=True, help="Let other machines in without encryption.")
-@click.option("--no-browser", is_flag=True, help="Only print the address.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Port to listen on; 0 for any free port.  [default: 8717]",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--allow-host", multiple=True, metavar="NAME", help="Additional host name to accept.")
+@click.option("--tls-certificate", type=click.Path(dir_okay=False), help="Certificate, a PEM file.")
+@click.option("--tls-key", type=click.Path(dir_okay=False), help="Private key, a PEM file.")
+@click.option("--insecure", is_flag=True, help="Accept other machines without TLS.")
+@click.option("--no-browser", is_flag=True, help="Print the address; open no browser.")
 def serve(
     run: Invocation,
     *,
@@ -46,7 +51,7 @@ def serve(
     no_browser: bool,
 ) -> None:
     """Serve the Command Center and the HTTP API until interrupted."""
-    from agents_ledger.app import Serving
+    from agents_ledger.cli.servers.server import Serving
 
     serving = Serving(
         host=host,
@@ -61,35 +66,32 @@ def serve(
 
 
 def start(run: Invocation, ledger: Ledger, serving: Serving, *, browser: bool) -> None:
-    """Print the address with its token, open a browser where there is a screen, and serve."""
-    missing = [name for name in NEEDED if find_spec(name) is None]
+    """Print the address with its token, open a browser if there is a display, and serve."""
+    missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
     if missing:
         raise Refused(
-            f"the server needs {missing[0]}, which is not installed",
+            f"the package {missing[0]} is not installed",
             "Install it with: pip install 'agents-ledger[web]'",
         )
-    from agents_ledger.app import Server
+    from agents_ledger.cli.servers.server import Server
 
     server = Server(ledger, serving)
-    ledger._core.index_behind()
-    embed_behind(ledger)
+    ledger.index_in_background()
+    embed_in_background(ledger)
     if run.as_json:
         run.out.json(address=server.address, token=server.secret)
     else:
         run.out.line(server.address_with_token)
-        note(("Open this address; Ctrl-C ends the server.", "dim"))
+        note(("Open this address in a browser. Press Ctrl-C to stop the server.", "dim"))
     sys.stdout.flush()
-    if browser and has_screen():
+    if browser and has_display():
         import webbrowser
 
         webbrowser.open(server.address_with_code())
     server.run(own_process=True)
 
 
-def has_screen() -> bool:
-    """Whether a browser could be seen here."""
-    import os
-
+def has_display() -> bool:
     if sys.platform in ("darwin", "win32"):
         return "SSH_CONNECTION" not in os.environ
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
@@ -98,41 +100,46 @@ def has_screen() -> bool:
 @command
 @click.argument("action", type=click.Choice(["create", "list", "revoke"]))
 @click.argument("name", required=False)
-@click.option("--scope", multiple=True, type=click.Choice(SCOPES), help="What it allows.  [read]")
-@click.option("--expires", metavar="WHEN", help="After how long: 30d, 12w.")
+@click.option(
+    "--scope",
+    multiple=True,
+    type=click.Choice(SCOPES),
+    help="Allowed scope; repeatable.  [default: read]",
+)
+@click.option(
+    "--expires", metavar="TIME", help="Lifetime, such as 30d or 12w.  [default: unlimited]"
+)
 def token(
     run: Invocation, *, action: str, name: str | None, scope: tuple[Scope, ...], expires: str | None
 ) -> None:
-    """Create, list or revoke tokens of the server.
+    """Create, list or revoke access tokens.
 
-    A token's secret is printed once, when it is created; the ledger keeps its hash.
+    The secret of a token is printed once, when it is created; the ledger stores only its hash.
     """
-    from agents_ledger.ledger.access import Tokens
-
     if action == "list":
         with run.reading() as ledger:
-            _list(run, Tokens(ledger._core).all())
+            _list(run, ledger.tokens.all())
         return
     if not name:
-        raise click.UsageError(f"{action} needs the NAME of a token")
+        raise click.UsageError(f"{action} requires the NAME of a token")
     with run.writing() as ledger:
-        tokens = Tokens(ledger._core)
+        tokens = ledger.tokens
         if action == "revoke":
-            _tell(run, tokens.revoke(name), "revoked")
+            _print_token(run, tokens.revoke(name), "revoked")
             return
-        expires_at = now_ms() + _length(expires) if expires else None
-        made, secret = tokens.create(name, scope or ("read",), expires_at=expires_at)
-        _tell(run, made, "created", secret)
+        expires_at = now_ms() + _lifetime_ms(expires) if expires else None
+        created, secret = tokens.create(name, scope or ("read",), expires_at=expires_at)
+        _print_token(run, created, "created", secret)
 
 
-def _tell(run: Invocation, token: Token, done: str, secret: str | None = None) -> None:
+def _print_token(run: Invocation, token: Token, action: str, secret: str | None = None) -> None:
     if run.as_json:
         run.out.json(token=token, secret=secret)
         return
-    note(f"{done} ", (token.id, "id"), f" {token.name}: {', '.join(token.scopes)}")
+    note(f"{action} ", (token.id, "id"), f" {token.name}: {', '.join(token.scopes)}")
     if secret:
         run.out.line(secret)
-        note(("This is the only time it is shown.", "dim"))
+        note(("The secret is not shown again.", "dim"))
 
 
 def _list(run: Invocation, tokens: Sequence[Token]) -> None:
@@ -161,11 +168,8 @@ def _state(token: Token, now: int) -> str:
     return "expired" if token.expires_at <= now else f"until {humanize.date(token.expires_at)}"
 
 
-def _length(text: str) -> int:
-    """Milliseconds of 30d or 12w."""
-    found = re.fullmatch(r"(\d{1,4})([dw])", text)
-    if found is None:
-        raise Refused(f"{text!r} is no length of time", "Write 30d or 12w.")
-    if not int(found[1]):
-        raise Refused("a token that expires at once is of no use", "Write 30d or 12w.")
-    return int(found[1]) * UNITS[found[2]]
+def _lifetime_ms(text: str) -> int:
+    match = re.fullmatch(r"(\d{1,4})([dw])", text)
+    if match is None or not int(match[1]):
+        raise Refused(f"{text!r} is not a valid lifetime", "Write it as 30d or 12w.")
+    return int(match[1]) * UNITS[match[2]]

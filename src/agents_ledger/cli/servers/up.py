@@ -1,4 +1,4 @@
-"""up: the first command. Makes the ledger, and shows that it works."""
+"""up: create the ledger, import what is on this machine, and open the Command Center."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ from agents_ledger.model import settings
 from agents_ledger.model.errors import HeadMoved
 
 TREES = 5
-SETTLE_S = 3
+STOP_TIMEOUT_S = 3
 
 
 @command
-@click.option("--no-import", is_flag=True, help="Import nothing.")
-@click.option("--no-demo", is_flag=True, help="Leave an empty ledger empty.")
-@click.option("--no-serve", is_flag=True, help="Do not open the Command Center.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Of the Command Center.  [8717]")
-@click.option("--no-browser", is_flag=True, help="Only print the address.")
+@click.option("--no-import", is_flag=True, help="Do not import.")
+@click.option("--no-demo", is_flag=True, help="Do not record the demonstration in an empty ledger.")
+@click.option("--no-serve", is_flag=True, help="Do not start the Command Center.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port of the Command Center.  [default: 8717]"
+)
+@click.option("--no-browser", is_flag=True, help="Print the address; open no browser.")
 def up(
     run: Invocation,
     *,
@@ -41,13 +43,14 @@ def up(
     port: int | None,
     no_browser: bool,
 ) -> None:
-    """Make the ledger, import the history of every agent found here, and open the Command Center.
+    """Create the ledger, import the history of all agents found here, and open the Command Center.
 
-    If there is none, an empty ledger gets a small demonstration: a conversation with tool calls,
-    a subagent, a fork and a compaction. What agents write meanwhile is imported as they write it.
+    While the Command Center runs, new history is imported as agents write it. If there is nothing
+    to import, an empty ledger gets a small demonstration: a conversation with tool calls, a
+    subagent, a fork and a compaction.
     """
-    importing = nullcontext(None) if no_import else importing_all(run)
-    with importing as import_all, run.writing(create=True) as ledger:
+    import_all = None if no_import else importing_all(run)
+    with run.writing(create=True) as ledger:
         report = import_all(ledger) if import_all else None
         roots = ledger.latest_roots(limit=1, subagents=True)
         is_empty = not roots and not ledger.sessions(status=None, limit=1)
@@ -57,7 +60,7 @@ def up(
 
             try:
                 Demonstration(ledger).record()
-            except HeadMoved:  # another `up` began at the same moment
+            except HeadMoved:  # another `up` records it at the same time
                 recorded = False
         if run.as_json:
             heads = [session.label for session in ledger.sessions()]
@@ -74,39 +77,39 @@ def up(
             _suggest(latest[0].label)
         if no_serve:
             return
-        from agents_ledger.app import Serving
+        from agents_ledger.cli.servers.server import Serving
 
-        with _following(ledger) if not no_import else nullcontext():
+        with _importing_in_background(ledger) if not no_import else nullcontext():
             start(run, ledger, Serving(port=port), browser=not no_browser)
 
 
 @contextmanager
-def _following(ledger: Ledger) -> Iterator[None]:
-    """Import what agents write, beside the server, where the system can tell of it."""
+def _importing_in_background(ledger: Ledger) -> Iterator[None]:
+    """Import while agents write, if watchfiles is installed."""
     if find_spec("watchfiles") is None:
         yield
         return
     from agents_ledger.importers import discovery, watch
 
     stop = threading.Event()
-    wanted = discovery.Wanted(0, settings.excluded())
-    follow = partial(watch.watch, ledger, discovery.this_home(), wanted=wanted, stop=stop)
+    wanted = discovery.FileSelection(0, settings.excluded())
+    follow = partial(watch.watch, ledger, discovery.this_home(), selection=wanted, stop=stop)
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
     try:
         yield
     finally:
         stop.set()
-        thread.join(SETTLE_S)
+        thread.join(STOP_TIMEOUT_S)
 
 
 def _suggest(label: str) -> None:
     program = _program()
     commands = (
-        (f"{program} sessions", "what there is"),
-        (f"{program} show {label}", "what was said and done"),
-        (f"{program} fork {label} --before", "ask the last question differently"),
-        (f"{program} audit", "every rule holds"),
+        (f"{program} sessions", "list the sessions"),
+        (f"{program} show {label}", "show the conversation"),
+        (f"{program} fork {label} --before", "ask the last question again, on a branch"),
+        (f"{program} audit", "check the ledger"),
     )
     note()
     note(("Try next:", "title"))
@@ -116,8 +119,8 @@ def _suggest(label: str) -> None:
 
 
 def _program() -> str:
-    """How this program was called, if its name alone would not find it."""
-    called = Path(sys.argv[0])
-    if called.name != "agents-ledger" or shutil.which("agents-ledger"):
+    """The name of this program, or its path if it is not on PATH."""
+    path = Path(sys.argv[0])
+    if path.name != "agents-ledger" or shutil.which("agents-ledger"):
         return "agents-ledger"
-    return str(called)
+    return str(path)

@@ -1,4 +1,4 @@
-"""chat: talk through the broker, with the engine that the policy names."""
+"""chat: send messages to a session through the broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.errors import EXIT_CODES
-from agents_ledger.cli.terminal import ask, complain, fit, note
+from agents_ledger.cli.terminal import diagnostic, fit, note, prompt
 from agents_ledger.model import settings
 from agents_ledger.model.errors import Ambiguous, EngineError, EngineFault, NotFound, Refused
 
@@ -28,10 +28,16 @@ PARAMS_MAX = 100
 
 @command
 @click.argument("target", required=False, shell_complete=complete_target)
-@click.option("--message", metavar="TEXT", help="Say this, and end.")
-@click.option("--model", metavar="NAME", help="As the engine names it: anthropic:claude-opus-5.")
-@click.option("--engine", metavar="NAME", help="echo or pydantic-ai; else as the policy says.")
-@click.option("--persona", metavar="ID", help="Its main session, or the persona of a new one.")
+@click.option("--message", metavar="TEXT", help="Send this message and exit.")
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="Model name, such as anthropic:claude-opus-5.  [default: policy]",
+)
+@click.option("--engine", metavar="NAME", help="Engine: echo or pydantic-ai.  [default: policy]")
+@click.option(
+    "--persona", metavar="ID", help="Persona of a new session; without TARGET, its main session."
+)
 def chat(
     run: Invocation,
     *,
@@ -41,16 +47,16 @@ def chat(
     engine: str | None,
     persona: str | None,
 ) -> int | None:
-    """Talk with a session, a fork or an imported conversation.
+    """Chat in a session, a fork or an imported conversation.
 
-    TARGET is a session, which goes on; a turn, from which a fork goes on; or a new session's label.
-    Without it, the main session. On a terminal a line is a message, Ctrl-C stops the answer and
-    Ctrl-D ends; else every line of the input is one.
+    TARGET is a session to continue, a turn to fork from, or the label of a new session; the default
+    is the main session. Each line of the input is one message. On a terminal, Ctrl-C cancels the
+    answer and Ctrl-D ends the chat.
     """
     if message is not None and not message.strip():
-        raise Refused("the message is empty", "Say something with --message.")
-    said = {"directives": {"model": model} if model else {}, "persona_id": persona}
-    return asyncio.run(_chat(run, target, message, engine, said))
+        raise Refused("the message is empty", "Give a text with --message.")
+    options = {"directives": {"model": model} if model else {}, "persona_id": persona}
+    return asyncio.run(_chat(run, target, message, engine, options))
 
 
 async def _chat(
@@ -58,26 +64,26 @@ async def _chat(
     target: str | None,
     message: str | None,
     engine: str | None,
-    said: dict[str, Any],
+    options: dict[str, Any],
 ) -> int | None:
     from agents_ledger.broker.broker import Broker
-    from agents_ledger.broker.engines.chosen import choose
+    from agents_ledger.broker.engines.registry import choose
 
     chosen = choose(engine) if engine else None
     async with Broker.open(run.address, engine=chosen, create=False) as broker:
-        label = await _label(broker, target, said["persona_id"])
-        talk = _Talk(run, broker, label, said)
+        label = await _label(broker, target, options["persona_id"])
+        conversation = _Conversation(run, broker, label, options)
         if broker.engine.name == "echo" and sys.stdin.isatty() and message is None:
-            note(("The echo engine answers. Another is chosen in ", "dim"))
+            note(("The echo engine answers. To use a model, set an engine in ", "dim"))
             note((f"  {settings.policy_file(run.address)}", "dim"))
         async for text in _lines(message):
-            await talk.say(text)
-        return talk.end()
+            await conversation.send(text)
+        return conversation.end()
 
 
 async def _label(broker: Broker, target: str | None, persona: str | None) -> str:
-    """The session to talk with; one that is new is made by the first message, and may be called
-    as another begins."""
+    """The session to continue. A new one is created by the first message; its label may be a
+    prefix of an existing label."""
     if target is not None:
         with suppress(NotFound, Ambiguous):
             target = await broker.ledger.lookup(target, beginnings=False)
@@ -93,15 +99,15 @@ async def _label(broker: Broker, target: str | None, persona: str | None) -> str
 
 
 async def _lines(message: str | None) -> AsyncIterator[str]:
-    """What is to be said: one message, or lines as they are typed."""
+    """The messages to send: --message, or the lines of the input."""
     if message is not None:
         yield message
         return
-    typed = sys.stdin.isatty()
+    interactive = sys.stdin.isatty()
     while True:
-        if typed:
-            ask()
-            await _something_typed()
+        if interactive:
+            prompt()
+            await _stdin_ready()
         line = sys.stdin.readline()
         if not line:
             break
@@ -109,13 +115,13 @@ async def _lines(message: str | None) -> AsyncIterator[str]:
             yield line.rstrip("\n")
 
 
-async def _something_typed() -> None:
-    """Wait for a line without blocking what runs meanwhile, nor Ctrl-C."""
+async def _stdin_ready() -> None:
+    """Wait for a line without blocking the event loop or Ctrl-C."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     try:
         loop.add_reader(sys.stdin.fileno(), ready.set)
-    except NotImplementedError:  # on Windows; then the line is waited for as it is read
+    except NotImplementedError:  # Windows: readline() blocks instead
         return
     try:
         await ready.wait()
@@ -123,8 +129,8 @@ async def _something_typed() -> None:
         loop.remove_reader(sys.stdin.fileno())
 
 
-class _Talk:
-    """One conversation, and what became of each message."""
+class _Conversation:
+    """Sends messages and collects the outcome of each."""
 
     def __init__(
         self, run: Invocation, broker: Broker, target: str, options: dict[str, Any]
@@ -134,11 +140,11 @@ class _Talk:
         self._target = target
         self._options = options
         self._label = ""
-        self._said: list[dict[str, Any]] = []
+        self._turns: list[dict[str, Any]] = []
         self._failed: Failed | None = None
 
-    async def say(self, text: str) -> None:
-        """Send a message and print what comes of it."""
+    async def send(self, text: str) -> None:
+        """Send a message and print the answer as it arrives."""
         from agents_ledger.broker.events import Completed, Failed, Queued
         from agents_ledger.model.agents.engine import TextPiece
 
@@ -149,41 +155,41 @@ class _Talk:
                     self._target = self._label = event.session_label
                 elif isinstance(event, TextPiece):
                     begun = True
-                    self._piece(event.text)
+                    self._print_text(event.text)
                 elif isinstance(event, Completed):
                     self._completed(event, begun=begun)
                 elif isinstance(event, Failed):
-                    self._fail(event, begun=begun)
+                    self._failure(event, begun=begun)
                 else:
-                    self._note(event)
+                    self._print_event(event)
 
-    def _piece(self, text: str) -> None:
+    def _print_text(self, text: str) -> None:
         if not self._run.as_json:
-            self._run.out.say(text)
+            self._run.out.stream(text)
 
     def _completed(self, event: Completed, *, begun: bool) -> None:
         self._failed = None
-        self._said.append(
+        self._turns.append(
             {"turn_id": event.turn_id, "text": event.text, "error": None, "usage": event.usage}
         )
         if not self._run.as_json:
-            self._run.out.say("\n" if begun else f"{event.text}\n")
+            self._run.out.stream("\n" if begun else f"{event.text}\n")
         if event.beside:
-            note(("The session moved meanwhile: this turn is kept beside its head.", "live"))
+            note(("The session moved meanwhile: this turn was recorded off its head.", "live"))
 
-    def _fail(self, event: Failed, *, begun: bool) -> None:
+    def _failure(self, event: Failed, *, begun: bool) -> None:
         self._failed = event
-        self._said.append(
+        self._turns.append(
             {"turn_id": event.turn_id, "text": event.kept, "error": event.error, "usage": None}
         )
         if begun and not self._run.as_json:
-            self._run.out.say("\n")
+            self._run.out.stream("\n")
         if sys.stdin.isatty() and not self._run.as_json:
-            complain("error", event.error)
+            diagnostic("error", event.error)
         elif not self._run.as_json:
             raise _error(event)
 
-    def _note(self, event: Any) -> None:
+    def _print_event(self, event: Any) -> None:
         from agents_ledger.broker.events import Compacted
         from agents_ledger.model.agents.engine import CallBegun, CallFinished
 
@@ -197,7 +203,7 @@ class _Talk:
 
     @contextmanager
     def _stopping(self) -> Iterator[None]:
-        """While an answer comes: Ctrl-C stops it, and not the conversation."""
+        """While an answer arrives, Ctrl-C cancels the answer and not the chat."""
         loop = asyncio.get_running_loop()
 
         def stop() -> None:
@@ -205,7 +211,7 @@ class _Talk:
 
         try:
             loop.add_signal_handler(signal.SIGINT, stop)
-        except (NotImplementedError, RuntimeError, ValueError):  # not on this system, or thread
+        except (NotImplementedError, RuntimeError, ValueError):  # not on Windows or in a thread
             yield
             return
         try:
@@ -214,9 +220,9 @@ class _Talk:
             loop.remove_signal_handler(signal.SIGINT)
 
     def end(self) -> int | None:
-        """The answer in JSON, and the exit code."""
+        """Print the JSON, and return the exit code."""
         if self._run.as_json:
-            self._run.out.json(session=self._label, turns=self._said)
+            self._run.out.json(session=self._label, turns=self._turns)
         if self._failed is None:
             return None
         return EXIT_CODES[type(_error(self._failed))] if not sys.stdin.isatty() else None
@@ -225,5 +231,5 @@ class _Talk:
 def _error(event: Failed) -> EngineError | Refused:
     if event.kind in ("refused", "dropped"):
         return Refused(event.error)
-    known = event.kind in get_args(EngineFault)
-    return EngineError(cast(EngineFault, event.kind if known else "unavailable"), event.error)
+    kind = event.kind if event.kind in get_args(EngineFault) else "unavailable"
+    return EngineError(cast(EngineFault, kind), event.error)

@@ -1,13 +1,12 @@
-"""compact: a session's context made smaller, or what that would do."""
+"""compact: compact a session's context, or show the plan."""
 
 from __future__ import annotations
 
 import click
 
 from agents_ledger.cli.command import Invocation, command, complete_target
-from agents_ledger.cli.explore.show import Page
+from agents_ledger.cli.explore.show import TurnPrinter
 from agents_ledger.cli.terminal import Output, Span
-from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.model.compaction import CompactionPlan
 from agents_ledger.model.turns import Turn
 
@@ -22,19 +21,23 @@ STRATEGIES = ("summary", *WITHOUT_MODEL)
     type=click.Choice(STRATEGIES),
     default="summary",
     show_default=True,
-    help="How to choose what stays.",
+    help="How to choose the turns to keep.",
 )
 @click.option(
     "--budget",
     type=click.IntRange(1),
     metavar="TOKENS",
-    help="Of the context afterwards.  [40 % of now]",
+    help="Size of the context afterwards.  [default: 40 % of its size]",
 )
-@click.option("--engine", "engine_name", metavar="NAME", help="What summarises; else the policy's.")
-@click.option("--model", metavar="NAME", help="Of the engine; else the policy's.")
-@click.option("--instructions", metavar="TEXT", help="What the summary should heed.")
-@click.option("--fallback", type=click.Choice(WITHOUT_MODEL), help="For when summarising fails.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option(
+    "--engine", "engine_name", metavar="NAME", help="Engine that summarises.  [default: policy]"
+)
+@click.option("--model", metavar="NAME", help="Model that summarises.  [default: policy]")
+@click.option("--instructions", metavar="TEXT", help="Instructions for the summary.")
+@click.option(
+    "--fallback", type=click.Choice(WITHOUT_MODEL), help="Strategy to use if summarising fails."
+)
+@click.option("--dry-run", is_flag=True, help="Show the plan; change nothing.")
 def compact(
     run: Invocation,
     *,
@@ -47,7 +50,7 @@ def compact(
     fallback: str | None,
     dry_run: bool,
 ) -> None:
-    """Make a session's context smaller; nothing is removed."""
+    """Compact a session's context. No turn is removed."""
     plan: CompactionPlan | None = None
     turn: Turn | None = None
     if dry_run:
@@ -56,15 +59,15 @@ def compact(
     else:
         engine = None
         with run.reading() as ledger:
-            ledger.lookup(session)  # a wrong name is told before a missing engine
+            # Report a wrong name before a missing engine.
+            ledger.lookup(session)
         if strategy not in WITHOUT_MODEL:
-            from agents_ledger.broker.engines.chosen import summariser
+            from agents_ledger.broker.engines.registry import summariser
 
             engine, model = summariser(run.address, engine_name, model)
         with run.writing() as ledger:
-            turn = _compacted(
-                ledger,
-                session,
+            turn = ledger.compact(
+                ledger.session(ledger.lookup(session)).label,
                 strategy=strategy,
                 budget=budget,
                 engine=engine,
@@ -75,29 +78,24 @@ def compact(
     if run.as_json:
         run.out.json(plan=plan, turn=turn)
     elif plan is not None:
-        _plan(run.out, plan)
+        _print_plan(run.out, plan)
     elif turn is not None:
-        Page(run.out, full=False).turn(turn, turn.depth, None)
+        TurnPrinter(run.out, full=False).turn(turn, turn.depth, None)
 
 
-def _compacted(ledger: Ledger, session: str, **asked: object) -> Turn:
-    found = ledger.session(ledger.lookup(session))
-    return ledger.compact(found.label, **asked)  # type: ignore[arg-type]
-
-
-def _plan(out: Output, plan: CompactionPlan) -> None:
-    stays = str(plan.turns_kept)
+def _print_plan(out: Output, plan: CompactionPlan) -> None:
+    turns_kept = str(plan.turns_kept)
     if plan.kept_turn_ids:
-        stays += f", {len(plan.kept_turn_ids)} of them picked out"
+        turns_kept += f", {len(plan.kept_turn_ids)} of them selected"
     rows: list[list[Span]] = [
         ["strategy", plan.strategy],
         ["tokens now", f"{plan.tokens_before:,}"],
-        ["tokens then", f"{plan.tokens_after:,}, of {plan.budget:,} at most"],
-        ["turns that stay", stays],
-        ["turns that do not", str(plan.turns_summarized)],
+        ["tokens after", f"{plan.tokens_after:,} of at most {plan.budget:,}"],
+        ["turns kept", turns_kept],
+        ["turns summarised", str(plan.turns_summarized)],
         ["summarised through", (plan.summarized_through_turn_id, "id")],
         ["first kept turn", (plan.first_kept_turn_id or "none", "id")],
     ]
     if plan.summary_tokens_max:
-        rows.append(["summary", f"{plan.summary_tokens_max:,} tokens at most"])
-    out.table(["WHAT", "WOULD BE"], rows)
+        rows.append(["summary", f"at most {plan.summary_tokens_max:,} tokens"])
+    out.table(["PLAN", "VALUE"], rows)

@@ -1,10 +1,10 @@
-"""queue: what waits to be asked, and what is being answered."""
+"""queue: messages that wait for an answer or are being answered."""
 
 from __future__ import annotations
 
 import click
 
-from agents_ledger.cli.command import Invocation, command, complete_target
+from agents_ledger.cli.command import Invocation, command, complete_target, limit_option
 from agents_ledger.cli.terminal import Span, note
 from agents_ledger.ledger.ledger import Ledger
 from agents_ledger.ledger.sessions.queue import Queue
@@ -12,22 +12,17 @@ from agents_ledger.model.ids import now_ms
 from agents_ledger.model.queue import QueueEntry
 from agents_ledger.model.text import humanize
 
-SHOWN = 100
+ENTRIES = 100
 
 
 @command
 @click.argument("session", required=False, shell_complete=complete_target)
-@click.option("--all", "everything", is_flag=True, help="Those answered, failed and dropped too.")
-@click.option("--cancel", metavar="ID", help="Take an entry out; stop its turn if it runs.")
-@click.option("--retry", metavar="ID", help="Let a failed, cancelled or dropped entry wait again.")
 @click.option(
-    "--limit",
-    type=click.IntRange(1),
-    metavar="N",
-    default=SHOWN,
-    show_default=True,
-    help="At most so many.",
+    "--all", "everything", is_flag=True, help="Include answered, failed and dropped messages."
 )
+@click.option("--cancel", metavar="ID", help="Cancel an entry; stop its turn if it is running.")
+@click.option("--retry", metavar="ID", help="Queue a failed, cancelled or dropped entry again.")
+@limit_option(ENTRIES, "entries")
 def queue(
     run: Invocation,
     *,
@@ -37,42 +32,42 @@ def queue(
     retry: str | None,
     limit: int,
 ) -> None:
-    """List what waits to be asked, or cancel an entry."""
+    """List queued messages, or cancel or retry one."""
     if cancel or retry:
         with run.writing() as ledger:
-            lines = Queue(ledger)
-            changed = lines.cancel(cancel) if cancel else lines.retry(retry or "")
+            messages = Queue(ledger)
+            changed = messages.cancel(cancel) if cancel else messages.retry(retry or "")
             entries: tuple[QueueEntry, ...] = (changed,)
-            asked = _asked(ledger, entries)
+            prompts = _prompts(ledger, entries)
     else:
         with run.reading() as ledger:
             session = ledger.lookup(session) if session is not None else None
             entries = Queue(ledger).entries(session, everything=everything, limit=limit + 1)
-            asked = _asked(ledger, entries)
+            prompts = _prompts(ledger, entries)
     more = len(entries) > limit
     entries = entries[:limit]
     if run.as_json:
         run.out.json(entries=entries, more=more)
         return
     if not entries:
-        note("Nothing waits.")
+        note("The queue is empty.")
         return
     now = now_ms()
     heads = ["SESSION", "ENTRY", "MODE", "STATUS", "AGE", "MESSAGE"]
-    run.out.table(heads, [_row(entry, asked, now) for entry in entries])
+    run.out.table(heads, [_row(entry, prompts, now) for entry in entries])
     if more:
-        note(("There are more: --limit N shows them.", "dim"))
+        note(("There are more entries (--limit).", "dim"))
 
 
-def _asked(ledger: Ledger, entries: tuple[QueueEntry, ...]) -> dict[str, str]:
-    """How the prompt begins, by turn: of what was answered, the turn has it."""
+def _prompts(ledger: Ledger, entries: tuple[QueueEntry, ...]) -> dict[str, str]:
+    """The start of the prompt by turn: an answered entry has none of its own."""
     turns = {entry.turn_id for entry in entries if entry.ask is None and entry.turn_id}
     return {line.turn.id: line.text or "" for line in ledger.headlines(turns)}
 
 
-def _row(entry: QueueEntry, asked: dict[str, str], now: int) -> list[Span]:
-    texts = [message.content or "" for message in entry.ask.messages] if entry.ask else []
-    said = " · ".join(texts) or asked.get(entry.turn_id or "", "")
+def _row(entry: QueueEntry, prompts: dict[str, str], now: int) -> list[Span]:
+    texts = [part.content or "" for part in entry.ask.messages] if entry.ask else []
+    message = " · ".join(texts) or prompts.get(entry.turn_id or "", "")
     status = "stopping" if entry.stop_at and entry.status == "claimed" else entry.status
     return [
         (entry.session_label, "label"),
@@ -80,5 +75,5 @@ def _row(entry: QueueEntry, asked: dict[str, str], now: int) -> list[Span]:
         entry.mode,
         (status, "bad" if entry.status in ("failed", "dropped") else ""),
         (humanize.age(entry.enqueued_at, now, ago=""), "dim"),
-        f"{said} ({entry.error})" if entry.error else said,
+        f"{message} ({entry.error})" if entry.error else message,
     ]

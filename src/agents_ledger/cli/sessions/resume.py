@@ -18,36 +18,28 @@ if TYPE_CHECKING:
 @command
 @click.argument("session", shell_complete=complete_target)
 def resume(run: Invocation, *, session: str) -> None:
-    """Print the command that continues a session in its own agent, or here."""
+    """Print the command that continues a session in its agent, or else in the ledger."""
     with run.reading() as ledger:
-        found = ledger.session(ledger.lookup(session))
-        head = found.thread_id
-        turn = ledger.get_turn(head) if head else None
-        folder = _folder(ledger, found.label, turn)
-    there = command_there(found, folder)
-    here = command_here(found)
-    gone_on = bool(there and turn and not turn.projected)
+        stored = ledger.session(ledger.lookup(session))
+        turn = ledger.get_turn(stored.thread_id) if stored.thread_id else None
+        folder = _folder(ledger, stored.label, turn)
+    there = command_there(stored, folder)
+    here = command_here(stored)
+    continued_here = bool(there and turn and not turn.projected)
     if run.as_json:
-        run.out.json(command=there, here=here, went_on_here=gone_on)
+        run.out.json(command=there, here=here, went_on_here=continued_here)
         return
     run.out.line(there or here)
     if there is None:
-        note(
-            (
-                f"{found.origin or 'This ledger'} has no command for it: this continues it here.",
-                "dim",
-            )
-        )
-    elif gone_on:
-        note(("It was continued here: its own agent does not know the turns since.", "live"))
+        agent = stored.origin or "its agent"
+        note((f"No command of {agent} continues it; this continues it in the ledger.", "dim"))
+    elif continued_here:
+        note(("It was continued in the ledger; its agent lacks the newest turns.", "live"))
 
 
 def _folder(ledger: Ledger, label: str, turn: Turn | None) -> str | None:
-    """Where its own agent worked: on the latest turn that came from there."""
+    """The folder in which its agent worked: that of the latest imported turn."""
     if turn is None or turn.projected:
         return turn.workspace_path if turn else None
-    from agents_ledger.ledger.reports.pages import Pages
-
-    heads = [each.head_turn_id for each in Pages(ledger._core).imported_as(label)]
-    found = [ledger.get_turn(head).workspace_path for head in heads if head]
-    return found[-1] if found else None
+    heads = [run.head_turn_id for run in ledger.pages.imported_as(label) if run.head_turn_id]
+    return ledger.get_turn(heads[-1]).workspace_path if heads else None

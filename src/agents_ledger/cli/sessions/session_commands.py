@@ -1,4 +1,4 @@
-"""archive, alias, note, history and undo: what people do with a session, not in it."""
+"""archive, alias, note, history and undo: manage sessions."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from typing import Any
 import click
 
 from agents_ledger.cli import terminal
-from agents_ledger.cli.command import Invocation, command, complete_target
+from agents_ledger.cli.command import Invocation, command, complete_target, limit_option
 from agents_ledger.cli.terminal import Span
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.sessions import Session, SessionStatus
 from agents_ledger.model.text import humanize
 
-SHOWN = 20
+MOVES = 20
 
 
 @command
 @click.argument("session", shell_complete=complete_target)
-@click.option("--deleted", is_flag=True, help="Mark it deleted instead; its turns stay.")
-@click.option("--undo", "back", is_flag=True, help="Make it active again.")
-def archive(run: Invocation, *, session: str, deleted: bool, back: bool) -> None:
-    """Archive a session, mark it deleted, or make it active again. Nothing is removed."""
-    if deleted and back:
-        raise click.UsageError("--deleted and --undo contradict each other.")
-    status: SessionStatus = "active" if back else "deleted" if deleted else "archived"
+@click.option("--deleted", is_flag=True, help="Mark it as deleted instead; its turns are kept.")
+@click.option("--undo", "reactivate", is_flag=True, help="Make it active again.")
+def archive(run: Invocation, *, session: str, deleted: bool, reactivate: bool) -> None:
+    """Archive a session, mark it as deleted, or make it active again. Nothing is removed."""
+    if deleted and reactivate:
+        raise click.UsageError("--deleted and --undo cannot be combined.")
+    status: SessionStatus = "active" if reactivate else "deleted" if deleted else "archived"
     with run.writing() as ledger:
         changed = ledger.archive(ledger.lookup(session), status)
-    _tell(run, changed, f" is {changed.status}")
+    _print_session(run, changed, f" is {changed.status}")
 
 
 @command
 @click.argument("session", shell_complete=complete_target)
 @click.argument("name", required=False)
 def alias(run: Invocation, *, session: str, name: str | None) -> None:
-    """Let a session answer to another NAME, too; without one, list its aliases."""
+    """Add the alias NAME to a session; without NAME, list its aliases."""
     with run.writing() if name is not None else run.reading() as ledger:
         label = ledger.session(ledger.lookup(session)).label
         if name is not None:
@@ -46,40 +46,33 @@ def alias(run: Invocation, *, session: str, name: str | None) -> None:
     if not aliases:
         terminal.note(f"Session {label} has no aliases.")
         return
-    rows: list[list[Span]] = [[(each.alias, "label"), each.reason or ""] for each in aliases]
+    rows: list[list[Span]] = [[(row.alias, "label"), row.reason or ""] for row in aliases]
     run.out.table(["ALIAS", "REASON"], rows)
 
 
 @command
 @click.argument("session", shell_complete=complete_target)
-@click.option("--title", metavar="TEXT", help="Call it so; an empty one takes it away.")
-@click.option("--text", metavar="TEXT", help="Write this on it; an empty one takes it away.")
-@click.option("--star/--no-star", default=None, help="Mark it, or take the mark away.")
+@click.option("--title", metavar="TEXT", help="Set the title; an empty title clears it.")
+@click.option("--text", metavar="TEXT", help="Set the note; an empty note clears it.")
+@click.option("--star/--no-star", default=None, help="Star the session, or remove the star.")
 def note(
     run: Invocation, *, session: str, title: str | None, text: str | None, star: bool | None
 ) -> None:
-    """Write a title, a star or a note on a session; they are not part of the record."""
-    given: dict[str, Any] = {"title": title, "note": text, "starred": star}
-    changes = {name: value for name, value in given.items() if value is not None}
+    """Set the title, note or star of a session. They are not part of the record."""
+    options: dict[str, Any] = {"title": title, "note": text, "starred": star}
+    changes = {name: value for name, value in options.items() if value is not None}
     if not changes:
         raise click.UsageError("Give --title, --text, --star or --no-star.")
     with run.writing() as ledger:
         label = ledger.lookup(session)
         changed = ledger.annotate(label, **{k: None if v == "" else v for k, v in changes.items()})
-    words = ["starred" if changed.starred else "", changed.title or "", changed.note or ""]
-    _tell(run, changed, "  " + " · ".join(word for word in words if word))
+    notes = ["starred" if changed.starred else "", changed.title or "", changed.note or ""]
+    _print_session(run, changed, "  " + " · ".join(filter(None, notes)))
 
 
 @command
 @click.argument("session", shell_complete=complete_target)
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    metavar="N",
-    default=SHOWN,
-    show_default=True,
-    help="At most so many.",
-)
+@limit_option(MOVES, "moves")
 def history(run: Invocation, *, session: str, limit: int) -> None:
     """List the moves of a session's head, latest first."""
     with run.reading() as ledger:
@@ -98,21 +91,24 @@ def history(run: Invocation, *, session: str, limit: int) -> None:
         ]
         for move in moves
     ]
-    run.out.table(["MOVE", "WHY", "TO", "AGE"], rows, right=("MOVE",))
+    run.out.table(["MOVE", "REASON", "TO", "AGE"], rows, right=("MOVE",))
 
 
 @command
 @click.argument("session", shell_complete=complete_target)
-@click.option("--move", type=int, metavar="N", help="Back to before this one.  [the last]")
+@click.option("--move", type=int, metavar="N", help="Move to undo.  [default: the last]")
 def undo(run: Invocation, *, session: str, move: int | None) -> None:
-    """Point a session to where it was before a move, which `history` lists. Nothing is removed."""
+    """Move a session's head back to where it was before a move listed by `history`.
+
+    No turn is removed, and undoing is itself a move.
+    """
     with run.writing() as ledger:
         changed = ledger.undo(ledger.lookup(session), move)
-    _tell(run, changed, " is at ", (changed.thread_id or "no turn", "id"))
+    _print_session(run, changed, " is at ", (changed.thread_id or "no turn", "id"))
 
 
-def _tell(run: Invocation, session: Session, *said: Span) -> None:
+def _print_session(run: Invocation, session: Session, *spans: Span) -> None:
     if run.as_json:
         run.out.json(session=session)
         return
-    run.out.line((session.label, "label"), *said)
+    run.out.line((session.label, "label"), *spans)

@@ -1,4 +1,4 @@
-"""sessions and fork: the labels, and where they point."""
+"""sessions and fork: list sessions and create new ones."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import sys
 import click
 from msgspec import to_builtins
 
-from agents_ledger.cli.command import Invocation, command, complete_target
+from agents_ledger.cli.command import Invocation, command, complete_target, limit_option
 from agents_ledger.cli.terminal import Span, fit, note
 from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.reports.pages import Pages
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.reports.trees import Headline
@@ -19,7 +18,7 @@ from agents_ledger.model.sessions import Session, SessionStatus, Thread
 from agents_ledger.model.text import humanize
 from agents_ledger.model.text.dates import moment
 
-ROOMY = 100  # from this width on there is room for persona and origin
+WIDE = 100  # columns of a terminal from which persona and origin are shown
 LABEL_MAX = 40
 STATUSES: tuple[SessionStatus, ...] = ("active", "archived", "deleted")
 
@@ -30,22 +29,19 @@ STATUSES: tuple[SessionStatus, ...] = ("active", "archived", "deleted")
     type=click.Choice([*STATUSES, "all"]),
     default="active",
     show_default=True,
-    help="Only these.",
+    help="Status of the sessions.",
 )
-@click.option("--persona", metavar="ID", help="Only sessions of this persona.")
-@click.option("--origin", metavar="NAME", help="Only sessions that came from there.")
-@click.option("--project", metavar="FOLDER", help="Only sessions that worked there last.")
-@click.option("--model", metavar="NAME", help="Only sessions that it answered last; words will do.")
-@click.option("--since", metavar="WHEN", help="Only changed since: 2026-03-01, 12h, 7d, 4w.")
-@click.option("--no-subagents", is_flag=True, help="Without the sessions of subagents.")
+@click.option("--persona", metavar="ID", help="Sessions of this persona.")
 @click.option(
-    "--limit",
-    type=click.IntRange(1),
-    metavar="N",
-    default=20,
-    show_default=True,
-    help="At most so many.",
+    "--origin", metavar="NAME", help="Sessions imported from this source, such as claude-code."
 )
+@click.option("--project", metavar="FOLDER", help="Sessions whose last turn worked in this folder.")
+@click.option(
+    "--model", metavar="NAME", help="Sessions last answered by this model, or part of its name."
+)
+@click.option("--since", metavar="WHEN", help="Sessions changed since: 2026-03-01, 12h, 7d, 4w.")
+@click.option("--no-subagents", is_flag=True, help="Omit the sessions of subagents.")
+@limit_option(20, "sessions")
 def sessions(
     run: Invocation,
     *,
@@ -58,10 +54,10 @@ def sessions(
     no_subagents: bool,
     limit: int,
 ) -> None:
-    """List sessions, latest first."""
+    """List sessions, most recent first."""
     changed_since = moment(since, now_ms()) if since else 0
     with run.reading() as ledger:
-        found = Pages(ledger._core).session_lines(
+        lines = ledger.pages.session_lines(
             status=next((word for word in STATUSES if word == status), None),
             persona_id=persona,
             origin=origin,
@@ -71,23 +67,23 @@ def sessions(
             subagents=not no_subagents,
             limit=limit + 1,
         )
-        entries = [Entry(ledger, line.session) for line in found[:limit]]
+        entries = [SessionRow(ledger, line.session) for line in lines[:limit]]
         is_new = not entries and not ledger.sessions(status=None, limit=1)
-    more = len(found) > limit
+    more = len(lines) > limit
     if run.as_json:
         run.out.json(sessions=[entry.as_json() for entry in entries], more=more)
         return
     if not entries:
-        start = "No sessions. Record a turn, or make the demonstration with `agents-ledger up`."
+        start = "No sessions. Import history or record a demonstration with `agents-ledger up`."
         note(start if is_new else "No session matches.")
         return
     _print(run, entries)
     if more:
-        note(("There are more: --limit N shows them.", "dim"))
+        note(("There are more sessions (--limit).", "dim"))
 
 
-class Entry:
-    """A session with what a list tells of its thread."""
+class SessionRow:
+    """A session with the metrics and the headline of its thread."""
 
     def __init__(self, ledger: Ledger, session: Session) -> None:
         self.session = session
@@ -106,22 +102,22 @@ class Entry:
 
     @property
     def text(self) -> str:
-        """Its title, and how the latest prompt begins."""
+        """The title, and the start of the latest prompt."""
         prompt = (self.headline.text if self.headline else None) or ""
         if self.headline and self.headline.turn.compaction:
             prompt = f"compacted: {self.headline.turn.compaction.summary}"
         parts = ["★" if self.session.starred else "", self.session.title or "", prompt]
-        return " · ".join(part for part in parts if part)
+        return " · ".join(filter(None, parts))
 
 
-def _print(run: Invocation, entries: list[Entry]) -> None:
-    """A table; what is the same everywhere is not worth a column."""
+def _print(run: Invocation, entries: list[SessionRow]) -> None:
+    """Print a table, without the columns that would have the same value in every row."""
     now = now_ms()
-    roomy = run.out.width >= ROOMY or not run.out.is_terminal
-    personas = roomy and {entry.session.persona_id for entry in entries} != {"main"}
-    origins = roomy and any(entry.session.origin for entry in entries)
+    wide = run.out.width >= WIDE or not run.out.is_terminal
+    personas = wide and {entry.session.persona_id for entry in entries} != {"main"}
+    origins = wide and any(entry.session.origin for entry in entries)
     statuses = any(entry.session.status != "active" for entry in entries)
-    extra = [name for name, wanted in (("PERSONA", personas), ("ORIGIN", origins)) if wanted]
+    extra = [name for name, varies in (("PERSONA", personas), ("ORIGIN", origins)) if varies]
     extra += ["STATUS"] if statuses else []
     rows: list[list[Span]] = []
     for entry in entries:
@@ -148,20 +144,22 @@ def _print(run: Invocation, entries: list[Entry]) -> None:
 
 @command
 @click.argument("target", shell_complete=complete_target)
-@click.option("--label", help="The new session's label; made up if left out.")
-@click.option("--before", is_flag=True, help="Point to the turn before, to ask differently.")
-@click.option("--persona", metavar="ID", help="The new session's persona; else the turn's.")
+@click.option("--label", help="Label of the new session.  [default: generated]")
+@click.option(
+    "--before", is_flag=True, help="Fork before the turn, to ask its question differently."
+)
+@click.option(
+    "--persona", metavar="ID", help="Persona of the new session.  [default: that of the turn]"
+)
 def fork(
     run: Invocation, *, target: str, label: str | None, before: bool, persona: str | None
 ) -> None:
-    """Make a new session at a turn, or at a session's head. Nothing is copied."""
+    """Create a session at a turn, or at the head of a session. No turn is copied."""
     if label == "":
-        raise Refused("the label is empty", "Leave out --label to have one made up.")
-    from agents_ledger.ledger.search import routing
-
+        raise Refused("the label is empty", "Omit --label to have one generated.")
     with run.writing() as ledger:
-        meant, reasons = ledger._core.db.read(lambda tx: routing.reasoned(tx, target))
-        session = ledger.fork(meant, label=label, before=before, persona_id=persona)
+        turn_id, reasons = ledger.explain_route(target)
+        session = ledger.fork(turn_id, label=label, before=before, persona_id=persona)
         depth = ledger.thread(session.label, last=0).depth
     if run.as_json:
         run.out.json(session=session, depth=depth, reasons=reasons)
@@ -172,4 +170,4 @@ def fork(
     run.out.line((session.label, "label"), " is a new session, ", *where)
     for reason in reasons:
         words = ", ".join((*reason.terms, *reason.files))
-        run.out.line(("  because ", "dim"), (reason.turn_id, "id"), f" speaks of {words}")
+        run.out.line(("  because ", "dim"), (reason.turn_id, "id"), f" mentions {words}")

@@ -1,4 +1,4 @@
-"""copy, backup and restore: whole ledgers, each verified before it counts."""
+"""copy, backup and restore: copies of whole ledgers, each verified."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from agents_ledger.model.text import humanize
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 def copy(run: Invocation, *, source: str, target: str) -> None:
-    """Copy a ledger to a new one at another address, on either engine, and verify the copy."""
+    """Copy the ledger at FROM to a new ledger at TO, on either engine, and verify the copy."""
     settings.make_default_folder(target)
-    _tell(run, copying.copy(source, target), source, target)
+    _print_copied(run, copying.copy(source, target), source, target)
 
 
 @command
 @click.argument("file", type=click.Path())
 def backup(run: Invocation, *, file: str) -> None:
-    """Save the ledger to a new file while others go on writing, and verify it."""
+    """Back up the ledger to a new SQLite file and verify it. Other programs may keep writing."""
     saved = copying.backup(run.address, file)
-    length = saved.stat().st_size
+    size = saved.stat().st_size
     if run.as_json:
-        run.out.json(file=str(saved), bytes=length)
+        run.out.json(file=str(saved), bytes=size)
         return
-    run.out.line("saved and verified ", (str(saved), "title"), f", {humanize.size(length)}")
+    run.out.line("saved and verified ", (str(saved), "title"), f", {humanize.size(size)}")
 
 
 @command
 @click.argument("file", type=click.Path())
 @click.argument("target", metavar="[TO]", required=False)
 def restore(run: Invocation, *, file: str, target: str | None) -> None:
-    """Make a new ledger from a backup: at TO, else where the ledger is looked for."""
+    """Restore a backup to a new ledger at TO, by default the ledger's address, and verify it."""
     address = target or run.address
     settings.make_default_folder(address)
-    _tell(run, copying.restore(file, address), file, address)
+    _print_copied(run, copying.restore(file, address), file, address)
 
 
-def _tell(run: Invocation, copied: Copied, source: str, target: str) -> None:
+def _print_copied(run: Invocation, copied: Copied, source: str, target: str) -> None:
     rows, tokens = copied
     if run.as_json:
         run.out.json(rows=rows, tokens_revoked=tokens)
@@ -57,5 +57,5 @@ def _tell(run: Invocation, copied: Copied, source: str, target: str) -> None:
     if tokens:
         note(
             f"{humanize.count(tokens, 'access token')} revoked in the copy; "
-            "make new ones with `agents-ledger token create`"
+            "create new ones with `agents-ledger token create`"
         )

@@ -1,4 +1,4 @@
-"""export: a conversation given away, in a form of ours or in its source's own; and source files."""
+"""export: write a conversation in one of our formats or in that of its source; source files."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import click
 from agents_ledger.cli.command import Invocation, command, complete_target
 from agents_ledger.cli.terminal import note
 from agents_ledger.exporters.exporting import Export, Form
-from agents_ledger.exporters.messages import PROVIDERS
 from agents_ledger.exporters.private_files import open_new
 from agents_ledger.exporters.secrets import Masked, review
+from agents_ledger.model.context import PROVIDER_FORMATS
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.text import humanize
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agents_ledger.ledger.ledger import Ledger
     from agents_ledger.model.imports.sources import SourceFile
 
-FORMS = ("source", *get_args(Form))
+FORMATS = ("source", *get_args(Form))
 SUFFIXES = {
     ".jsonl": "messages",
     ".md": "markdown",
@@ -38,24 +38,35 @@ SUFFIXES = {
 @click.option(
     "--format",
     "form",
-    type=click.Choice(FORMS),
-    help="In this form.  [by the ending of --output; else source, or markdown without one]",
+    type=click.Choice(FORMATS),
+    help="Format.  [default: by the extension of --output; else source, or markdown]",
 )
-@click.option("-o", "--output", type=click.Path(), help="Where to write; else it is printed.")
+@click.option(
+    "-o", "--output", type=click.Path(), help="File to write.  [default: standard output]"
+)
 @click.option(
     "--provider",
-    type=click.Choice(PROVIDERS),
+    type=click.Choice(PROVIDER_FORMATS),
     default="anthropic",
     show_default=True,
-    help="Whose messages.",
+    help="Message format, with --format messages.",
 )
-@click.option("--last", type=click.IntRange(1), metavar="N", help="Only so many turns.")
-@click.option("--full", is_flag=True, help="Long results whole, in Markdown and HTML too.")
-@click.option("--no-subagents", is_flag=True, help="Without what subagents said.")
-@click.option("--no-mask", is_flag=True, help="Leave secrets as they are.")
-@click.option("--review", "only_review", is_flag=True, help="Only tell what would be masked.")
-@click.option("--file", metavar="PATH|SOURCE", help="Kept source files, instead of a TARGET.")
-@click.option("--list", "only_list", is_flag=True, help="Only list the source files that are kept.")
+@click.option(
+    "--last",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of final turns to export.  [default: all]",
+)
+@click.option("--full", is_flag=True, help="Include long results completely, in Markdown and HTML.")
+@click.option("--no-subagents", is_flag=True, help="Omit the threads of subagents.")
+@click.option("--no-mask", is_flag=True, help="Do not mask secrets.")
+@click.option(
+    "--review", "only_review", is_flag=True, help="List what would be masked; export nothing."
+)
+@click.option(
+    "--file", metavar="PATH|SOURCE", help="Export archived source files instead of a TARGET."
+)
+@click.option("--list", "only_list", is_flag=True, help="List the archived source files.")
 def export(
     run: Invocation,
     *,
@@ -71,99 +82,98 @@ def export(
     file: str | None,
     only_list: bool,
 ) -> None:
-    """Give a conversation away: Markdown, JSON, messages, one HTML file, or its own format."""
+    """Export a conversation as Markdown, JSON, messages, one HTML file, or in its source format."""
     if file is not None or only_list:
-        unfit = {
+        not_applicable = {
             f"--format {form}": form not in (None, "source"),
-            "--provider": _is_given("provider"),
+            "--provider": _is_set("provider"),
             "--last": last,
             "--full": full,
             "--no-subagents": no_subagents,
             "--no-mask": no_mask,
             "--review": only_review,
         }
-        _check_files(target, file, [name for name, is_given in unfit.items() if is_given])
+        _check_files(target, file, [name for name, is_set in not_applicable.items() if is_set])
         if only_list and output is not None:
-            raise click.UsageError("--list writes no file: leave out --output")
+            raise click.UsageError("--list and --output cannot be combined")
         _files(run, target, file, output, only_list=only_list)
         return
     if target is None:
-        raise click.UsageError("name a TARGET, or source files with --file")
+        raise click.UsageError("Give a TARGET, or source files with --file.")
     with run.reading() as ledger:
         target = ledger.lookup(target)
         if only_review:
             _review(run, Export(ledger, target, "json", last=last, subagents=not no_subagents))
             return
-        chosen = form or _told_by(output) or _kept_as(ledger, target)
+        chosen = form or _format_of(output) or _default_format(ledger, target)
         if chosen == "source":
             if last is not None:
                 raise Refused(
-                    "source records come whole: --last has no meaning for them",
-                    "Choose another format, such as markdown.",
+                    "--last does not apply to the format source",
+                    "Choose another --format, such as markdown.",
                 )
             _source(run, ledger, target, output)
             return
-        wanted = next(each for each in get_args(Form) if each == chosen)
-        made = Export(
+        form_ = next(name for name in get_args(Form) if name == chosen)
+        exported = Export(
             ledger,
             target,
-            wanted,
+            form_,
             mask=not no_mask,
             full=full,
             last=last,
             subagents=not no_subagents,
             provider=provider,
         )
-        _write(run, made, output)
+        _write(run, exported, output)
 
 
-def _is_given(option: str) -> bool:
+def _is_set(option: str) -> bool:
     source = click.get_current_context().get_parameter_source(option)
     return source is not click.core.ParameterSource.DEFAULT
 
 
-def _check_files(target: str | None, file: str | None, unfit: Sequence[str]) -> None:
+def _check_files(target: str | None, file: str | None, not_applicable: Sequence[str]) -> None:
     if target is not None and file is not None:
-        raise click.UsageError("name a TARGET, or source files with --file, and not both")
-    if unfit:
-        means = "has no meaning" if len(unfit) == 1 else "have no meaning"
-        raise click.UsageError(f"source files come as they are: {', '.join(unfit)} {means} here")
+        raise click.UsageError("TARGET and --file cannot be combined")
+    if not_applicable:
+        verb = "does" if len(not_applicable) == 1 else "do"
+        raise click.UsageError(f"{', '.join(not_applicable)} {verb} not apply to source files")
 
 
-def _told_by(output: str | None) -> str | None:
-    """The form that the ending of a file's name tells; None: it has none."""
-    ending = Path(output).suffix.lower() if output else ""
-    if not ending:
+def _format_of(output: str | None) -> str | None:
+    """The format for the extension of a file name; None without an extension."""
+    extension = Path(output).suffix.lower() if output else ""
+    if not extension:
         return None
-    if ending not in SUFFIXES:
+    if extension not in SUFFIXES:
         raise Refused(
-            f"{output} ends in {ending}, which tells no format",
-            f"Endings are {', '.join(SUFFIXES)}; or choose with --format.",
+            f"{output} has the unknown extension {extension}",
+            f"Extensions are {', '.join(SUFFIXES)}; or choose a --format.",
         )
-    return SUFFIXES[ending]
+    return SUFFIXES[extension]
 
 
-def _kept_as(ledger: Ledger, target: str) -> str:
-    """As its source has it; what was recorded here, and what ends at a turn, as people read it."""
-    from agents_ledger.ledger.projection.source_records import Sources
+def _default_format(ledger: Ledger, target: str) -> str:
+    """`source` for an imported session; `markdown` for recorded sessions and for turns."""
 
     try:
         label = ledger.session(target).label
     except NotFound:
         return "markdown"
-    return "source" if Sources(ledger._core).files_of_session(label) else "markdown"
+    return "source" if ledger.sources.files_of_session(label) else "markdown"
 
 
 def _source(run: Invocation, ledger: Ledger, target: str, output: str | None) -> None:
     from agents_ledger.exporters.source import session_files
 
-    _give(run, ledger, session_files(ledger, ledger.session(target).label), output)
+    _export_files(run, ledger, session_files(ledger, ledger.session(target).label), output)
 
 
 def _files(
     run: Invocation, target: str | None, named: str | None, output: str | None, *, only_list: bool
 ) -> None:
-    """Kept files, whether or not they are of a session."""
+    """List or export archived files, whether or not they belong to a session."""
     from agents_ledger.exporters.source import kept_files, session_files
 
     with run.reading() as ledger:
@@ -174,10 +184,10 @@ def _files(
             _list(run, kept_files(ledger, named).files)
         else:
             files, is_one = kept_files(ledger, named)
-            _give(run, ledger, files, output, in_folder=not is_one)
+            _export_files(run, ledger, files, output, in_folder=not is_one)
 
 
-def _give(
+def _export_files(
     run: Invocation,
     ledger: Ledger,
     files: Sequence[SourceFile],
@@ -191,12 +201,12 @@ def _give(
         print_file(ledger, files, sys.stdout.buffer)
         return
     written = write_files(ledger, files, Path(output), in_folder=in_folder)
-    _tell(run, [str(path) for path in written], ())
+    _print_written(run, [str(path) for path in written], ())
 
 
 def _list(run: Invocation, files: Sequence[SourceFile]) -> None:
     if run.as_json:
-        kept = [
+        rows = [
             {
                 "path": file.path,
                 "generation": file.generation,
@@ -206,63 +216,71 @@ def _list(run: Invocation, files: Sequence[SourceFile]) -> None:
             }
             for file in files
         ]
-        run.out.json(kept=kept)
+        run.out.json(kept=rows)
         return
-    rows = [[f.source, f.kind, f"{f.kept_bytes:,}", str(f.generation), f.path] for f in files]
+    cells = [[f.source, f.kind, f"{f.kept_bytes:,}", str(f.generation), f.path] for f in files]
     heads = ["SOURCE", "KIND", "BYTES", "GENERATION", "PATH"]
-    run.out.table(heads, rows, right=("BYTES", "GENERATION"))
+    run.out.table(heads, cells, right=("BYTES", "GENERATION"))
 
 
-def _write(run: Invocation, made: Export, output: str | None) -> None:
+def _write(run: Invocation, exported: Export, output: str | None) -> None:
     if output is None:
-        for piece in made:
+        for piece in exported:
             run.out.piece(piece)
-        _summary(made.masked)
+        _print_masked(exported.masked)
         return
     path = Path(output)
     if path.is_dir():
-        raise Refused(f"{path} is a folder", "Name a file in it.")
+        raise Refused(f"{path} is a folder", "Give the path of a new file.")
     try:
         opened = open_new(path, "t", encoding="utf-8", newline="\n")
     except FileExistsError as error:
-        raise Refused(f"{path} exists already", "Choose another path.") from error
+        raise Refused(f"{path} already exists", "Choose another path.") from error
     except OSError as error:
-        what = f"{path} cannot be written: {error.strerror}"
-        raise Refused(what, "Name a file in a folder that exists and may be written.") from error
+        message = f"{path} cannot be written: {error.strerror}"
+        raise Refused(message, "Choose a file in an existing, writable folder.") from error
     try:
         with opened:
-            opened.writelines(made)
-    except BaseException:  # half a conversation would be taken for a whole one
+            opened.writelines(exported)
+    except BaseException:
+        # A truncated file would look complete.
         path.unlink()
         raise
-    _tell(run, [str(path)], made.masked)
+    _print_written(run, [str(path)], exported.masked)
 
 
-def _tell(run: Invocation, files: list[str], masked: tuple[Masked, ...]) -> None:
+def _print_written(run: Invocation, files: list[str], masked: tuple[Masked, ...]) -> None:
     if run.as_json:
         run.out.json(files=files, masked=masked)
         return
     for file in files:
         run.out.line(file)
-    _summary(masked)
+    _print_masked(masked)
 
 
-def _summary(masked: tuple[Masked, ...]) -> None:
+def _print_masked(masked: tuple[Masked, ...]) -> None:
     counts = review(masked)
     if counts:
-        said = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-        note(("masked ", "dim"), said, ("; --review tells where, --no-mask leaves them", "dim"))
+        kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+        note(("masked ", "dim"), kinds, ("; --review lists them, --no-mask keeps them", "dim"))
 
 
-def _review(run: Invocation, made: Export) -> None:
-    for _ in made:  # reading it through finds them
+def _review(run: Invocation, exported: Export) -> None:
+    for _ in exported:  # masks as it is read
         pass
     if run.as_json:
-        run.out.json(files=[], masked=made.masked)
+        run.out.json(files=[], masked=exported.masked)
         return
-    if not made.masked:
-        note("Nothing looks like a secret.")
+    if not exported.masked:
+        note("No secrets detected.")
         return
-    rows = [[one.kind, str(one.count), one.shown, one.where] for one in made.masked]
+    rows = [
+        [secret.kind, str(secret.count), secret.shown, secret.where] for secret in exported.masked
+    ]
     run.out.table(["KIND", "TIMES", "SHOWN AS", "WHERE"], rows, right=("TIMES",))
-    note((f"{humanize.count(sum(one.count for one in made.masked), 'place')} masked", "dim"))
+    note(
+        (
+            f"{humanize.count(sum(secret.count for secret in exported.masked), 'place')} masked",
+            "dim",
+        )
+    )

@@ -1,4 +1,4 @@
-"""salvage: what can be read of a damaged ledger, brought into a new one."""
+"""salvage: recover the readable rows of a damaged ledger file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from operator import attrgetter
 
 import click
 
-from agents_ledger.cli.command import Invocation, command
+from agents_ledger.cli.command import Invocation, command, limit_option
 from agents_ledger.cli.terminal import note
 from agents_ledger.ledger.maintenance import salvage as salvaging
 from agents_ledger.ledger.maintenance.salvage import Missing, Salvaged
@@ -15,24 +15,17 @@ from agents_ledger.model import settings
 from agents_ledger.model.text import humanize
 
 SOMETHING_MISSING = 1
-SHOWN = 20
+MISSING_PER_KIND = 20
 
 
 @command
 @click.argument("file", type=click.Path())
 @click.argument("target", metavar="NEW", type=click.Path())
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    metavar="N",
-    default=SHOWN,
-    show_default=True,
-    help="Missing things to list, of each kind.",
-)
+@limit_option(MISSING_PER_KIND, "missing items to list, per kind")
 def salvage(run: Invocation, *, file: str, target: str, limit: int) -> int:
-    """Bring what can be read of a damaged ledger file into a new one, and list what is missing.
+    """Recover the readable rows of a damaged ledger file into the new ledger NEW.
 
-    FILE is only read. Exits with 1 if anything is missing.
+    FILE is not changed. Exits with 1 if anything is missing.
     """
     settings.make_default_folder(target)
     salvaged = salvaging.salvage(file, target)
@@ -66,17 +59,17 @@ def _report(run: Invocation, salvaged: Salvaged, target: str, limit: int) -> Non
     for finding in salvaged.findings[:limit]:
         run.out.line((finding.rule, "bad"), "  ", (finding.id, "id"), "  ", finding.detail)
     read = humanize.count(sum(rows.read for rows in salvaged.tables), "row")
-    verdict = "nothing is missing" if salvaged.complete else "some of it is missing"
+    verdict = "nothing is missing" if salvaged.complete else "some rows are missing"
     run.out.line(f"read {read} into ", (target, "title"), f"; {verdict}")
     if salvaged.findings:
-        note(("error:", "bad"), " the new ledger breaks rules of the audit")
+        note(("error:", "bad"), " the new ledger violates rules of the audit")
 
 
 def _report_missing(run: Invocation, missing: tuple[Missing, ...], limit: int) -> None:
-    for what, found in groupby(sorted(missing, key=attrgetter("what")), attrgetter("what")):
-        group = list(found)
-        run.out.line((what, "bad"), f"  {len(group):,}")
-        for thing in group[:limit]:
-            run.out.line("  ", (thing.id, "id"), "  ", (thing.detail, "dim"))
+    for kind, items in groupby(sorted(missing, key=attrgetter("what")), attrgetter("what")):
+        group = list(items)
+        run.out.line((kind, "bad"), f"  {len(group):,}")
+        for item in group[:limit]:
+            run.out.line("  ", (item.id, "id"), "  ", (item.detail, "dim"))
         if len(group) > limit:
             run.out.line((f"  … {len(group) - limit:,} more (--limit)", "dim"))

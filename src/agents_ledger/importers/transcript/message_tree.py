@@ -1,72 +1,78 @@
-"""Turns out of a tree of messages, for sources that tell one.
+"""Turns of a tree of messages, for sources that have one.
 
-A prompt opens a turn; what follows belongs to it. Prompts without an answer between them are one
-query, unless a failure is all that came of the first: that is a turn that has ended. Notices before
-a first prompt belong to it; until it comes they make no turn. Where a turn
-goes on in two ways, as after a regeneration, the second is a turn beside it that holds what leads
-up to it once more, under ids of its own.
+A prompt opens a turn, and what follows belongs to it. Prompts without an answer between them are
+one query, unless the first of them failed: then its turn has ended. Notices before a first prompt
+belong to that prompt; until it comes they are in no turn. Where a turn continues in two ways, as
+after a regeneration, the second is a sibling turn, which has the messages that lead up to it once
+more under ids of its own.
 """
 
 from __future__ import annotations
 
 import zlib
+from abc import abstractmethod
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
 
-from agents_ledger.importers.port.source import Held
-from agents_ledger.importers.transcript.packed_store import Named, Packed
-from agents_ledger.importers.transcript.turn_tree import NONE
+from agents_ledger.importers.port.material import HeldRecord
+from agents_ledger.importers.transcript.columns import NONE
+from agents_ledger.importers.transcript.lazy_turns import LazyTurns
+from agents_ledger.importers.transcript.packed_store import PackedDict, PackedList
+from agents_ledger.importers.transcript.turn_tree import TurnTree
+from agents_ledger.model.turns import Turn
 
-Kind = Literal["prompt", "reply", "notice", "failure", "compaction"]
+MessageKind = Literal["prompt", "reply", "notice", "failure", "compaction"]
 OPENERS = ("prompt", "compaction")
+SETTLING = ("reply", "compaction", "failure")
 
 
 @lru_cache(maxsize=64)
-def _only(file_id: int) -> frozenset[int]:
-    """One file, as all nodes that stand there alone have it."""
-    return frozenset({file_id})
+def _single_file(file_id: int) -> frozenset[int]:
+    return frozenset({file_id})  # one object for all messages of the file
 
 
-class Node(Struct, gc=False, array_like=True):
-    """A message in its tree, and what its source needs to read it again."""
+class MessageNode(Struct, gc=False, array_like=True):
+    """A message in its tree, without its content."""
 
-    kind: Kind
+    kind: MessageKind
     parent: str | None
-    print: bytes
+    fingerprint: bytes
     file_ids: frozenset[int]
-    record: Held
+    record: HeldRecord
 
 
-def node_of(kind: Kind, parent: str | None, data: bytes, record: Held, file_id: int) -> Node:
-    """The node of a message that says this, to be read again from its record."""
-    print_ = b"%d:%d;" % (len(data), zlib.crc32(data))
-    return Node(kind, parent, print_, _only(file_id), record)
+def message_node(
+    kind: MessageKind, parent: str | None, data: bytes, record: HeldRecord, file_id: int
+) -> MessageNode:
+    """The node of a message with this content, which can be read again from its record."""
+    fingerprint = b"%d:%d;" % (len(data), zlib.crc32(data))
+    return MessageNode(kind, parent, fingerprint, _single_file(file_id), record)
 
 
-class Nodes(Named[Node]):
+class MessageNodes(PackedDict[MessageNode]):
     """The messages of a tree by id."""
 
     def __init__(self) -> None:
-        super().__init__(Node)
+        super().__init__(MessageNode)
 
-    def put(self, name: str, node: Node) -> None:
-        """A message as a further file says it, which wins, and leaves it where it was if it does
-        not say where."""
-        known = self.get(name)
-        if known is None:
+    def put(self, name: str, node: MessageNode) -> None:
+        """Add a message, or replace it by the copy of a further file. A copy without a parent
+        leaves the message where it was."""
+        present = self.get(name)
+        if present is None:
             self[name] = node
-        else:
-            known.kind, known.print, known.record = node.kind, node.print, node.record
-            known.parent = node.parent or known.parent
-            known.file_ids |= node.file_ids
+            return
+        present.kind, present.fingerprint, present.record = node.kind, node.fingerprint, node.record
+        present.parent = node.parent or present.parent
+        present.file_ids |= node.file_ids
 
 
-class Live:
-    """The nodes that a program would show, in order."""
+class ActiveBranch:
+    """The messages that the program shows, in order."""
 
     def __init__(self) -> None:
         self._nodes = array("I")
@@ -78,212 +84,243 @@ class Live:
     def __contains__(self, node: int) -> bool:
         return 0 <= node < len(self._shown) and bool(self._shown[node])
 
+    def __len__(self) -> int:
+        return len(self._nodes)
+
     @property
     def last(self) -> int:
-        """The last of them, or NONE."""
+        """The last message, or NONE."""
         return self._nodes[-1] if self._nodes else NONE
 
     def add(self, node: int) -> None:
-        """One more, unless it is shown."""
+        """Append a message, unless it is shown already."""
         if node not in self:
             self._shown.extend(bytes(max(0, node + 1 - len(self._shown))))
             self._shown[node] = True
             self._nodes.append(node)
 
-    def __len__(self) -> int:
-        return len(self._nodes)
-
     def place(self, node: int, start: int) -> int:
-        """Where one of them stands, from a place on, or NONE."""
+        """The position of a message, searched from `start` on; NONE if it is not there."""
         try:
             return self._nodes.index(node, start)
         except ValueError:
             return NONE
 
     def keep(self, number: int) -> None:
-        """Leave all but the first."""
+        """Hide all but the first messages."""
         if number < len(self._nodes):
             self.cut(self._nodes[number])
 
     def cut(self, first: int) -> None:
-        """Leave what comes from one of them on; all, if it is none of them."""
+        """Hide a message and all after it; everything if the message is not shown."""
         at = self._nodes.index(first) if first in self else 0
         for node in self._nodes[at:]:
             self._shown[node] = False
         del self._nodes[at:]
 
 
-class PlannedTurn(NamedTuple):
-    """A turn and the nodes it is made from."""
+class MessageTurn(NamedTuple):
+    """A turn and its messages."""
 
     id: str
     parent: str | None
     kind: str
-    members: Sequence[tuple[str, str]]  # its messages by id, each with its node
+    members: Sequence[tuple[str, str]]  # ids of messages, each with the id of its node
 
-    def prints(self, nodes: Nodes) -> list[bytes]:
-        """What tells this content from another."""
+    def prints(self, nodes: MessageNodes) -> list[bytes]:
+        """The parts of the fingerprint that come from the messages."""
         return [
-            b"%b;%b;" % (m.encode("utf-8", "replace"), nodes.read(n).print) for m, n in self.members
+            b"%b;%b;" % (message_id.encode("utf-8", "replace"), nodes.read(node_id).fingerprint)
+            for message_id, node_id in self.members
         ]
 
 
-class _Turn(Struct, array_like=True):
-    """The same in numbers: its nodes, and those that open it and the turn above."""
+class _TurnNodes(Struct, array_like=True):
+    """The nodes of a turn, by number."""
 
     opener: int
-    above: int  # or NONE
     start: int  # the first node of its span
     nodes: list[int] = field(default_factory=list)
-    copied: int = 0  # so many of the first are another turn's too
-    ended: bool = False  # it was answered, or failed before it was
+    copied: int = 0  # so many of the first are in another turn too
     is_compaction: bool = False
 
 
-class Plan:
-    """The turns of a tree by number, parents first."""
+class MessageTree(TurnTree):
+    """The turns of a tree of messages. A turn has the id of the message that opens it."""
 
-    def __init__(self, nodes: Nodes) -> None:
+    def __init__(self, nodes: MessageNodes) -> None:
+        super().__init__()
         self.nodes = nodes
-        self.turns = Packed(_Turn)
+        self.turn_nodes = PackedList(_TurnNodes)
         self.turn_of = array("i", [NONE]) * len(nodes)
+        _MessageGrouping(self)
 
-    def __len__(self) -> int:
-        return len(self.turns)
-
-    def __iter__(self) -> Iterator[PlannedTurn]:
+    def __iter__(self) -> Iterator[MessageTurn]:
         return map(self.__getitem__, range(len(self)))
 
-    def __getitem__(self, number: int) -> PlannedTurn:
-        turn, name = self.turns.read(number), self.nodes.name
+    def __getitem__(self, number: int) -> MessageTurn:
+        turn, name = self.turn_nodes.read(number), self.nodes.name
         own = name(turn.opener)
         names = [name(node) for node in turn.nodes]
-        return PlannedTurn(
+        return MessageTurn(
             own,
-            None if turn.above == NONE else name(turn.above),
+            self.name(self.parent(number)),
             "compaction" if turn.is_compaction else "normal",
             [(f"{own}:{n}" if at < turn.copied else n, n) for at, n in enumerate(names)],
         )
 
-    def unplanned(self) -> Iterator[Node]:
-        """The nodes that are of no turn."""
+    def name(self, turn: int | None) -> str | None:
+        """The id of a turn."""
+        return None if turn is None else self.nodes.name(self.turn_nodes.read(turn).opener)
+
+    def unplanned(self) -> Iterator[MessageNode]:
+        """The messages that are in no turn."""
         for number, turn in enumerate(self.turn_of):
             if turn == NONE:
                 yield self.nodes.values.read(number)
 
-    def head(self, at: int) -> str | None:
-        """The nearest turn at or above a node that has ended: a pending prompt is never a head."""
-        while at != NONE and self.turn_of[at] != NONE:
-            turn = self.turns.read(self.turn_of[at])
-            if turn.ended:
-                return self.nodes.name(turn.opener)
-            at = turn.above
-        return None
+    def head(self, node: int) -> str | None:
+        """The id of the nearest settled turn at or above a message; `node` may be NONE."""
+        turn = NONE if node == NONE else self.turn_of[node]
+        return self.name(self.nearest_settled(turn if turn >= 0 else None))
 
 
-def planned(nodes: Nodes) -> Plan:
-    """The turns of a tree."""
-    return _Planner(nodes).plan
+class MessageTurns(LazyTurns):
+    """The turns of a tree of messages, for a source that only has to say what a message is."""
+
+    def __init__(self, tree: MessageTree, version: int) -> None:
+        self.tree = tree
+        self.nodes = tree.nodes
+        super().__init__(tree, version)
+
+    @abstractmethod
+    def context(self, turn: MessageTurn) -> bytes:
+        """What the content of a turn depends on besides its messages."""
+
+    @abstractmethod
+    def build_turn(self, turn: MessageTurn, messages: Sequence[tuple[str, MessageNode]]) -> Turn:
+        """The content of a turn; its messages are given by their ids."""
+
+    def name(self, turn: int) -> str:
+        """The id of the message that opens a turn."""
+        return str(self.tree.name(turn))
+
+    def evidence(self, turn: int) -> tuple[Iterable[bytes], Iterable[int]]:
+        """Its context and its messages."""
+        members = self.tree[turn]
+        file_ids = {f for _, node_id in members.members for f in self.nodes.read(node_id).file_ids}
+        return [self.context(members), *members.prints(self.nodes)], file_ids
+
+    def record_ids(self, turn: int) -> Iterable[str]:
+        """The ids of the messages."""
+        return [message_id for message_id, _ in self.tree[turn].members]
+
+    def build(self, turn: int) -> Turn:
+        """The content of a turn."""
+        members = self.tree[turn]
+        nodes = [(message_id, self.nodes.read(node_id)) for message_id, node_id in members.members]
+        return self.build_turn(members, nodes)
 
 
-class _Planner:
-    """Makes the plan of a tree. Nodes are numbers."""
+class _MessageGrouping:
+    """Walks a tree of messages from its roots, and puts each into a turn. Messages are numbers."""
 
-    def __init__(self, nodes: Nodes) -> None:
-        self.plan = Plan(nodes)
-        self.kinds: list[Kind] = []
-        self.above = array("i")
+    def __init__(self, tree: MessageTree) -> None:
+        self.tree = tree
+        nodes = tree.nodes
+        self.kinds: list[MessageKind] = []
+        self.parents = array("i")
         for node in nodes.values:
             self.kinds.append(node.kind)
-            self.above.append(nodes.number(node.parent) if node.parent is not None else NONE)
-        self.first = array("i", [NONE]) * len(nodes)  # by a node, what hangs on it
-        self.others: dict[int, list[int]] = {}  # what else does
-        self.leading: dict[int, int] = {}  # notices before a first prompt -> what is above
+            self.parents.append(nodes.number(node.parent) if node.parent is not None else NONE)
+        self.first_child = array("i", [NONE]) * len(nodes)
+        self.more_children: dict[int, list[int]] = {}
+        self.leading: dict[int, int] = {}  # notices before a first prompt, and their parents
         roots = array("i")
-        for number, above in enumerate(self.above):
-            if above in (NONE, number):
+        for number, parent in enumerate(self.parents):
+            if parent in (NONE, number):
                 roots.append(number)
-            elif self.first[above] == NONE:
-                self.first[above] = number
+            elif self.first_child[parent] == NONE:
+                self.first_child[parent] = number
             else:
-                self.others.setdefault(above, []).append(number)
+                self.more_children.setdefault(parent, []).append(number)
         for root in roots:
             self._walk(root)
-        for number, turn in enumerate(self.plan.turn_of):  # in a loop: no root leads there
+        for number, turn in enumerate(tree.turn_of):  # no root leads into a cycle
             if turn == NONE and number not in self.leading:
                 self._walk(number)
 
     def _walk(self, root: int) -> None:
         waiting = [(root, NONE)]
         while waiting:
-            node, above = waiting.pop()
-            if self.plan.turn_of[node] != NONE or node in self.leading:
+            node, parent = waiting.pop()
+            if self.tree.turn_of[node] != NONE or node in self.leading:
                 continue
-            self._place(node, above)
-            waiting += [(each, node) for each in reversed(self._below(node))]
+            self._place(node, parent)
+            waiting += [(child, node) for child in reversed(self._children(node))]
 
-    def _below(self, node: int) -> list[int]:
-        """What hangs on a node, in order."""
-        first = self.first[node]
-        return [] if first == NONE else [first, *self.others.get(node, ())]
+    def _children(self, node: int) -> list[int]:
+        first = self.first_child[node]
+        return [] if first == NONE else [first, *self.more_children.get(node, ())]
 
-    def _place(self, node: int, above: int) -> None:
+    def _place(self, node: int, parent: int) -> None:
         kind = self.kinds[node]
-        number = NONE if above == NONE or above in self.leading else self.plan.turn_of[above]
+        number = NONE if parent == NONE or parent in self.leading else self.tree.turn_of[parent]
         if number == NONE and kind in ("notice", "failure"):
-            self.leading[node] = above
+            self.leading[node] = parent
             return
         if number == NONE:
-            self._open(node, NONE, self._led_by(above))
+            self._open(node, None, self._leading_to(parent))
             return
-        turn = self.plan.turns[number]
+        turn = self.tree.turn_nodes[number]
         if kind in OPENERS:
-            joins = kind == "prompt" and not turn.ended and not turn.is_compaction
-            if joins and above not in self.others:
-                self._belong(node, number)
+            waits = not self.tree.is_settled(number) and not turn.is_compaction
+            if kind == "prompt" and waits and parent not in self.more_children:
+                self._add(node, number)
             else:
-                self._open(node, turn.opener)
-        elif self._goes_on(node, above):
-            self._belong(node, number)
+                self._open(node, number)
+        elif self._continues(node, parent):
+            self._add(node, number)
         else:
-            self._open(node, turn.above, self._span(turn, above))
+            self._open(node, self.tree.parent(number), self._span(turn, parent))
 
-    def _goes_on(self, node: int, above: int) -> bool:
-        """Whether this is the first way on within the turn."""
-        ways = (each for each in self._below(above) if self.kinds[each] not in OPENERS)
+    def _continues(self, node: int, parent: int) -> bool:
+        """Whether this is the first message after `parent` that stays in the turn."""
+        ways = (child for child in self._children(parent) if self.kinds[child] not in OPENERS)
         return next(ways) == node
 
-    def _open(self, node: int, above: int, led_by: Sequence[int] = ()) -> None:
-        turn = _Turn(node, above, led_by[0] if led_by else node)
+    def _open(self, node: int, parent: int | None, prefix: Sequence[int] = ()) -> None:
+        turn = _TurnNodes(node, prefix[0] if prefix else node)
         turn.is_compaction = self.kinds[node] == "compaction"
-        number = self.plan.turns.add(turn)
-        for each in led_by:
-            if each in self.leading and self.plan.turn_of[each] == NONE:
-                self._belong(each, number)
+        self.tree.turn_nodes.add(turn)
+        number = self.tree.add(parent)
+        for member in prefix:
+            if member in self.leading and self.tree.turn_of[member] == NONE:
+                turn.nodes.append(member)  # a failure before anything was asked settles nothing
+                self.tree.turn_of[member] = number
             else:
-                turn.nodes.append(each)
+                turn.nodes.append(member)
                 turn.copied += 1
-        turn.ended = False  # a failure that led to it was of nothing that was asked
-        self._belong(node, number)
+        self._add(node, number)
 
-    def _belong(self, node: int, number: int) -> None:
-        turn = self.plan.turns[number]
-        turn.nodes.append(node)
-        turn.ended |= self.kinds[node] in ("reply", "compaction", "failure")
-        self.plan.turn_of[node] = number
+    def _add(self, node: int, number: int) -> None:
+        self.tree.turn_nodes[number].nodes.append(node)
+        if self.kinds[node] in SETTLING:
+            self.tree.settle(number)
+        self.tree.turn_of[node] = number
 
-    def _span(self, turn: _Turn, last: int) -> list[int]:
+    def _span(self, turn: _TurnNodes, last: int) -> list[int]:
         """The nodes of a turn from its start to one of them."""
-        found: dict[int, None] = {}
-        while last != NONE and last not in found:
-            found[last] = None
-            last = self.above[last] if last != turn.start else NONE
-        return list(found)[::-1]
+        nodes: dict[int, None] = {}
+        while last != NONE and last not in nodes:
+            nodes[last] = None
+            last = self.parents[last] if last != turn.start else NONE
+        return list(nodes)[::-1]
 
-    def _led_by(self, above: int) -> list[int]:
-        """The notices above a first prompt, unless another has them."""
-        found: list[int] = []
-        while above != NONE and above in self.leading and self.plan.turn_of[above] == NONE:
-            found.append(above)
-            above = self.leading[above]
-        return found[::-1]
+    def _leading_to(self, parent: int) -> list[int]:
+        """The notices above a first prompt, unless another prompt has them."""
+        notices: list[int] = []
+        while parent != NONE and parent in self.leading and self.tree.turn_of[parent] == NONE:
+            notices.append(parent)
+            parent = self.leading[parent]
+        return notices[::-1]

@@ -1,4 +1,4 @@
-"""Values that are packed while nobody asks for them: a session may have a million of them."""
+"""Collections whose older values are serialised: a session may have a million of them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import msgspec
 
 from agents_ledger.model.imports.interning import Numbering
 
-OPEN = 4096  # values that are held as they are: most sessions have fewer, and the latest change
+OPEN = 4096  # values held as objects: most sessions have fewer, and the latest ones change
 T = TypeVar("T", bound=msgspec.Struct)
 _encode = msgspec.msgpack.Encoder().encode
-_UNPACKED = (UnicodeEncodeError, OverflowError)  # half a letter, or a number without end
+_UNPACKABLE = (UnicodeEncodeError, OverflowError)  # unpaired surrogates, huge numbers
 
 
 @lru_cache(maxsize=64)
@@ -23,14 +23,14 @@ def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
     return msgspec.msgpack.Decoder(kind)
 
 
-class Packed(Generic[T]):
-    """Values of one kind by number, from 0. Those that were not met for long are packed."""
+class PackedList(Generic[T]):
+    """Values of one type by number, from 0. Those not used for long are packed as MessagePack."""
 
     def __init__(self, kind: type[T]) -> None:
-        self.going_on = -1  # the value that is not packed, however long it is
+        self.going_on = -1  # a value that stays unpacked, because it is still being changed
         self._decode = _decoder(kind).decode
         self._open: dict[int, T] = {}
-        self._whole: dict[int, T] = {}  # what cannot be packed
+        self._unpackable: dict[int, T] = {}
         self._data = bytearray()
         self._starts = array("Q")
         self._lengths = array("I")
@@ -42,7 +42,7 @@ class Packed(Generic[T]):
         return map(self.read, range(len(self)))
 
     def add(self, value: T) -> int:
-        """The number of one more value."""
+        """Append a value and return its number."""
         number = len(self._starts)
         self._starts.append(0)
         self._lengths.append(0)
@@ -50,11 +50,11 @@ class Packed(Generic[T]):
         return number
 
     def __setitem__(self, number: int, value: T) -> None:
-        self._whole.pop(number, None)
+        self._unpackable.pop(number, None)
         self._hold(number, value)
 
     def __getitem__(self, number: int) -> T:
-        """A value, to be changed at once."""
+        """A value that may be changed, before any other is read."""
         value = self._open.get(number)
         if value is None:
             value = self.read(number)
@@ -62,8 +62,8 @@ class Packed(Generic[T]):
         return value
 
     def read(self, number: int) -> T:
-        """A value that will not be changed."""
-        value = self._open.get(number) or self._whole.get(number)
+        """A value that must not be changed."""
+        value = self._open.get(number) or self._unpackable.get(number)
         if value is None:
             start = self._starts[number]
             value = self._decode(self._data[start : start + self._lengths[number]])
@@ -72,15 +72,15 @@ class Packed(Generic[T]):
     def _hold(self, number: int, value: T) -> None:
         self._open[number] = value
         if len(self._open) > OPEN:
-            others = (each for each in self._open if each not in (number, self.going_on))
-            for oldest in list(islice(others, 1)):
+            candidates = (n for n in self._open if n not in (number, self.going_on))
+            for oldest in list(islice(candidates, 1)):
                 self._pack(oldest, self._open.pop(oldest))
 
     def _pack(self, number: int, value: T) -> None:
         try:
             data = _encode(value)
-        except _UNPACKED:
-            self._whole[number] = value
+        except _UNPACKABLE:
+            self._unpackable[number] = value
             return
         if len(data) > self._lengths[number]:
             self._starts[number] = len(self._data)
@@ -91,11 +91,11 @@ class Packed(Generic[T]):
         self._lengths[number] = len(data)
 
 
-class Named(Generic[T]):
-    """The same by name, in the order they came."""
+class PackedDict(Generic[T]):
+    """The same by name, in the order they were added."""
 
     def __init__(self, kind: type[T]) -> None:
-        self.values = Packed(kind)
+        self.values = PackedList(kind)
         self._names = Numbering()
         self.number, self.name = self._names.get, self._names.name
 
@@ -116,21 +116,21 @@ class Named(Generic[T]):
             self.values.add(value)
 
     def __getitem__(self, name: str) -> T:
-        """A value, to be changed at once."""
+        """A value that may be changed, before any other is read."""
         number = self.number(name)
         if number < 0:
             raise KeyError(name)
         return self.values[number]
 
     def read(self, name: str) -> T:
-        """A value that will not be changed."""
+        """A value that must not be changed."""
         return self.values.read(self.number(name))
 
     def get(self, name: str | None) -> T | None:
-        """The same; None if there is none."""
+        """A value that may be changed, before any other is read; None if there is none."""
         number = -1 if name is None else self.number(name)
         return self.values[number] if number >= 0 else None
 
     def items(self) -> Iterator[tuple[str, T]]:
-        """All, not to be changed."""
+        """All names and values, which must not be changed."""
         return zip(self, self.values, strict=True)

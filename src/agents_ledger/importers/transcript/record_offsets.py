@@ -1,4 +1,4 @@
-"""Where records stand, packed: a session may have millions of them."""
+"""Where the records of a family are, packed: a session may have millions of them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from itertools import accumulate
 from struct import Struct
 from typing import TypeVar
 
-from agents_ledger.importers.port.source import Line, Material
-from agents_ledger.importers.transcript.spill_file import ReadAgain
+from agents_ledger.importers.port.material import Material, SourceLine
+from agents_ledger.importers.transcript.spill_file import LazySequence
 from agents_ledger.model.imports.sources import SourceFile
 
-_ROW = Struct("<QIII")  # where it begins, its length, its number in its file, its checksum
+_ROW = Struct("<QIII")  # offset, length, line number, checksum
 _pack, _unpack = _ROW.pack, _ROW.unpack_from
 WIDTH = _ROW.size
-HELD_BYTES = 8 << 20  # of the lines of a turn
+HELD_BYTES = 8 << 20  # a turn with longer records reads them again instead of holding them
 T = TypeVar("T")
 
 
-class Places:
+class RecordOffsets:
     """The lines of a family by number, in 20 bytes each; of small families with their content."""
 
     def __init__(self, material: Material) -> None:
         self._material = material
         self._files = material.files
         sizes = (file.kept_bytes for file in material.files)
-        self._starts = list(accumulate(sizes, initial=0))  # of the files, were they one
+        self._starts = list(accumulate(sizes, initial=0))  # offsets as if the files were one
         self._first = dict(zip((file.id for file in self._files), self._starts, strict=False))
-        self._file: SourceFile | None = None  # whose lines are added
+        self._file: SourceFile | None = None  # the file of the last added line
         self._base = 0
         self._rows = bytearray()
         self._data: list[bytes] | None = [] if material.holds else None
@@ -37,8 +37,7 @@ class Places:
     def __len__(self) -> int:
         return len(self._rows) // WIDTH
 
-    def add(self, line: Line) -> None:
-        """One more line."""
+    def add(self, line: SourceLine) -> None:
         data = line.data or b""
         if line.file is not self._file:
             self._file, self._base = line.file, self._first[line.file.id]
@@ -46,8 +45,8 @@ class Places:
         if self._data is not None:
             self._data.append(data)
 
-    def put(self, number: int, line: Line) -> None:
-        """Another line for a number."""
+    def put(self, number: int, line: SourceLine) -> None:
+        """Replace a line."""
         data = line.data or b""
         self._rows[WIDTH * number : WIDTH * number + WIDTH] = _pack(
             self._first[line.file.id] + line.offset, line.length, line.number, zlib.crc32(data)
@@ -56,35 +55,33 @@ class Places:
             self._data[number] = data
 
     def take(self, number: int, other: int) -> None:
-        """For a number the line of another one."""
+        """Replace a line by another of the family."""
         row = self._rows[WIDTH * other : WIDTH * other + WIDTH]
         self._rows[WIDTH * number : WIDTH * number + WIDTH] = row
         if self._data is not None:
             self._data[number] = self._data[other]
 
-    def line(self, number: int) -> Line:
-        """A line, to be read again."""
+    def line(self, number: int) -> SourceLine:
+        """A line without its content."""
         at, length, count, _ = _unpack(self._rows, WIDTH * number)
         file = bisect_right(self._starts, at) - 1 if len(self._files) > 1 else 0
-        return Line(self._files[file], at - self._starts[file], length, count, None)
+        return SourceLine(self._files[file], at - self._starts[file], length, count, None)
 
     def bytes_of(self, number: int) -> bytes:
-        """The content of a line."""
         if self._data is not None:
             return self._data[number]
         return self._material.bytes_of(self.line(number))
 
     def each(self, numbers: Sequence[int], read: Callable[[int], T]) -> Sequence[T]:
-        """What each line of a turn says: of a large turn, read whenever somebody asks."""
+        """What `read` returns for each line. Of a large turn each is read whenever it is used."""
         if sum(map(self.length, numbers)) > HELD_BYTES:
-            return ReadAgain(numbers, read)
+            return LazySequence(numbers, read)
         return [read(number) for number in numbers]
 
     def length(self, number: int) -> int:
-        """How long a line is."""
         return int(_unpack(self._rows, WIDTH * number)[1])
 
-    def print(self, number: int) -> bytes:
-        """The fingerprint of a line."""
+    def fingerprint(self, number: int) -> bytes:
+        """The same as the fingerprint of the line itself."""
         _, length, _, crc = _unpack(self._rows, WIDTH * number)
         return b"%d:%d;" % (length, crc)

@@ -1,4 +1,4 @@
-"""What of a large turn waits in a file until it is written: memory need not hold it."""
+"""Parts of a large turn, kept in a temporary file until they are written (docs/decisions/0021)."""
 
 from __future__ import annotations
 
@@ -14,64 +14,62 @@ T = TypeVar("T")
 ROOMY = "/var/tmp"  # noqa: S108 - the file there has no name
 
 
-class Spot(int):
-    """Where a value stands."""
+class SpillOffset(int):
+    """Where a value is in a spill file."""
 
 
-class Aside:
-    """Values in a file that has no name, and goes with this."""
+class SpillFile:
+    """Values in an unnamed temporary file, which is removed with this object."""
 
     def __init__(self) -> None:
         self._folder = _folder()
-        self._file = TemporaryFile(dir=self._folder)  # noqa: SIM115 - open while somebody may read
+        self._file = TemporaryFile(dir=self._folder)  # noqa: SIM115 - open as long as this object
         finalize(self, _close, self._file)
 
-    def put(self, value: object) -> Spot:
-        """Set a value aside."""
+    def put(self, value: object) -> SpillOffset:
         try:
-            spot = Spot(self._file.seek(0, os.SEEK_END))
+            offset = SpillOffset(self._file.seek(0, os.SEEK_END))
             pickle.dump(value, self._file, pickle.HIGHEST_PROTOCOL)
         except OSError as error:
             raise OSError(error.errno, error.strerror, self._folder) from error
-        return spot
+        return offset
 
-    def read(self, spot: Spot) -> Any:
-        """A value as it was."""
-        self._file.seek(spot)
+    def read(self, offset: SpillOffset) -> Any:
+        self._file.seek(offset)
         return pickle.load(self._file)  # noqa: S301 - ours wrote it
 
 
 def _folder() -> str:
-    """Where there is room: /tmp is memory on many systems."""
+    """A folder with room: /tmp is memory on many systems."""
     if os.environ.get("TMPDIR") or not os.access(ROOMY, os.W_OK):
         return gettempdir()
     return ROOMY
 
 
 def _close(file: IO[bytes]) -> None:
-    with suppress(OSError):  # what could not be written need not be
+    with suppress(OSError):  # unwritten values are no longer needed
         file.close()
 
 
-class ReadAgain(Sequence[T], Generic[T]):
-    """Values that are read whenever somebody goes through them."""
+class LazySequence(Sequence[T], Generic[T]):
+    """Values that are read whenever they are used."""
 
-    def __init__(self, spots: Sequence[Any], read: Callable[[Any], T]) -> None:
-        self._spots = spots
+    def __init__(self, keys: Sequence[Any], read: Callable[[Any], T]) -> None:
+        self._keys = keys
         self._read = read
 
     def __reduce__(self) -> tuple[type[tuple[T, ...]], tuple[tuple[T, ...]]]:
-        """Another process gets the values."""
+        """Pickle the values themselves."""
         return tuple, (tuple(self),)
 
     def __len__(self) -> int:
-        return len(self._spots)
+        return len(self._keys)
 
     @overload
     def __getitem__(self, at: int) -> T: ...
     @overload
-    def __getitem__(self, at: slice) -> ReadAgain[T]: ...
-    def __getitem__(self, at: int | slice) -> T | ReadAgain[T]:
+    def __getitem__(self, at: slice) -> LazySequence[T]: ...
+    def __getitem__(self, at: int | slice) -> T | LazySequence[T]:
         if isinstance(at, slice):
-            return ReadAgain(self._spots[at], self._read)
-        return self._read(self._spots[at])
+            return LazySequence(self._keys[at], self._read)
+        return self._read(self._keys[at])

@@ -1,28 +1,23 @@
-"""The same ledger for asyncio. Writes join the queue that synchronous callers use.
-
-asyncio is imported on use: whoever calls this has it already, whoever does not need not pay for it.
-"""
+"""Generated from ledger/ledger.py by `make async`. Do not edit."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
+from typing import Any, Literal, Self, Unpack
 
-from agents_ledger.ledger.aio.async_reading import AsyncReading
+from agents_ledger.ledger.aio.async_face import AsyncBegins, uninterrupted
+from agents_ledger.ledger.aio.async_reading import AsyncReadVerbs
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.search import index_queue
 from agents_ledger.ledger.sessions import heads, names
 from agents_ledger.ledger.turns import live, recording
-from agents_ledger.ledger.turns.batch_recording import Record
+from agents_ledger.ledger.turns.batch_recording import RecordTurn
 from agents_ledger.ledger.turns.live import NO_RESPONSE, LiveState
 from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.engine import Engine
 from agents_ledger.model.compaction import Compaction, Trigger
-from agents_ledger.model.errors import Conflict, LedgerError, OutcomeUnknown, Refused
+from agents_ledger.model.errors import Conflict, OutcomeUnknown, Refused
 from agents_ledger.model.reports.routing import SmartFork
 from agents_ledger.model.sessions import (
     Alias,
@@ -45,137 +40,12 @@ from agents_ledger.model.turns import (
 )
 from agents_ledger.store.database import Work
 
-if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop, Future
 
-T = TypeVar("T")
+class AsyncLedger(AsyncReadVerbs):
+    """One ledger, for any number of threads or tasks.
 
-
-class _Mailbox:
-    """Outcomes on their way to one event loop: a whole batch wakes it once."""
-
-    def __init__(self, loop: AbstractEventLoop) -> None:
-        self.loop = loop
-        self.letters: deque[tuple[_Answer, Any, BaseException | None]] = deque()
-
-    def wake(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
-            self.loop.call_soon_threadsafe(self._deliver)
-
-    def _deliver(self) -> None:
-        while self.letters:
-            answer, result, error = self.letters.popleft()
-            answer.arrive(result, error)
-
-
-class _Answer:
-    """Where one write's outcome arrives."""
-
-    def __init__(self, mailbox: _Mailbox) -> None:
-        self._mailbox = mailbox
-        self.future: Future[Any] = mailbox.loop.create_future()
-        self.arrived = False
-
-    def set(self, result: Any, error: BaseException | None) -> Callable[[], None]:
-        self._mailbox.letters.append((self, result, error))
-        return self._mailbox.wake
-
-    def arrive(self, result: Any, error: BaseException | None) -> None:
-        """In the loop: tell who waits, if nobody cancelled it."""
-        self.arrived = True
-        if self.future.done():
-            return
-        if error is not None:
-            self.future.set_exception(error)
-        else:
-            self.future.set_result(result)
-
-    async def wait_out(self) -> None:
-        """Wait until the outcome is known, whatever it is and whoever cancels."""
-        from asyncio import CancelledError
-
-        while not self.arrived:
-            self.future = self._mailbox.loop.create_future()
-            with suppress(Exception, CancelledError):
-                await self.future
-        if not self.future.cancelled():
-            self.future.exception()  # seen, so that asyncio does not complain
-
-
-class _Nobody:
-    """Waits for no outcome: what waits for the index is tried again later."""
-
-    def set(self, result: Any, error: BaseException | None) -> Callable[[], None]:
-        """Nothing to do, and nobody to wake."""
-        return lambda: None
-
-
-class AsyncLedger(AsyncReading):
-    """One ledger, for asyncio; see Ledger for what each verb does.
-
-    `async with AsyncLedger.open(address) as ledger:`, or `await AsyncLedger.open(address)`.
+    A target is a session's label or alias, or a turn's id or a prefix of it.
     """
-
-    def __init__(self, open_core: Callable[[], Core]) -> None:
-        self._open_core = open_core
-        self._mailbox: _Mailbox | None = None
-
-    @classmethod
-    def open(cls, address: str, *, create: bool = True, read_only: bool = False) -> AsyncLedger:
-        """The ledger at a file's path or `postgresql://` address; opens when awaited or entered."""
-        return cls(partial(Core.open, address, create=create, read_only=read_only))
-
-    async def _start(self) -> AsyncLedger:
-        import asyncio
-
-        if self._opened is None:
-            self._opened = await asyncio.to_thread(self._open_core)
-        return self
-
-    def __await__(self) -> Generator[Any, None, AsyncLedger]:
-        return self._start().__await__()
-
-    async def __aenter__(self) -> AsyncLedger:
-        return await self._start()
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close the ledger. Everything acknowledged is stored already."""
-        import asyncio
-
-        await asyncio.to_thread(self._core.close)
-
-    async def _writer_id(self) -> str:
-        import asyncio
-
-        known = self._core.db.known_writer()
-        if known is None:
-            known = await asyncio.to_thread(self._core.db.writer)
-        return known.id
-
-    async def _write(self, work: Work[T]) -> T:
-        """Queue `work` and wait for it. Cancelling takes it back, or, when a leader has it already,
-        waits for its outcome first: a cancelled write is either not stored or known to be."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        if not self._core.recovered:
-            await asyncio.to_thread(self._core.recover_once)
-        if self._mailbox is None or self._mailbox.loop is not loop:
-            self._mailbox = _Mailbox(loop)
-        answer: _Answer = _Answer(self._mailbox)
-        withdraw = self._core.db.submit(work, answer)
-        try:
-            result: T = await answer.future
-        except asyncio.CancelledError:
-            if not withdraw():
-                await answer.wait_out()
-            raise
-        if self._core.index_is_due():
-            self._core.db.submit(partial(index_queue.put_in, least=index_queue.BATCH), _Nobody())
-        return result
 
     # -- turns --------------------------------------------------------------------------------
 
@@ -193,10 +63,10 @@ class AsyncLedger(AsyncReading):
         compaction: Compaction | None = None,
         **fields: Unpack[TurnFields],
     ) -> Turn:
-        """Record a finished turn and move the session to it: all of it, or nothing.
+        """Record a finished turn and move the session's head to it, in one transaction.
 
-        The session is found by label, then by alias, else created. With an `id` of your own, the
-        same call again changes nothing and returns the turn.
+        The session is found by label, then by alias, otherwise created. With an `id` of your own,
+        a repeated call changes nothing and returns the turn.
         """
         passed = {
             "steps": steps,
@@ -209,13 +79,17 @@ class AsyncLedger(AsyncReading):
         }
         prepared = recording.recording(session, query, response, passed)
         try:
-            return await self._write(Record(prepared))
+            return await self._write(RecordTurn(prepared))
         except OutcomeUnknown as unknown:
             raise OutcomeUnknown(str(unknown), prepared.id) from unknown
 
     def turn(self, session: str, query: Query = (), **fields: Unpack[TurnFields]) -> AsyncLiveTurn:
-        """A live turn; it begins when awaited or entered."""
-        return AsyncLiveTurn(self, recording.recording(session, query, None, {**fields}, live=True))
+        """A live turn, durable from its first message on.
+
+        With asyncio, it begins when it is awaited or entered.
+        """
+        prepared = recording.recording(session, query, None, {**fields}, live=True)
+        return AsyncLiveTurn(self, prepared)
 
     async def compact(
         self,
@@ -230,62 +104,46 @@ class AsyncLedger(AsyncReading):
         fallback: str | None = None,
         count: Counter = estimate_tokens,
     ) -> Turn:
-        """Compact a session to `budget` tokens; the compaction turn, with its record.
+        """Compact a session to `budget` tokens; returns the compaction turn.
 
-        The strategy `summary` has the engine summarise what does not stay; `sliding_window` and
-        `selective` need no model, also as `fallback` for when summarising fails.
+        The strategy `summary` has the engine summarise the turns that are not kept. The strategies
+        `sliding_window` and `selective` need no model; either can be the `fallback` for a summary
+        that fails.
         """
-        from agents_ledger.ledger.context import compaction as compacting
+        from agents_ledger.ledger.context import compaction
 
-        asked = compacting.Asked(
+        request = compaction.CompactionRequest(
             session, strategy, budget, trigger, engine, model, instructions, fallback, count
         )
-        return await compacting.compact(asked, self._read, self._write)
+        return await compaction.compact(request, self._read, self._write)
 
     async def embed(self, embedder: Embedder, *, behind: bool = False) -> int:
-        """Give every turn that lacks one a vector, for searching by meaning; how many.
+        """Compute the missing vectors for searching by meaning; returns how many.
 
-        `behind`: in a thread, now and whenever turns were recorded, until the ledger is closed.
+        `behind`: do so in a thread, now and after each recorded turn, until the ledger is closed.
         """
-        import asyncio
-
-        from agents_ledger.ledger.search import vectors
-
-        await asyncio.to_thread(self._core.recover_once)
-        if behind:
-            self._core.embed_behind(embedder)
-            return 0
-        return await asyncio.to_thread(vectors.embed, self._core.db, embedder)
+        return await self._call(Core.embed, embedder, behind=behind)
 
     async def rebuild_index(self) -> int:
-        """Empty the word index and fill it again from the turns; with how many. Vectors go too."""
-        import asyncio
-
-        return await asyncio.to_thread(self._core.rebuild_index)
+        """Rebuild the word index from the turns and drop all vectors; returns how many turns."""
+        return await self._call(Core.rebuild_index)
 
     async def recover(self) -> tuple[str, ...]:
-        """Fail the turns whose writer died; their ids. Done by itself before the first write."""
-        import asyncio
-
-        return await asyncio.to_thread(self._core.recover)
+        """Fail the turns whose writer died; returns their ids. The first write does this too."""
+        return await self._call(Core.recover)
 
     async def summarise(self) -> int:
-        """Sum up the days that are over, so that usage() and tools() are quick; how many days."""
-        import asyncio
-
-        from agents_ledger.ledger.reports import daily_totals
-
-        await asyncio.to_thread(self._core.recover_once)
-        return await asyncio.to_thread(daily_totals.summarise, self._core.db)
+        """Store the daily totals that make usage() and tools() fast; returns how many days."""
+        return await self._call(Core.summarise)
 
     def batch(self) -> AsyncBatch:
-        """Saves of tasks, their messages and calls, committed together when its block ends."""
+        """A batch of tasks, task messages and task calls, committed when its block ends."""
         return AsyncBatch(self)
 
     # -- sessions -----------------------------------------------------------------------------
 
     async def create_session(self, session: Session | str) -> Session:
-        """Make a session, empty or pointing to a turn. NameTaken if its label leads somewhere."""
+        """Create a session, empty or at a turn. NameTaken if the label is a session or an alias."""
         new = Session(session) if isinstance(session, str) else session
         return await self._write(lambda tx: heads.create(tx, new))
 
@@ -297,7 +155,7 @@ class AsyncLedger(AsyncReading):
         before: bool = False,
         persona_id: str | None = None,
     ) -> Session:
-        """A new session at a turn; `before`: at its parent, to ask its query differently."""
+        """Create a session at a turn; with `before` at its parent, to ask another query there."""
         return await self._write(
             lambda tx: heads.fork(tx, target, label=label, before=before, persona_id=persona_id)
         )
@@ -311,36 +169,39 @@ class AsyncLedger(AsyncReading):
         budget: int | None = None,
         embedder: Embedder | None = None,
     ) -> SmartFork:
-        """Fork where the context fits a text best; where nothing fits well enough, only propose."""
+        """Fork at the turn whose context fits a text best.
+
+        Without a sufficiently good match, nothing is forked and only the proposals are returned.
+        """
         from agents_ledger.ledger.search import routing
 
-        found = await self._read(
+        proposed = await self._read(
             lambda tx: routing.proposed(tx, text, budget=budget, embedder=embedder)
         )
-        if not routing.is_sure(found):
-            return found
-        first = found.proposals[0]
-        made = await self.fork(first.turn_id, label=label, persona_id=persona_id)
-        return SmartFork(made, found.confidence, found.proposals)
+        if not routing.is_sure(proposed):
+            return proposed
+        best = proposed.proposals[0]
+        session = await self.fork(best.turn_id, label=label, persona_id=persona_id)
+        return SmartFork(session, proposed.confidence, proposed.proposals)
 
     async def move(self, key: str, target: str, *, expected: Any = ...) -> Session:
-        """Point a session to any sealed turn; only from `expected`, if that is given."""
+        """Move a session's head to any sealed turn. HeadMoved if it is not at `expected`."""
         return await self._write(
             lambda tx: heads.move(tx, key, target, expected=expected, reason="move")
         )
 
     async def roll_back(self, key: str, target: str, *, expected: Any = ...) -> Session:
-        """Point a session to an ancestor of its head."""
+        """Move a session's head back to one of its ancestors."""
         return await self._write(
             lambda tx: heads.move(tx, key, target, expected=expected, reason="rollback")
         )
 
     async def undo(self, key: str, move_id: int | None = None) -> Session:
-        """Point a session to where it was before a move, by default its last."""
+        """Move a session's head to where it was before a move, by default its last."""
         return await self._write(lambda tx: heads.undo(tx, key, move_id))
 
     async def clear(self, key: str) -> Session:
-        """Make a session empty. Its turns stay."""
+        """Empty a session. Its turns remain."""
         return await self._write(lambda tx: heads.clear(tx, key))
 
     async def archive(self, key: str, status: SessionStatus = "archived") -> Session:
@@ -353,45 +214,38 @@ class AsyncLedger(AsyncReading):
         return await self._write(lambda tx: heads.update(tx, key, changes))
 
     async def annotate(self, key: str, **changes: Any) -> Session:
-        """Change a session's title, starred or note: people's words, not part of the record."""
+        """Change a session's title, starred or note, which are not part of the record."""
         return await self._write(lambda tx: heads.annotate(tx, key, changes))
 
     # -- names and history --------------------------------------------------------------------
 
     async def alias(self, alias: str, key: str, *, reason: AliasReason = "manual") -> Alias:
-        """Let a session answer to another key."""
+        """Add another key that leads to a session."""
         return await self._write(lambda tx: names.add(tx, alias, key, reason=reason))
 
     async def promote(self, channel: str, entity: str) -> Session:
-        """Somebody known by a channel's key turns out to be an entity: both lead to one session."""
+        """Make a channel's key and an entity's lead to one session."""
         return await self._write(lambda tx: names.promote(tx, channel, entity))
 
     async def merge(
         self, first: str, second: str, *, reason: AliasReason = "identity_merge"
     ) -> Session:
-        """Let two sessions go on as the one with the longer history; nothing is lost."""
+        """Merge two sessions into the one with the longer history. No turn is lost."""
         return await self._write(lambda tx: names.merge(tx, first, second, reason=reason))
 
 
-def over(core: Core) -> AsyncLedger:
-    """A ledger that is open already."""
-    ledger = AsyncLedger(lambda: core)
-    ledger._opened = core
-    return ledger
-
-
 class AsyncBatch:
-    """Tasks, messages and calls to be saved as one; none of them if its block ends by an error."""
+    """Tasks, messages and calls that are saved together, or not at all if the block raises."""
 
     def __init__(self, ledger: AsyncLedger) -> None:
         self._ledger = ledger
         self._entities: list[Task | TaskMessage | TaskCall] = []
 
     def save(self, *entities: Task | TaskMessage | TaskCall) -> None:
-        """Add to what is saved at the end of the block, in this order."""
+        """Add entities, to be saved in this order when the block ends."""
         self._entities += entities
 
-    async def __aenter__(self) -> AsyncBatch:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -400,76 +254,66 @@ class AsyncBatch:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        import asyncio
-
-        from agents_ledger.ledger.tasks import Tasks
+        from agents_ledger.ledger.tasks import saving
 
         if error is None:
-            tasks = Tasks(self._ledger._core)
-            await self._ledger._write(await asyncio.to_thread(tasks.saving, self._entities))
+            await self._ledger._write(await self._ledger._call(saving, self._entities))
 
 
-class AsyncLiveTurn:
+class AsyncLiveTurn(AsyncBegins):
     """A turn being written. Leaving its block without a response fails it."""
 
-    def __init__(self, ledger: AsyncLedger, prepared: recording.Prepared) -> None:
+    def __init__(
+        self,
+        ledger: AsyncLedger,
+        prepared: recording.PreparedTurn,
+        within: Callable[[Work[None]], Work[None]] = lambda first: first,
+    ) -> None:
+        """`within` wraps the first commit, so that it can include more."""
         self._ledger = ledger
         self._prepared = prepared
+        self._within = within
         self._state: LiveState | None = None
         self.id = prepared.id
 
-    async def _start(
-        self, within: Callable[[Work[None]], Work[None]] = lambda work: work
-    ) -> AsyncLiveTurn:
-        """`within`: what the first commit does beside."""
-        import asyncio
-
-        writer_id = await self._ledger._writer_id()
+    async def _start(self) -> Self:
         if self._state is None:
-            state = LiveState(self._prepared, writer_id)
+            state = LiveState(self._prepared, await self._ledger._writer_id())
             try:
-                await self._ledger._write(within(state.begin()))
-            except asyncio.CancelledError:  # perhaps it was begun: nobody will enter its block
-                await asyncio.shield(self._abandon(state))
-                raise
+                await self._ledger._begin(state, self._within(state.begin()))
             except OutcomeUnknown as unknown:
                 raise OutcomeUnknown(str(unknown), self.id) from unknown
             self._state = state
         return self
 
-    async def _abandon(self, state: LiveState) -> None:
-        """Fail the turn, if it was begun."""
-        with suppress(LedgerError):
-            await self._ledger._write(state.fail("CancelledError", Usage()))
-
     @property
     def state(self) -> LiveState:
-        """What the turn's writer keeps in mind."""
+        """What the turn's writer knows of it."""
         if self._state is None:
             raise Refused("this turn has not begun", "Await it, or enter it with `async with`.")
         return self._state
 
-    def __await__(self) -> Generator[Any, None, AsyncLiveTurn]:
-        return self._start().__await__()
-
-    async def __aenter__(self) -> AsyncLiveTurn:
-        return await self._start()
-
     async def message(self, message: str | Message, *, streamed: bool = False) -> Message:
-        """Commit a message; text is the assistant's. `streamed`: it is what was streamed so far."""
+        """Commit a message; a text becomes an assistant message.
+
+        `streamed`: the message replaces the text streamed so far.
+        """
         filled, work = self.state.message(message, streamed=streamed)
         with self.state.committing(filled):
             await self._ledger._write(work)
-        return self.state.said(filled, streamed=streamed)
+        return self.state.committed(filled, streamed=streamed)
 
     def tool_call(
         self, tool_name: str, params: object = None, *, id: str = "", tool_number: int | None = None
     ) -> AsyncLiveCall:
-        """A tool call; that it is made is committed when awaited or entered."""
+        """Commit that a tool is being called.
+
+        With asyncio, this is committed when the call is awaited or entered.
+        """
         return AsyncLiveCall(self, self.state.call(tool_name, params, id, tool_number))
 
     async def stream(self, text: str) -> None:
-        """Commit a piece of the answer; others see it in `partial_text`."""
+        """Commit a piece of the answer, visible to others in `partial_text`."""
         with self.state.committing(text):
             await self._ledger._write(self.state.stream(text))
         self.state.streamed()
@@ -483,9 +327,10 @@ class AsyncLiveTurn:
         provider: str | None = None,
         permissions_used: Any = None,
     ) -> None:
-        """Seal the turn and move its session to it. Without a response, what was streamed is it.
+        """Seal the turn and move its session's head to it.
 
-        HeadMoved: the session moved meanwhile; the turn is stored all the same, beside its head.
+        Without a response, the streamed text is the response. HeadMoved: the session's head moved
+        meanwhile; the turn is stored, but the head does not point to it.
         """
         work = self.state.respond(
             response,
@@ -497,7 +342,7 @@ class AsyncLiveTurn:
         self.state.close(await self._ledger._write(work))
 
     async def fail(self, error: str, *, usage: Usage | None = None) -> None:
-        """Seal the turn as failed; what was recorded stays, the head does not move."""
+        """Seal the turn as failed. What was committed stays; the head does not move."""
         self.state.close(await self._ledger._write(self.state.fail(error, usage or Usage())))
 
     async def __aexit__(
@@ -506,19 +351,17 @@ class AsyncLiveTurn:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        import asyncio
-
         if self.state.sealed:
             return
         try:
-            await asyncio.shield(self.fail(live.reason_of(error) if error else NO_RESPONSE))
-        except Conflict:  # sealed all the same, and the error came after: it tells more
+            await uninterrupted(self.fail, live.reason_of(error) if error else NO_RESPONSE)
+        except Conflict:
             if error is None:
-                raise
+                raise  # otherwise the turn was sealed before the error, which says more
 
 
-class AsyncLiveCall:
-    """A tool call under way. Leaving its block by an error fails it."""
+class AsyncLiveCall(AsyncBegins):
+    """A tool call in progress. Leaving its block by an error fails it."""
 
     def __init__(self, turn: AsyncLiveTurn, call: ToolCall) -> None:
         self._turn = turn
@@ -526,7 +369,7 @@ class AsyncLiveCall:
         self.id = call.id
         self._started = self._finished = False
 
-    async def _start(self) -> AsyncLiveCall:
+    async def _start(self) -> Self:
         if not self._started:
             state = self._turn.state
             with state.committing(self.call):
@@ -534,37 +377,31 @@ class AsyncLiveCall:
             self._started = True
         return self
 
-    def __await__(self) -> Generator[Any, None, AsyncLiveCall]:
-        return self._start().__await__()
-
     async def _finish(self, status: CallStatus, **outcome: str | None) -> None:
         await self._turn._ledger._write(self._turn.state.finish(self.call, status, **outcome))
         self._finished = True
 
     async def complete(self, result: object = None) -> None:
-        """Commit the result: JSON text, or what becomes it."""
+        """Commit the result: JSON text, or a value to be encoded as JSON."""
         await self._finish("completed", result_json=None if result is None else to_json(result))
 
     async def fail(self, error: str, result: object = None) -> None:
         """Commit that the call failed."""
-        given = None if result is None else to_json(result)
-        await self._finish("failed", error=error, result_json=given)
+        result_json = None if result is None else to_json(result)
+        await self._finish("failed", error=error, result_json=result_json)
 
     async def cancel(self, error: str | None = None) -> None:
-        """Commit that the call was given up."""
+        """Commit that the call was cancelled."""
         await self._finish("cancelled", error=error)
 
     async def reject(self, error: str | None = None) -> None:
-        """Commit that the call was not allowed."""
+        """Commit that the call was not permitted."""
         await self._finish("rejected", error=error)
 
     async def spawn(self, session: Session | str) -> Session:
-        """Make the session of a subagent that this call starts, linked from both sides."""
+        """Create the session of a subagent that this call starts, and link the two."""
         child = Session(session) if isinstance(session, str) else session
         return await self._turn._ledger._write(self._turn.state.spawn(self.call, child))
-
-    async def __aenter__(self) -> AsyncLiveCall:
-        return await self._start()
 
     async def __aexit__(
         self,
@@ -573,5 +410,5 @@ class AsyncLiveCall:
         traceback: TracebackType | None,
     ) -> None:
         if error is not None and not self._finished:
-            with suppress(Conflict):  # it ended all the same
+            with suppress(Conflict):  # it finished before the error
                 await self.fail(live.reason_of(error))

@@ -1,22 +1,21 @@
-"""The verbs of AsyncLedger that only read."""
+"""Generated from ledger/reading.py by `make async`. Do not edit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
+from agents_ledger.ledger.aio.async_face import AsyncFace
 from agents_ledger.ledger.context import contexts
 from agents_ledger.ledger.context.contexts import Context
 from agents_ledger.ledger.core import Core
-from agents_ledger.ledger.sessions import heads as sessions
-from agents_ledger.ledger.sessions import history, names
+from agents_ledger.ledger.sessions import heads, names
 from agents_ledger.ledger.turns import live, threads
 from agents_ledger.model.agents import config as configs
 from agents_ledger.model.agents.embedding import Embedder
 from agents_ledger.model.agents.permissions import PermissionReview
 from agents_ledger.model.compaction import Compaction, CompactionPlan, Trigger
-from agents_ledger.model.errors import Refused
 from agents_ledger.model.ids import now_ms
 from agents_ledger.model.reports.comparison import Comparison, WrittenFile
 from agents_ledger.model.reports.events import Digest, Event
@@ -36,43 +35,33 @@ from agents_ledger.model.sessions import (
 from agents_ledger.model.text.periods import Zone
 from agents_ledger.model.text.tokens import LAST_TURNS, Counter, estimate_tokens
 from agents_ledger.model.turns import Query, Turn
-from agents_ledger.store.database import Work
-
-T = TypeVar("T")
 
 
-class AsyncReading:
-    """What can be asked of a ledger, for asyncio; see Reading for what each verb does."""
+class AsyncReadVerbs(AsyncFace):
+    """The verbs that only read.
 
-    _opened: Core | None = None
-
-    @property
-    def _core(self) -> Core:
-        if self._opened is None:
-            raise Refused("this ledger is not open", "Await it, or enter it with `async with`.")
-        return self._opened
-
-    async def _read(self, work: Work[T]) -> T:
-        import asyncio
-
-        return await asyncio.to_thread(self._core.read, work)
+    A target is a session's label or alias, or a turn's id or a prefix of it.
+    """
 
     # -- turns ---------------------------------------------------------------------------------
 
     async def get_turn(self, target: str) -> Turn:
-        """One turn with all it consists of."""
+        """A turn with its messages and tool calls."""
         return await self._read(lambda tx: threads.turn(tx, target))
 
     async def partial_text(self, turn_id: str) -> str:
-        """What a live turn has streamed so far."""
+        """The text that a live turn has streamed so far."""
         return await self._read(lambda tx: live.partial_text(tx, threads.resolve_turn(tx, turn_id)))
 
     async def live_turns(self, key: str | None = None) -> tuple[str, ...]:
-        """The ids of turns being written now, or whose writer died: of one session, or all."""
+        """The ids of unsealed turns, of one session or of all.
+
+        A turn whose writer died is listed until recovery fails it.
+        """
         return await self._read(lambda tx: live.live_turns(tx, key))
 
     async def effective_config(self, target: str) -> configs.EffectiveConfig:
-        """The configuration a turn ran with, and who decided each value."""
+        """The configuration a turn ran with, and which layer set each value."""
         return configs.decode((await self.get_turn(target)).effective_config_json)
 
     async def system_prompt(self, target: str) -> str | None:
@@ -90,7 +79,11 @@ class AsyncReading:
         to_depth: int | None = None,
         exact: bool = False,
     ) -> Thread:
-        """A turn with its ancestors: metrics of the whole, the turns asked for, root first."""
+        """A turn and its ancestors, root first, with the metrics of the whole thread.
+
+        `last` limits the turns to the latest, `from_depth` and `to_depth` to a range; the root has
+        depth 1. `exact` finds sessions only by label, including those merged into another.
+        """
         return await self._read(
             lambda tx: threads.thread(
                 tx, target, last=last, from_depth=from_depth, to_depth=to_depth, exact=exact
@@ -102,37 +95,40 @@ class AsyncReading:
         return await self._read(lambda tx: threads.ancestry(tx, target))
 
     async def ancestor_at(self, target: str, depth: int) -> str | None:
-        """The turn of a thread at a depth; the root's depth is 1."""
+        """The id of a thread's turn at a depth; the root has depth 1."""
         return await self._read(lambda tx: threads.ancestor_at(tx, target, depth))
 
     async def is_ancestor(self, ancestor: str, descendant: str) -> bool:
-        """Whether a turn stands on another's thread."""
+        """Whether a turn is on the thread of another."""
         return await self._read(lambda tx: threads.is_ancestor(tx, ancestor, descendant))
 
     async def common_ancestor(self, first: str, second: str) -> str | None:
-        """The deepest turn that two threads share."""
+        """The id of the deepest turn that two threads share."""
         return await self._read(lambda tx: threads.common_ancestor(tx, first, second))
 
     async def children(self, target: str) -> tuple[Turn, ...]:
-        """The turns that hang on a turn, without their messages."""
+        """The children of a turn, without their messages."""
         return await self._read(lambda tx: threads.children(tx, target))
 
     async def siblings(self, target: str) -> tuple[Turn, ...]:
-        """The other turns that hang where this one does, without their messages."""
+        """The other children of a turn's parent, without their messages."""
         return await self._read(lambda tx: threads.siblings(tx, target))
 
     async def roots(self) -> tuple[Turn, ...]:
-        """The turns that hang on nothing, without their messages."""
+        """The turns that have no parent, without their messages."""
         return await self._read(threads.roots)
 
     async def subtree(self, target: str, *, limit: int = 10_000) -> tuple[Turn, ...]:
-        """A turn and what stands below it, shallow first, without their messages."""
+        """A turn and its descendants, the shallowest first, without their messages."""
         return await self._read(lambda tx: threads.subtree(tx, target, limit))
 
     async def latest_roots(
         self, *, limit: int = 100, before: str | None = None, subagents: bool = False
     ) -> tuple[str, ...]:
-        """The ids of turns that hang on nothing, newest first; the next page `before` the last."""
+        """The ids of the turns that have no parent, newest first.
+
+        For the next page, pass the last id as `before`.
+        """
         from agents_ledger.ledger.reports import trees
 
         return await self._read(
@@ -142,7 +138,10 @@ class AsyncReading:
     async def tree(
         self, target: str, *, fold: bool = True, limit: int = 2000, to_depth: int | None = None
     ) -> Tree:
-        """A turn and what stands below it, down to a depth: runs folded, at most `limit` nodes."""
+        """A turn and its descendants down to a depth, as at most `limit` nodes.
+
+        With `fold`, a run of turns without branches is one node.
+        """
         from agents_ledger.ledger.reports import trees
 
         return await self._read(
@@ -150,11 +149,11 @@ class AsyncReading:
         )
 
     async def headlines(self, turn_ids: Iterable[str]) -> tuple[Headline, ...]:
-        """Turns in one line each: a short id, and how the first message begins."""
+        """One line for each turn: a short id and the start of its first message."""
         from agents_ledger.ledger.reports import trees
 
-        wanted = tuple(turn_ids)
-        return await self._read(lambda tx: trees.headlines(tx, wanted))
+        ids = tuple(turn_ids)
+        return await self._read(lambda tx: trees.headlines(tx, ids))
 
     async def context(
         self,
@@ -166,9 +165,10 @@ class AsyncReading:
         before: bool = False,
         count: Counter = estimate_tokens,
     ) -> Context:
-        """What a model is shown at a turn, with a query to come or as it was asked (`before`).
+        """What a model is shown when it is asked `query` on a thread.
 
-        Within `budget` tokens, cut in a stated order; the `last` turns and the query stay.
+        `before`: what it was shown when the target's own query was asked. A `budget` in tokens is
+        met by cuts in a documented order; the `last` turns and the query are never cut.
         """
         return await self._read(
             lambda tx: contexts.context(
@@ -185,11 +185,11 @@ class AsyncReading:
         trigger: Trigger = "manual",
         count: Counter = estimate_tokens,
     ) -> CompactionPlan:
-        """What compact() would do: which turns stay, and how many tokens. Nothing changes."""
+        """What compact() would keep and how many tokens would be left. Nothing changes."""
         from agents_ledger.ledger.context import compaction
 
-        asked = compaction.Asked(session, strategy, budget, trigger, count=count)
-        return (await self._read(lambda tx: compaction.draft(tx, asked))).plan
+        request = compaction.CompactionRequest(session, strategy, budget, trigger, count=count)
+        return (await self._read(lambda tx: compaction.draft(tx, request))).plan
 
     async def compaction_due(
         self,
@@ -199,8 +199,11 @@ class AsyncReading:
         every: int | None = None,
         count: Counter = estimate_tokens,
     ) -> Trigger | None:
-        """Why a thread should be compacted now: `context_limit`, when its context takes more than
-        85 % of a model's window; `periodic`, when so many turns came since the last time."""
+        """Why a thread should be compacted now, or None.
+
+        `context_limit`: its context takes more than 85 % of `window`, the model's context window
+        in tokens. `periodic`: there are `every` turns since the last compaction.
+        """
         from agents_ledger.ledger.context import compaction
 
         return await self._read(
@@ -212,13 +215,13 @@ class AsyncReading:
         return await self._read(lambda tx: threads.compactions(tx, target))
 
     async def compare(self, a: str, b: str, *, limit: int = 50) -> Comparison:
-        """Where two threads part, and what each did since; at most `limit` turns of each listed."""
-        from agents_ledger.ledger.reports import compare as comparing
+        """Where two threads diverge, and at most `limit` turns of each since then."""
+        from agents_ledger.ledger.reports import compare
 
-        return await self._read(lambda tx: comparing.compare(tx, a, b, limit=limit))
+        return await self._read(lambda tx: compare.compare(tx, a, b, limit=limit))
 
     async def compare_files(self, a: str, b: str, *, limit: int = 50) -> tuple[WrittenFile, ...]:
-        """The files that either thread wrote since they parted, each as a diff from A to B."""
+        """The files that either thread wrote since they diverged, each as a diff from A to B."""
         from agents_ledger.ledger.reports import file_diffs
 
         return await self._read(lambda tx: file_diffs.compare_files(tx, a, b, limit=limit))
@@ -226,13 +229,18 @@ class AsyncReading:
     # -- sessions ------------------------------------------------------------------------------
 
     async def session(self, key: str, *, exact: bool = False) -> Session:
-        """A session by label or alias; `exact` reaches one that was merged away."""
-        return await self._read(lambda tx: sessions.get(tx, key, exact=exact))
+        """A session by label or alias.
+
+        `exact`: only by label; also one that was merged into another.
+        """
+        return await self._read(lambda tx: heads.get(tx, key, exact=exact))
 
     async def lookup(self, typed: str, *, beginnings: bool = True) -> str:
-        """What a person means: a label, an alias, a turn, or a target as route() takes it; else the
-        label of the session whose source calls it so or, unless not wanted, whose id there or label
-        begins so."""
+        """The label or turn id that a user's input refers to.
+
+        That is a label, an alias, a turn or a target of route(); or a session's id in the agent it
+        was imported from; or, with `beginnings`, a prefix of that id or of a label.
+        """
         from agents_ledger.ledger.search import routing
 
         return await self._read(lambda tx: routing.lookup(tx, typed, beginnings=beginnings))
@@ -247,9 +255,9 @@ class AsyncReading:
         limit: int = 100,
         after: Session | None = None,
     ) -> tuple[Session, ...]:
-        """Sessions, latest first. The next page comes `after` the last one of this."""
+        """Sessions, latest first. For the next page, pass the last session as `after`."""
         return await self._read(
-            lambda tx: sessions.list_(
+            lambda tx: heads.list_(
                 tx,
                 status=status,
                 persona_id=persona_id,
@@ -262,25 +270,28 @@ class AsyncReading:
 
     async def head(self, key: str, *, at: int | None = None, exact: bool = False) -> str | None:
         """The turn a session points to, now or at a time in Unix milliseconds."""
-        return await self._read(lambda tx: sessions.head(tx, key, at=at, exact=exact))
+        return await self._read(lambda tx: heads.head(tx, key, at=at, exact=exact))
 
     # -- names and history ---------------------------------------------------------------------
 
     async def aliases(self, key: str | None = None) -> tuple[Alias, ...]:
-        """The aliases of a session, or all."""
+        """The aliases of a session, or of all."""
         return await self._read(lambda tx: names.of(tx, key))
 
     async def history(
         self, key: str, *, limit: int = 100, before: int | None = None, exact: bool = False
     ) -> tuple[Move, ...]:
-        """The moves of a session's head, latest first. The next page comes `before` the last id."""
+        """The moves of a session's head, latest first.
+
+        For the next page, pass the last move's id as `before`.
+        """
         return await self._read(
-            lambda tx: history.moves(tx, key, limit=limit, before=before, exact=exact)
+            lambda tx: heads.moves(tx, key, limit=limit, before=before, exact=exact)
         )
 
     async def sessions_including(self, target: str) -> tuple[str, ...]:
-        """The labels of all sessions whose head ever stood on a turn or below it."""
-        return await self._read(lambda tx: history.sessions_including(tx, target))
+        """The labels of all sessions whose head was ever at a turn or a descendant of it."""
+        return await self._read(lambda tx: heads.sessions_including(tx, target))
 
     # -- search --------------------------------------------------------------------------------
 
@@ -293,15 +304,15 @@ class AsyncReading:
         after: str | None = None,
         embedder: Embedder | None = None,
     ) -> Found:
-        """The turns that say or do something; docs/reference/search.md has the operators.
+        """The turns that match a query; docs/reference/search.md has its operators.
 
-        Newest first, by relevance, or by meaning, which needs an embedder. The next page comes
-        `after` the `next` of this.
+        Ordered by time, by relevance, or by meaning, which needs an embedder. For the next page,
+        pass `next` of the result as `after`.
         """
-        from agents_ledger.ledger.search import turn_search as search
+        from agents_ledger.ledger.search import turn_search
 
         return await self._read(
-            lambda tx: search.search(
+            lambda tx: turn_search.search(
                 tx,
                 text,
                 limit=limit,
@@ -320,7 +331,11 @@ class AsyncReading:
         limit: int = 50,
         after: str | None = None,
     ) -> Touched:
-        """The turns that read or wrote a file, newest first; a path may be given by its end."""
+        """The turns that read or wrote a file, newest first.
+
+        `path` may be the last components of a path. For the next page, pass `next` of the result
+        as `after`.
+        """
         from agents_ledger.ledger.search import file_search
 
         return await self._read(
@@ -338,20 +353,20 @@ class AsyncReading:
     ) -> Route:
         """The turn a target leads to: a session, a turn, a key, `persona:ID`, or `smart:TEXT`.
 
-        Without a target, the main session of the persona, which is where triggers go. `personas`
-        names the main session of each that is not labelled by its id.
+        Without a target, the main session of the persona. `personas` maps the ids of personas to
+        the labels of their main sessions, where the two differ.
         """
         from agents_ledger.ledger.search import routing
 
-        meant = routing.parse(f"persona:{persona_id}" if target is None else target)
+        parsed = routing.parse(f"persona:{persona_id}" if target is None else target)
         return await self._read(
             lambda tx: routing.route(
-                tx, meant, personas=personas or {}, budget=budget, embedder=embedder
+                tx, parsed, personas=personas or {}, budget=budget, embedder=embedder
             )
         )
 
     async def events(self, target: str, *, last: int = 20) -> tuple[Event, ...]:
-        """What was said in the last turns of a thread, without tools, oldest first."""
+        """The messages of a thread's last turns without tool calls, oldest first."""
         from agents_ledger.ledger.reports import events
 
         return await self._read(lambda tx: events.of_thread(tx, target, last=last))
@@ -362,7 +377,7 @@ class AsyncReading:
 
         return await self._read(lambda tx: events.digest(tx, since=since, until=until))
 
-    # -- the whole -----------------------------------------------------------------------------
+    # -- reports and checks --------------------------------------------------------------------
 
     async def usage(
         self,
@@ -377,26 +392,26 @@ class AsyncReading:
     ) -> UsageReport:
         """Turns, tokens and costs by day, week, month, model, project or session.
 
-        `zone` is the place whose days are meant; UTC unless said.
+        `zone` is the time zone in which days begin; the default is UTC.
         """
         from agents_ledger.ledger.reports import usage
 
-        asked = usage.Asked(since, until, project, model)
-        return await self._read(lambda tx: usage.usage(tx, by, asked, zone=zone, limit=limit))
+        turns = usage.UsageFilter(since, until, project, model)
+        return await self._read(lambda tx: usage.usage(tx, by, turns, zone=zone, limit=limit))
 
     async def tools(
         self, *, since: int | None = None, until: int | None = None, limit: int | None = None
     ) -> tuple[ToolUsage, ...]:
-        """Uses, failures and durations of every tool, most used first."""
-        from agents_ledger.ledger.reports import tool_usage
+        """Calls, failures and durations of every tool, most used first."""
+        from agents_ledger.ledger.reports import usage
 
-        return await self._read(
-            lambda tx: tool_usage.tools(tx, since=since, until=until, limit=limit)
-        )
+        return await self._read(lambda tx: usage.tools(tx, since=since, until=until, limit=limit))
 
     async def audit(self, *, quick: bool = False) -> tuple[Finding, ...]:
-        """Every broken rule; empty when all hold. The database engine checks itself too: fully,
-        unless `quick`."""
+        """Every broken rule; empty if the ledger is sound.
+
+        The database engine's own check is included: the full one, unless `quick`.
+        """
         from agents_ledger.ledger.maintenance import audit
 
         return await self._read(partial(audit.audit, engine=self._core.db.engine, quick=quick))
@@ -423,6 +438,4 @@ class AsyncReading:
 
     async def query(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Column names and rows of an SQL statement, which may only read."""
-        import asyncio
-
-        return await asyncio.to_thread(self._core.db.query, sql)
+        return await self._call(Core.query, sql)

@@ -1,4 +1,4 @@
-"""What the ledger remembers of import requests: answers given, and parts still waiting."""
+"""Import requests: the answers given to them, and the chunks of unfinished uploads."""
 
 from __future__ import annotations
 
@@ -12,28 +12,24 @@ from agents_ledger.model.ids import now_ms
 from agents_ledger.store.database import Transaction
 from agents_ledger.store.rows import to_session
 
-STALE_MS = 7 * 24 * 3600 * 1000  # parts of an upload nobody went on with
+STALE_MS = 7 * 24 * 3600 * 1000  # after which an unfinished upload is abandoned
 
 
-class Answered(NamedTuple):
-    """A request that was answered."""
-
+class AnsweredRequest(NamedTuple):
     source: str
     mode: str
     request_hash: str
     response_json: str
 
 
-class Imported(NamedTuple):
-    """What is known of a session of a source."""
-
+class SessionImport(NamedTuple):
     fingerprint: str
     label: str
     head: str | None
 
 
-class Part(Struct, frozen=True):
-    """One part of an upload, in the order of its columns."""
+class UploadChunk(Struct, frozen=True):
+    """The columns of a chunk, in their order."""
 
     chunk_index: int
     chunk_total: int
@@ -48,83 +44,89 @@ class Part(Struct, frozen=True):
     persona_id: str | None
 
 
-def answered(core: Core, key: str) -> Answered | None:
-    """The answer given to a request of this key."""
-    rows = core.db.read(lambda tx: tx.run("import_request", key=key))
-    return Answered(*rows[0]) if rows else None
+class ImportRequests:
+    """The import requests of one ledger."""
 
+    def __init__(self, core: Core) -> None:
+        self._core = core
 
-def answer(
-    core: Core, key: str, given: Answered, run_id: str, written: Sequence[tuple[str, str]]
-) -> Answered:
-    """Remember the answer to a request. Of two at once the first stands: that one is returned.
+    def answered(self, key: str) -> AnsweredRequest | None:
+        """The answer given to the request of an idempotency key."""
+        rows = self._core.db.read(lambda tx: tx.run("import_request", key=key))
+        return AnsweredRequest(*rows[0]) if rows else None
 
-    `written`: provider and session id of every session this run wrote.
-    """
+    def answer(
+        self, key: str, answer: AnsweredRequest, run_id: str, written: Sequence[tuple[str, str]]
+    ) -> AnsweredRequest:
+        """Store the answer to a request; of two concurrent answers the first wins and is returned.
 
-    def work(tx: Transaction) -> Answered:
-        new = tx.run(
-            "insert_import_request", key=key, run_id=run_id, now=now_ms(), **given._asdict()
-        )
-        if not new:
-            return Answered(*tx.run("import_request", key=key)[0])
-        for provider, session_id in written:
-            tx.run(
-                "note_import_run",
-                run_id=run_id,
-                source=given.source,
-                provider=provider,
-                session_id=session_id,
+        `written`: provider and session id of every session this run wrote.
+        """
+
+        def work(tx: Transaction) -> AnsweredRequest:
+            inserted = tx.run(
+                "insert_import_request", key=key, run_id=run_id, now=now_ms(), **answer._asdict()
             )
-        return given
+            if not inserted:
+                return AnsweredRequest(*tx.run("import_request", key=key)[0])
+            for provider, session_id in written:
+                tx.run(
+                    "note_import_run",
+                    run_id=run_id,
+                    source=answer.source,
+                    provider=provider,
+                    session_id=session_id,
+                )
+            return answer
 
-    core.recover_once()
-    return core.db.write(work)
+        self._core.recover_once()
+        return self._core.db.write(work)
 
+    def imported(self, source: str, provider: str, session_id: str) -> SessionImport | None:
+        rows = self._core.db.read(
+            lambda tx: tx.run(
+                "session_import", source=source, provider=provider, session_id=session_id
+            )
+        )
+        return SessionImport(*rows[0]) if rows else None
 
-def imported(core: Core, source: str, provider: str, session_id: str) -> Imported | None:
-    """What is known of a session of a source."""
-    rows = core.db.read(
-        lambda tx: tx.run("session_import", source=source, provider=provider, session_id=session_id)
-    )
-    return Imported(*rows[0]) if rows else None
+    def adoptable(self, hint: str, persona_id: str, label: str) -> bool:
+        """Whether an import may go into the session of a hint instead of a new one at `label`.
 
+        A session that holds another import is refused: it would be overwritten.
+        """
 
-def adoptable(core: Core, hint: str, persona_id: str, label: str) -> bool:
-    """Whether a session named by a hint may take what would else stand under `label`. One that
-    another session of a source stands under may not: it would be overwritten."""
+        def work(tx: Transaction) -> bool:
+            if tx.run("session", key=label) or tx.run("imported_under", label=hint):
+                return False
+            rows = tx.run("session_exactly", key=hint)
+            hinted = to_session(rows[0]) if rows else None
+            return hinted is not None and (hinted.status, hinted.persona_id) == (
+                "active",
+                persona_id,
+            )
 
-    def work(tx: Transaction) -> bool:
-        if tx.run("session", key=label) or tx.run("imported_under", label=hint):
-            return False
-        found = tx.run("session_exactly", key=hint)
-        hinted = to_session(found[0]) if found else None
-        return hinted is not None and (hinted.status, hinted.persona_id) == ("active", persona_id)
+        return self._core.db.read(work)
 
-    return core.db.read(work)
+    # -- chunks of an upload ------------------------------------------------------------------
 
+    def chunks(self, source: str, upload_id: str) -> tuple[UploadChunk, ...]:
+        """The chunks of an upload received so far, in order."""
+        rows = self._core.db.read(lambda tx: tx.run("chunks", source=source, upload_id=upload_id))
+        return tuple(UploadChunk(*row) for row in rows)
 
-# -- parts of an upload -----------------------------------------------------------------------
+    def stage(self, source: str, upload_id: str, chunk: UploadChunk) -> None:
+        """Store a chunk until the upload is complete; abandoned uploads are deleted."""
 
+        def work(tx: Transaction) -> None:
+            now = now_ms()
+            tx.run("delete_old_chunks", before=now - STALE_MS)
+            fields = structs.asdict(chunk)
+            tx.run("insert_chunk", source=source, upload_id=upload_id, now=now, **fields)
 
-def parts(core: Core, source: str, upload_id: str) -> tuple[Part, ...]:
-    """The parts of an upload that have come, in order."""
-    rows = core.db.read(lambda tx: tx.run("chunks", source=source, upload_id=upload_id))
-    return tuple(Part(*row) for row in rows)
+        self._core.recover_once()
+        self._core.db.write(work)
 
-
-def stage(core: Core, source: str, upload_id: str, part: Part) -> None:
-    """Keep a part until the others have come; drop what waited too long."""
-
-    def work(tx: Transaction) -> None:
-        now = now_ms()
-        tx.run("delete_old_chunks", before=now - STALE_MS)
-        tx.run("insert_chunk", source=source, upload_id=upload_id, now=now, **structs.asdict(part))
-
-    core.recover_once()
-    core.db.write(work)
-
-
-def unstage(core: Core, source: str, upload_id: str) -> None:
-    """Drop the parts of an upload that was read."""
-    core.db.write(lambda tx: tx.run("delete_chunks", source=source, upload_id=upload_id))
+    def unstage(self, source: str, upload_id: str) -> None:
+        """Delete the chunks of an imported upload."""
+        self._core.db.write(lambda tx: tx.run("delete_chunks", source=source, upload_id=upload_id))

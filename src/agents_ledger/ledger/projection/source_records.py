@@ -1,7 +1,7 @@
-"""Source records kept for ever: the bytes of every imported file, compressed in blocks.
+"""The archive of imported files: the bytes of every file, compressed in blocks.
 
-A file that grows gets more blocks; one that was rewritten gets another generation, compressed
-against the one before, as a copy is against its original. Nothing is ever taken away.
+A file that grows gets more blocks; a rewritten file gets another generation, which is compressed
+against the previous one, as a copy is against its original. Nothing is ever deleted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from io import BytesIO
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, Required, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Required, TypedDict, TypeVar, Unpack
 
 from msgspec import structs
 
@@ -28,53 +28,54 @@ from agents_ledger.store.concurrency.locks import is_open_here
 from agents_ledger.store.database import Row, Transaction, Work
 from agents_ledger.store.text import in_batches
 
+if TYPE_CHECKING:
+    from zstandard import ZstdCompressionDict
+
 T = TypeVar("T")
 
 BLOCK_BYTES = 4 << 20  # of logs, blocks of 1 MB take a tenth more
-BASE_MAX = 8 << 20  # of a longer file only the beginning serves as a base
-CHAIN_MAX = 16  # so many files lean on each other; then one stands alone
-LEVEL = 4  # the next one takes twice the time for a twentieth less
-WINDOW_LOG = 24  # a block, its base, and room to look back through both
+BASE_MAX = 8 << 20  # bytes of a file that serve as a base
+CHAIN_MAX = 16  # files compressed against each other; the next has no base
+LEVEL = 4  # level 5 takes twice the time and saves 5 %
+WINDOW_LOG = 24  # the window covers a block and its base
 TAIL_BYTES = 4096
 CACHED_BLOCKS = 3
-CACHED_BASES = 2  # of states of documents that lean on each other each is unpacked once
+CACHED_BASES = 2  # so that a chain of generations is unpacked once
 BLOCKS_AT_ONCE = 8
-ONE_LEANS = Lock()  # to pack against the longest base takes 70 MB
-NOT_KEPT = 0  # the number of a file of which nothing is kept yet
+BASE_LOCK = Lock()  # compressing against the longest base takes 70 MB: one at a time
+NOT_KEPT = 0  # the id of a file that is not archived yet
 
 
-class Block(NamedTuple):
-    """A packed piece of a file."""
-
+class SourceBlock(NamedTuple):
     file_id: int
     start: int
     length: int
     base_file_id: int | None
-    base_length: int | None  # of its beginning; None: all of it
+    base_length: int | None  # bytes of its beginning; None: all of it
     data: bytes
 
 
-class Base(NamedTuple):
-    """The beginning of a kept file, to pack against."""
+class PackingBase(NamedTuple):
+    """The beginning of an archived file, to compress against."""
 
     file_id: int | None = None
     length: int | None = None
     data: bytes | None = None
 
 
-NO_BASE = Base()
+NO_BASE = PackingBase()
 
 
 class Growth(NamedTuple):
-    """What a file has grown by, ready to be kept."""
+    """New bytes of a file, ready to be archived."""
 
-    file: SourceFile  # as it will be
+    file: SourceFile  # including the new bytes
     kept_before: int
-    blocks: list[Block]
+    blocks: list[SourceBlock]
 
 
 class Looks(TypedDict, total=False):
-    """How a file looked when it was read."""
+    """The state of a file when it was read."""
 
     size: Required[int]
     mtime_ns: Required[int]
@@ -82,54 +83,55 @@ class Looks(TypedDict, total=False):
     cursor: str | None
 
 
-def prepare() -> None:
-    """Load what it takes to read a ledger's sources, so that a process forked now need not."""
-    import zstandard  # noqa: F401
-
-    import agents_ledger.store.sqlite.engine  # noqa: F401
-
-
 def is_own_file(path: Path) -> bool:
-    """Whether a file belongs to a ledger that is open in this process: nobody else may open it."""
+    """Whether a file belongs to a ledger that is open in this process.
+
+    Opening and closing it again would drop SQLite's locks.
+    """
     return is_open_here(path)
 
 
 def tail_hash(head: bytes, tail: bytes) -> bytes:
-    """Tells whether a file still begins as it was kept: of its first bytes and its last kept."""
+    """A hash of a file's first and its last archived bytes, to detect a rewritten file."""
     return hashlib.sha256(head[:TAIL_BYTES] + b"\0" + tail[-TAIL_BYTES:]).digest()
 
 
+def _dictionary(base: bytes | None) -> ZstdCompressionDict | None:
+    import zstandard
+
+    return zstandard.ZstdCompressionDict(base, zstandard.DICT_TYPE_RAWCONTENT) if base else None
+
+
 def pack(data: bytes, base: bytes | None = None) -> bytes:
-    """Compressed; against `base`, where most of the content is known already."""
-    with ONE_LEANS if base else nullcontext():
+    """Compress `data`; against `base`, which should have most of its content."""
+    with BASE_LOCK if base else nullcontext():
         return _packed(data, base)
 
 
 def _packed(data: bytes, base: bytes | None) -> bytes:
     import zstandard
 
-    known = zstandard.ZstdCompressionDict(base, zstandard.DICT_TYPE_RAWCONTENT) if base else None
     size = len(data) + len(base or b"")
     wide = {"window_log": min(WINDOW_LOG, max(10, size.bit_length()))}
-    if base:  # room to remember all of it
+    if base:  # tables large enough for all of it
         wide |= dict.fromkeys(("hash_log", "chain_log"), min(22, max(10, size.bit_length() - 1)))
     parameters = zstandard.ZstdCompressionParameters.from_level(LEVEL, source_size=size, **wide)
-    packing = zstandard.ZstdCompressor(compression_params=parameters, dict_data=known)
+    packing = zstandard.ZstdCompressor(compression_params=parameters, dict_data=_dictionary(base))
     return packing.compress(data)
 
 
 def unpack(data: bytes, length: int, base: bytes | None = None) -> bytes:
-    """What pack() was given."""
     import zstandard
 
-    known = zstandard.ZstdCompressionDict(base, zstandard.DICT_TYPE_RAWCONTENT) if base else None
-    return zstandard.ZstdDecompressor(dict_data=known).decompress(data, max_output_size=length)
+    return zstandard.ZstdDecompressor(dict_data=_dictionary(base)).decompress(
+        data, max_output_size=length
+    )
 
 
-def growth(file: SourceFile, data: bytes, base: Base, **looks: Unpack[Looks]) -> Growth:
-    """The next bytes of a file, packed, and how it looked when they were read."""
+def growth(file: SourceFile, data: bytes, base: PackingBase, **looks: Unpack[Looks]) -> Growth:
+    """The next bytes of a file, compressed, with its state when they were read."""
     blocks = [
-        Block(
+        SourceBlock(
             file.id,
             file.kept_bytes + at,
             len(data[at : at + BLOCK_BYTES]),
@@ -151,7 +153,7 @@ def growth(file: SourceFile, data: bytes, base: Base, **looks: Unpack[Looks]) ->
 
 
 class Sources:
-    """The kept files of a ledger, for importers and exporters."""
+    """The archived files of a ledger, for importers and exporters."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -159,7 +161,7 @@ class Sources:
         self._starts: dict[int, list[int]] = {}
         self._bases: OrderedDict[tuple[int, int], bytes] = OrderedDict()
 
-    # -- what is kept -------------------------------------------------------------------------
+    # -- files --------------------------------------------------------------------------------
 
     def file(self, path: str) -> SourceFile | None:
         """The latest generation of a file."""
@@ -167,13 +169,12 @@ class Sources:
         return SourceFile(*rows[0]) if rows else None
 
     def file_by_id(self, file_id: int) -> SourceFile:
-        """A file by its number."""
         return SourceFile(
             *self._core.db.read(lambda tx: tx.run("source_file_by_id", id=file_id))[0]
         )
 
     def find(self, file_id: int) -> SourceFile:
-        """A file by its number, or NotFound."""
+        """A file by its id, or NotFound."""
         if not self._core.db.read(lambda tx: tx.run("source_file_by_id", id=file_id)):
             raise NotFound(f"there is no source file {file_id}")
         return self.file_by_id(file_id)
@@ -183,7 +184,7 @@ class Sources:
         return self._files("all_source_files")
 
     def files_behind(self) -> tuple[SourceFile, ...]:
-        """The files of which something is kept that was not derived yet."""
+        """The files with archived bytes that were not derived yet."""
         return self._files("source_files_behind")
 
     def files_of_family(self, family: str) -> tuple[SourceFile, ...]:
@@ -191,7 +192,7 @@ class Sources:
         return self._files("source_files_of_family", family=family)
 
     def files_under(self, prefix: str) -> tuple[SourceFile, ...]:
-        """The files whose path begins so, every generation, oldest first."""
+        """The files whose path has a prefix, every generation, oldest first."""
         return self._files("source_files_under", prefix=prefix, upper=prefix + "\U0010ffff")
 
     def files_of_session(self, label: str) -> tuple[SourceFile, ...]:
@@ -199,52 +200,43 @@ class Sources:
         return self._files("source_files_of_session", label=label)
 
     def titles_of(self, record_ids: Iterable[str]) -> list[SourceTitle]:
-        """What files call the sessions of these records."""
+        """The titles that files have for the sessions of these records."""
         if not self._core.db.read(lambda tx: tx.run("has_source_titles")):
             return []
-        found: list[SourceTitle] = []
-        for ids in in_batches(record_ids):
-            rows = self._core.db.read(partial(_run, "source_titles", ids))
-            found += [SourceTitle(*row) for row in rows]
-        return found
+        return [SourceTitle(*row) for row in self._rows("source_titles", record_ids)]
 
     def unshown_titles(self) -> list[SourceTitle]:
-        """Titles whose sessions were not derived since they came."""
+        """Titles whose sessions were not derived since the titles were stored."""
         rows = self._core.db.read(lambda tx: tx.run("unshown_titles"))
         return [SourceTitle(*row) for row in rows]
 
     def note_shown(self, titles: Sequence[SourceTitle]) -> None:
-        """Their sessions were derived with these."""
+        """Note that the sessions of these titles were derived with them."""
         self._write(lambda tx: tx.run_many("note_title_shown", titles))
 
     def files_of_records(self, record_ids: Sequence[str]) -> dict[str, SourceFile]:
-        """A file that told of each of these records, as far as they are known."""
-        found: dict[str, int] = {}
-        for ids in in_batches(record_ids):
-            found |= dict(self._core.db.read(partial(_run, "source_file_of_records", ids)))
-        files = {file_id: self.file_by_id(file_id) for file_id in set(found.values())}
-        return {record_id: files[file_id] for record_id, file_id in found.items()}
+        """A file that holds each of these records, for those that are known."""
+        file_ids: dict[str, int] = dict(self._rows("source_file_of_records", record_ids))
+        files = {file_id: self.file_by_id(file_id) for file_id in set(file_ids.values())}
+        return {record_id: files[file_id] for record_id, file_id in file_ids.items()}
 
     def families_of_sessions(self, labels: Iterable[str]) -> dict[str, str]:
         """The families these sessions were derived from, and their source."""
-        found: dict[str, str] = {}
-        for ids in in_batches(labels):
-            found |= dict(self._core.db.read(partial(_run, "families_of_sessions", ids)))
-        return found
+        return dict(self._rows("families_of_sessions", labels))
 
     def labels_of_paths(self, paths: Sequence[str]) -> tuple[str, ...]:
         """The sessions that were derived from any of these files."""
-        found: dict[str, None] = {}
-        for ids in in_batches(paths):
-            rows = self._core.db.read(partial(_run, "labels_of_paths", ids))
-            found |= dict.fromkeys(row[0] for row in rows)
-        return tuple(found)
+        return tuple(dict.fromkeys(row[0] for row in self._rows("labels_of_paths", paths)))
+
+    def _rows(self, statement: str, keys: Iterable[str]) -> Iterator[Any]:
+        for ids in in_batches(keys):
+            yield from self._core.db.read(partial(_run, statement, ids))
 
     def _files(self, statement: str, **values: object) -> tuple[SourceFile, ...]:
         rows = self._core.db.read(lambda tx: tx.run(statement, **values))
         return tuple(SourceFile(*row) for row in rows)
 
-    # -- keeping ------------------------------------------------------------------------------
+    # -- archiving ----------------------------------------------------------------------------
 
     def begin(
         self,
@@ -255,51 +247,56 @@ class Sources:
         kind: SourceKind,
         previous: SourceFile | None,
     ) -> SourceFile:
-        """A new file, or a new generation of one that was rewritten. It is kept with its bytes."""
+        """A new file, or a new generation of a rewritten one; stored with its first bytes."""
         generation = previous.generation + 1 if previous else 0
         return SourceFile(NOT_KEPT, source, path, generation, family, kind, 0, 0, 0)
 
     def given_to(self, file: SourceFile, source: str, family: str) -> SourceFile:
-        """A file that is this source's, to be derived with these others; its generations too."""
+        """The file assigned to a source and family, with all its generations."""
         if (file.source, file.family) == (source, family):
             return file
-        given = {"path": file.path, "before": file.source, "source": source, "family": family}
-        self._write(lambda tx: tx.run("give_source_file", **given))
+        values = {"path": file.path, "before": file.source, "source": source, "family": family}
+        self._write(lambda tx: tx.run("give_source_file", **values))
         return structs.replace(file, source=source, family=family)
 
-    def base_for(self, file: SourceFile, original: SourceFile | None) -> Base:
-        """What the next bytes of a file are packed against: the beginning of the generation before,
-        or of the original it is a copy of."""
+    def base_for(self, file: SourceFile, original: SourceFile | None) -> PackingBase:
+        """What the next bytes of a file are compressed against: the beginning of the previous
+        generation, or of the original that it copies."""
         if original is None or file.kept_bytes >= BASE_MAX:
             return NO_BASE
         return self._base(original)
 
-    def _base(self, file: SourceFile) -> Base:
-        """The beginning of a file to pack against. Copies lean on the first original alone: of logs
-        any line may be read at any time. A state of a document leans on the one before, unless that
-        leans on many others itself."""
-        leans_on = self._leans_on(file.id)
-        if file.kind == "lines" and leans_on is not None:
-            return self._base(self.file_by_id(leans_on))
+    def _base(self, file: SourceFile) -> PackingBase:
+        """The beginning of a file to compress against.
+
+        Copies of logs are compressed against the first original alone, because any line may be read
+        at any time. A generation of a document is compressed against the previous one, unless that
+        is already at the end of a long chain.
+        """
+        base_id = self._base_id_of(file.id)
+        if file.kind == "lines" and base_id is not None:
+            return self._base(self.file_by_id(base_id))
         for _ in range(CHAIN_MAX):
-            if leans_on is None:
+            if base_id is None:
                 length = min(file.kept_bytes, BASE_MAX)
                 return (
-                    Base(file.id, length, self._beginning(file.id, length)) if length else NO_BASE
+                    PackingBase(file.id, length, self._beginning(file.id, length))
+                    if length
+                    else NO_BASE
                 )
-            leans_on = self._leans_on(leans_on)
+            base_id = self._base_id_of(base_id)
         return NO_BASE
 
-    def _leans_on(self, file_id: int) -> int | None:
+    def _base_id_of(self, file_id: int) -> int | None:
         rows = self._core.db.read(lambda tx: tx.run("base_of_file", file_id=file_id))
         return int(rows[0][0]) if rows else None
 
     def keep(self, growths: Sequence[Growth]) -> list[SourceFile | None]:
-        """Keep what files have grown by, in one commit. None: another import keeps that one."""
-        kept = self._write(partial(_keep, growths=growths))
+        """Archive new bytes of files in one commit. None: another import archives that file."""
+        files = self._write(partial(_keep, growths=growths))
         for growth in growths:
             self._starts.pop(growth.file.id, None)
-        return kept
+        return files
 
     def append(
         self,
@@ -309,19 +306,19 @@ class Sources:
         base: SourceFile | None = None,
         **looks: Unpack[Looks],
     ) -> SourceFile:
-        """Keep the next bytes of one file. `base`: the generation before, or the original."""
-        known = self.base_for(file, base) if data else NO_BASE
-        kept = self.keep([growth(file, data, known, **looks)])[0]
-        if kept is None:
-            raise Conflict(f"another import keeps {file.path}", "Read what is kept of it again.")
-        return kept
+        """Archive the next bytes of one file. `base`: the previous generation, or the original."""
+        packing_base = self.base_for(file, base) if data else NO_BASE
+        grown = self.keep([growth(file, data, packing_base, **looks)])[0]
+        if grown is None:
+            raise Conflict(f"another import is archiving {file.path}", "Retry the import.")
+        return grown
 
     def _write(self, work: Work[T]) -> T:
         self._core.recover_once()
         return self._core.db.write(work)
 
     def note_run(self, counts: ImportCounts, started_at: int, report: object) -> None:
-        """Remember what an import did."""
+        """Store the counts and the report of an import."""
         values = {name: getattr(counts, name) for name in ImportCounts.__struct_fields__}
         self._write(
             lambda tx: tx.run(
@@ -342,18 +339,17 @@ class Sources:
         while more:
             rows = self._core.db.read(partial(_blocks_from, file_id, start))
             for row in rows:
-                block = Block(file_id, *row)
+                block = SourceBlock(file_id, *row)
                 start = block.start + block.length
                 yield self._unpacked(block)
             more = len(rows) == BLOCKS_AT_ONCE
 
     def read(self, file_id: int, start: int, length: int) -> bytes:
-        """Some bytes of a file."""
-        found = self._read(file_id, start, length)
-        if len(found) < length:  # perhaps others kept more since we looked
+        data = self._read(file_id, start, length)
+        if len(data) < length:  # another process may have archived more since
             self._starts.pop(file_id, None)
-            found = self._read(file_id, start, length)
-        return found
+            data = self._read(file_id, start, length)
+        return data
 
     def _read(self, file_id: int, start: int, length: int) -> bytes:
         starts = self._block_starts(file_id)
@@ -364,7 +360,7 @@ class Sources:
         )
         if end - first == 1:
             return next(pieces)
-        data = BytesIO()  # unlike a list of pieces to be joined it holds them once
+        data = BytesIO()  # b"".join() would hold all pieces twice
         data.writelines(pieces)
         return data.getvalue()
 
@@ -380,12 +376,12 @@ class Sources:
             self._cache.move_to_end(key)
             return self._cache[key]
         rows = self._core.db.read(lambda tx: tx.run("block_at", file_id=file_id, start=start))
-        self._cache[key] = data = self._unpacked(Block(file_id, *rows[0]))
+        self._cache[key] = data = self._unpacked(SourceBlock(file_id, *rows[0]))
         while len(self._cache) > CACHED_BLOCKS:
             self._cache.popitem(last=False)
         return data
 
-    def _unpacked(self, block: Block) -> bytes:
+    def _unpacked(self, block: SourceBlock) -> bytes:
         base = None
         if block.base_file_id is not None:
             length = block.base_length or self.file_by_id(block.base_file_id).kept_bytes
@@ -394,8 +390,8 @@ class Sources:
 
     def _beginning(self, file_id: int, length: int) -> bytes:
         key = (file_id, length)
-        found = self._bases.pop(key, None)
-        self._bases[key] = data = found if found is not None else self.read(file_id, 0, length)
+        cached = self._bases.pop(key, None)
+        self._bases[key] = data = cached if cached is not None else self.read(file_id, 0, length)
         while len(self._bases) > CACHED_BASES:
             self._bases.popitem(last=False)
         return data

@@ -1,9 +1,9 @@
 """How the messages and calls of a task form turns. Pure: records in, turns out.
 
-Messages stand in the order of their time, then of their arrival. A user's message begins a turn,
-unless nobody has answered yet: what system and users say before the first answer or call is one
-query. Everything up to the next query belongs to the turn; the last assistant's message is its
-response. A call stands behind the message that announced it.
+Messages are ordered by time, then by arrival. A user message begins a turn once something has been
+answered: the system and user messages before the first answer or call are one query. Everything up
+to the next query belongs to the turn, and its last assistant message is the response. A call comes
+after the message that announced it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STATUSES: dict[str, CallStatus] = {
 }
 
 
-class Record(NamedTuple):
+class TaskRecord(NamedTuple):
     """A message of a task, without its content."""
 
     position: int
@@ -36,21 +36,21 @@ class Record(NamedTuple):
     role: TaskRole
     timestamp: int
     partial: int
-    turn_id: str | None  # where it stands; None: nowhere yet
+    turn_id: str | None  # None: not derived yet
 
 
-class CallLine(NamedTuple):
-    """A call in outline."""
+class TaskCallLine(NamedTuple):
+    """A call without its parameters and result."""
 
     id: str
     start_message_id: str
     updated_at: int
     revision: int
-    derived_revision: int | None  # as its turn has it; None: not yet
+    derived_revision: int | None  # the one in its turn; None: not derived yet
 
 
-class State(NamedTuple):
-    """What of a task beside its messages and calls decides how its last turn stands."""
+class TaskState(NamedTuple):
+    """What determines the status of a task's last turn, apart from its messages and calls."""
 
     task_id: str
     prompt_hash: str
@@ -58,34 +58,33 @@ class State(NamedTuple):
     streaming: bool
 
 
-class Contents(NamedTuple):
-    """What was said, by message, and calls as they are now. What is left out is not written."""
+class TaskContents(NamedTuple):
+    """Texts by message id and calls by id; what is missing here is not written."""
 
     texts: Mapping[str, str]
     calls: Mapping[str, TaskCall]
 
 
-class Group(NamedTuple):
+class TaskTurnGroup(NamedTuple):
     """The records of one turn, each with the calls it announced."""
 
-    records: list[Record]
-    calls: dict[str, list[CallLine]]
+    records: list[TaskRecord]
+    calls: dict[str, list[TaskCallLine]]
     is_last: bool
 
     @property
-    def response(self) -> Record | None:
-        """The last answer, if there is one."""
+    def response(self) -> TaskRecord | None:
+        """The last complete answer."""
         answers = (r for r in reversed(self.records) if r.role == "assistant" and not r.partial)
         return next(answers, None)
 
-    def steps(self) -> Iterator[Record | CallLine]:
+    def steps(self) -> Iterator[TaskRecord | TaskCallLine]:
         """Messages and calls in the order of the turn."""
         for record in self.records:
             yield record
             yield from self.calls.get(record.id, ())
 
-    def lines(self) -> list[CallLine]:
-        """Its calls."""
+    def lines(self) -> list[TaskCallLine]:
         return [line for lines in self.calls.values() for line in lines]
 
 
@@ -94,23 +93,23 @@ def row_id(message_id: str) -> str:
     return f"task:{message_id}"
 
 
-def turn_id(task_id: str, first_message_id: str, again: int = 0) -> str:
-    """The id of the turn that begins with a message; `again`: another, where that one is taken."""
-    number = f"\0{again}" if again else ""
+def turn_id(task_id: str, first_message_id: str, attempt: int = 0) -> str:
+    """The id of the turn that begins with a message; each `attempt` gives another."""
+    number = f"\0{attempt}" if attempt else ""
     key = f"{task_id}\0{first_message_id}{number}".encode("utf-8", "surrogatepass")
     return "T" + hashlib.blake2b(key, digest_size=12).hexdigest().upper()
 
 
-def grouped(records: Sequence[Record], lines: Iterable[CallLine]) -> list[Group]:
+def grouped(records: Sequence[TaskRecord], lines: Iterable[TaskCallLine]) -> list[TaskTurnGroup]:
     """The records of a task, turn by turn."""
-    announced: dict[str, list[CallLine]] = {}
+    announced: dict[str, list[TaskCallLine]] = {}
     for line in lines:
         announced.setdefault(line.start_message_id, []).append(line)
-    groups: list[Group] = []
+    groups: list[TaskTurnGroup] = []
     answered = False
     for record in records:
         if not groups or (record.role == "user" and answered):
-            groups.append(Group([], {}, is_last=False))
+            groups.append(TaskTurnGroup([], {}, is_last=False))
             answered = False
         groups[-1].records.append(record)
         if record.id in announced:
@@ -121,8 +120,8 @@ def grouped(records: Sequence[Record], lines: Iterable[CallLine]) -> list[Group]
     return groups
 
 
-def status_of(group: Group, state: State) -> tuple[TurnStatus, str | None]:
-    """How a turn stands: answered, or failed and why, or still open."""
+def status_of(group: TaskTurnGroup, state: TaskState) -> tuple[TurnStatus, str | None]:
+    """The status of a turn, and the error if it failed."""
     if group.response is not None:
         return "completed", None
     if state.streaming and group.is_last:
@@ -135,36 +134,41 @@ def status_of(group: Group, state: State) -> tuple[TurnStatus, str | None]:
     return ("streaming" if group.calls else "pending"), None
 
 
-def fingerprint(group: Group, state: State) -> bytes:
-    """Of all that a turn shows: its messages never change, its calls have revisions."""
-    said = msgspec.msgpack.encode(
+def fingerprint(group: TaskTurnGroup, state: TaskState) -> bytes:
+    """Messages never change and calls have revisions, so that ids and revisions suffice."""
+    encoded = msgspec.msgpack.encode(
         [
             [(record.id, record.partial) for record in group.records],
             [(line.id, line.revision) for line in group.lines()],
             status_of(group, state),
         ]
     )
-    return hashlib.blake2b(VERSION + said, digest_size=16).digest()
+    return hashlib.blake2b(VERSION + encoded, digest_size=16).digest()
 
 
 def build(
-    own_id: str, group: Group, state: State, parent_id: str | None, contents: Contents
+    own_id: str,
+    group: TaskTurnGroup,
+    state: TaskState,
+    parent_id: str | None,
+    contents: TaskContents,
 ) -> Turn:
-    """The turn of a group, with those of its messages and calls that `contents` has."""
+    """The turn of a group, with the messages and calls that are in `contents`."""
     status, error = status_of(group, state)
     messages: list[Message] = []
     calls: list[ToolCall] = []
     announcing = group.records[0]
     for sequence, step in enumerate(group.steps()):
-        if isinstance(step, Record):
+        if isinstance(step, TaskRecord):
             announcing = step
             if step.id in contents.texts:
                 messages.append(_message(step, contents.texts[step.id], own_id, sequence))
         elif step.id in contents.calls:
-            spoken = row_id(announcing.id) if announcing.role == "assistant" else None
-            given_up = status == "completed"
+            message_id = row_id(announcing.id) if announcing.role == "assistant" else None
             call = contents.calls[step.id]
-            calls.append(_call(call, own_id, sequence, spoken, given_up=given_up))
+            calls.append(
+                _call(call, own_id, sequence, message_id, turn_answered=status == "completed")
+            )
     response = group.response
     times = [r.timestamp for r in group.records] + [line.updated_at for line in group.lines()]
     return Turn(
@@ -183,17 +187,17 @@ def build(
     )
 
 
-def _query(group: Group) -> list[str]:
-    """The ids of what was said before the first answer or call."""
-    asked: list[str] = []
+def _query(group: TaskTurnGroup) -> list[str]:
+    """The ids of the messages before the first answer or call."""
+    ids: list[str] = []
     for step in group.steps():
-        if isinstance(step, CallLine) or step.role == "assistant":
+        if isinstance(step, TaskCallLine) or step.role == "assistant":
             break
-        asked.append(row_id(step.id))
-    return asked
+        ids.append(row_id(step.id))
+    return ids
 
 
-def _message(record: Record, text: str, own_id: str, sequence: int) -> Message:
+def _message(record: TaskRecord, text: str, own_id: str, sequence: int) -> Message:
     return Message(
         record.role,
         text,
@@ -206,14 +210,14 @@ def _message(record: Record, text: str, own_id: str, sequence: int) -> Message:
 
 
 def _call(
-    call: TaskCall, own_id: str, sequence: int, spoken: str | None, *, given_up: bool
+    call: TaskCall, own_id: str, sequence: int, message_id: str | None, *, turn_answered: bool
 ) -> ToolCall:
-    """A call as a tool call. A turn that was answered has no open calls: one that still runs is
-    given up there until its outcome is saved."""
+    """A call as a tool call. An answered turn has no open calls: one that still runs counts as
+    cancelled until its outcome is saved."""
     status = STATUSES[call.status]
     error = _reason(call.details) if status == "failed" else None
     is_open = status in ("pending", "running")
-    if is_open and given_up:
+    if is_open and turn_answered:
         status, error = "cancelled", NO_RESULT
     return ToolCall(
         call.ability_name,
@@ -223,7 +227,7 @@ def _call(
         status,
         call.id,
         own_id,
-        spoken,
+        message_id,
         source_status=call.status if is_open else None,
         started_at=call.created_at,
         completed_at=None if status in ("pending", "running") else call.updated_at,
@@ -241,11 +245,11 @@ def _json(text: str) -> str:
 
 
 def _reason(details: str) -> str:
-    """Why a call failed: its details' error, else all of them."""
+    """The error of a failed call: the field `error` of its details, or all of them."""
     try:
-        said = msgspec.json.decode(details)
+        decoded = msgspec.json.decode(details)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return details
-    if isinstance(said, dict) and isinstance(said.get("error"), str):
-        return str(said["error"])
+    if isinstance(decoded, dict) and isinstance(decoded.get("error"), str):
+        return str(decoded["error"])
     return details

@@ -1,7 +1,7 @@
-"""The turns of tasks, derived from their records and reconciled in place.
+"""The turns of tasks, derived from their records and updated in place.
 
-Each save derives the turn it touches again, in its own transaction. A turn that only grew gets what
-is new; any other is rewritten as an import's is.
+Each save derives the turn it touches again, in the same transaction. A turn that only grew gets the
+new rows; any other is rewritten, as an imported one is.
 """
 
 from __future__ import annotations
@@ -11,14 +11,20 @@ from itertools import count
 from typing import NamedTuple
 
 from agents_ledger.ledger.projection import task_turns
-from agents_ledger.ledger.projection.reconcile import follow
-from agents_ledger.ledger.projection.task_turns import CallLine, Contents, Group, Record, State
+from agents_ledger.ledger.projection.sessions import follow
+from agents_ledger.ledger.projection.task_turns import (
+    TaskCallLine,
+    TaskContents,
+    TaskRecord,
+    TaskState,
+    TaskTurnGroup,
+)
 from agents_ledger.ledger.projection.turns import (
     Change,
-    Known,
+    StoredTurn,
     is_due,
-    known_now,
     retire,
+    stored_turns,
     write_batch,
     write_row,
 )
@@ -32,43 +38,41 @@ from agents_ledger.store.database import Transaction
 from agents_ledger.store.text import in_batches
 
 
-class Place(NamedTuple):
-    """Where a message stands in its task's order."""
+class TaskPosition(NamedTuple):
+    """The order of a task's messages: by time, then by arrival."""
 
     timestamp: int
     position: int
 
 
-START = Place(-1, -1)
+START = TaskPosition(-1, -1)
 
 
 def label_of(task_id: str) -> str:
-    """The label of a task's session."""
     return f"task:{task_id}"
 
 
-def claim(tx: Transaction, task_id: str) -> State:
-    """The state of a task, whose session is ours until we commit."""
+def claim(tx: Transaction, task_id: str) -> TaskState:
+    """The state of a task; its session is locked until the transaction ends."""
     heads.find(tx, label_of(task_id), exact=True)
     rows = tx.run("task_state", id=task_id)
     if not rows:
         raise NotFound(f"there is no task {task_id!r}", "Save the task first.")
     _, _, prompt_hash, completion_status = rows[0]
     streaming = bool(tx.run("streams_of_task", task_id=task_id))
-    return State(task_id, prompt_hash, completion_status, streaming)
+    return TaskState(task_id, prompt_hash, completion_status, streaming)
 
 
-def start_before(tx: Transaction, task_id: str, place: Place) -> Place:
-    """Where the turn begins that a message at `place` may belong to."""
+def start_before(tx: Transaction, task_id: str, place: TaskPosition) -> TaskPosition:
+    """The start of the turn that a message at `place` may belong to."""
     before = tx.run("turn_of_record_before", task_id=task_id, **place._asdict())
     start = start_of(tx, before[0][0] if before else None)
     return min(start, place) if before else START
 
 
-def start_of(tx: Transaction, turn_id: str | None) -> Place:
-    """Where a turn begins in its task's order."""
+def start_of(tx: Transaction, turn_id: str | None) -> TaskPosition:
     rows = tx.run("first_record_of_turn", turn_id=turn_id) if turn_id else []
-    return Place(*rows[0]) if rows else START
+    return TaskPosition(*rows[0]) if rows else START
 
 
 def derive_last(tx: Transaction, task_id: str) -> None:
@@ -78,70 +82,90 @@ def derive_last(tx: Transaction, task_id: str) -> None:
         derive(tx, task_id, start_of(tx, last[0][0]))
 
 
-class Standing(NamedTuple):
-    """A turn to be brought to what its records say."""
+class TaskTurnChange(NamedTuple):
+    """A turn whose rows differ from what its records say."""
 
-    group: Group
+    group: TaskTurnGroup
     derived: DerivedTurn
-    known: Known | None
+    stored: StoredTurn | None
 
 
-def derive(tx: Transaction, task_id: str, since: Place) -> None:
+def derive(tx: Transaction, task_id: str, since: TaskPosition) -> None:
     """Derive the turns of a task again from the record at `since` on, which begins one.
 
-    Turns that one of ours stands on are frozen: what comes later begins another turn below them.
+    Turns that one of ours continues are frozen: later records begin another turn below them.
     """
     state = claim(tx, task_id)
-    tx.run("lock_projection")  # what is frozen now stays so, and nothing else becomes it
-    at = {"task_id": task_id, **since._asdict()}
-    records = [Record(*row) for row in tx.run("records_since", **at)]
-    lines = [CallLine(*row) for row in tx.run("calls_since", **at)]
-    before = list(dict.fromkeys(record.turn_id for record in records if record.turn_id))
-    known = known_now(tx, before)
-    parent_id = tx.run("turn_parent", id=before[0])[0][0] if before and since != START else None
-    frozen = [turn_id for turn_id in before if known[turn_id].frozen]
-    if frozen and since != START:  # late records may stand below them that say an earlier time
-        derive(tx, task_id, START)
-        return
-    if frozen:
-        above = {known[turn_id].parent_id for turn_id in frozen}
-        parent_id = next(turn_id for turn_id in reversed(frozen) if turn_id not in above)
-    groups = task_turns.grouped([r for r in records if r.turn_id not in frozen], lines)
-    head = _answered_above(tx, parent_id)
-    changes: list[Standing] = []
-    now: set[str] = set()
-    for group in groups:
-        own_id, stored = _turn_for(tx, task_id, group, known)
+    tx.run("lock_projection")  # nothing is frozen meanwhile
+    records, stored = _records_since(tx, task_id, since)
+    if any(turn.frozen for turn in stored.values()) and since != START:
+        # Below frozen turns, late records with an earlier time may follow: read all of them.
+        since = START
+        records, stored = _records_since(tx, task_id, since)
+    frozen = [turn_id for turn_id, turn in stored.items() if turn.frozen]
+    parent_id = _parent_of_first(tx, stored, frozen, since)
+    head = _nearest_answered(tx, parent_id)
+    changes: list[TaskTurnChange] = []
+    derived: set[str] = set()
+    lines = [
+        TaskCallLine(*row) for row in tx.run("calls_since", task_id=task_id, **since._asdict())
+    ]
+    for group in task_turns.grouped([r for r in records if r.turn_id not in frozen], lines):
+        own_id, before = _turn_for(tx, task_id, group, stored)
         turn = _derived(tx, own_id, group, state, parent_id)
         parent_id = turn.id
         head = turn.id if group.response else head
-        now.add(turn.id)
-        if is_due(turn, stored):
-            changes.append(Standing(group, turn, stored))
+        derived.add(turn.id)
+        if is_due(turn, before):
+            changes.append(TaskTurnChange(group, turn, before))
     _write(tx, state, changes)
     if state.streaming:
         tx.run("set_stream_turn", task_id=task_id, turn_id=parent_id)
     _follow(tx, task_id, head)
-    gone = {*before} - {*frozen} - now
+    gone = {*stored} - {*frozen} - derived
     if gone:
         retire(tx, gone)
 
 
+def _records_since(
+    tx: Transaction, task_id: str, since: TaskPosition
+) -> tuple[list[TaskRecord], dict[str, StoredTurn]]:
+    """The records from a position on and, in their order, the stored turns they are in."""
+    rows = tx.run("records_since", task_id=task_id, **since._asdict())
+    records = [TaskRecord(*row) for row in rows]
+    turn_ids = list(dict.fromkeys(record.turn_id for record in records if record.turn_id))
+    stored = stored_turns(tx, turn_ids)
+    return records, {turn_id: stored[turn_id] for turn_id in turn_ids}
+
+
+def _parent_of_first(
+    tx: Transaction, stored: Mapping[str, StoredTurn], frozen: Sequence[str], since: TaskPosition
+) -> str | None:
+    """The parent of the first turn that is derived: the last frozen turn, if there are any."""
+    if frozen:
+        inner = {stored[turn_id].parent_id for turn_id in frozen}
+        return next(turn_id for turn_id in reversed(frozen) if turn_id not in inner)
+    if not stored or since == START:
+        return None
+    parent_id: str | None = tx.run("turn_parent", id=next(iter(stored)))[0][0]
+    return parent_id
+
+
 def _turn_for(
-    tx: Transaction, task_id: str, group: Group, known: Mapping[str, Known]
-) -> tuple[str, Known | None]:
-    """The id of a group's turn, and what is stored of it. What was frozen while it held other
-    records stays as it is: then the turn has another id."""
-    for again in count():
-        own_id = task_turns.turn_id(task_id, group.records[0].id, again)
-        stored = known.get(own_id) or known_now(tx, [own_id]).get(own_id)
-        if stored is None or not stored.frozen:
+    tx: Transaction, task_id: str, group: TaskTurnGroup, stored: Mapping[str, StoredTurn]
+) -> tuple[str, StoredTurn | None]:
+    """The id of a group's turn, and what is stored of it. If that turn was frozen while it held
+    other records, the group's turn gets another id."""
+    for attempt in count():
+        own_id = task_turns.turn_id(task_id, group.records[0].id, attempt)
+        before = stored.get(own_id) or stored_turns(tx, [own_id]).get(own_id)
+        if before is None or not before.frozen:
             break
-    return own_id, stored
+    return own_id, before
 
 
 def _derived(
-    tx: Transaction, own_id: str, group: Group, state: State, parent_id: str | None
+    tx: Transaction, own_id: str, group: TaskTurnGroup, state: TaskState, parent_id: str | None
 ) -> DerivedTurn:
     """A group's turn; its content is read when it is built."""
     return DerivedTurn(
@@ -157,25 +181,30 @@ def _derived(
     )
 
 
-def _contents(tx: Transaction, records: Iterable[Record], lines: Iterable[CallLine]) -> Contents:
+def _contents(
+    tx: Transaction, records: Iterable[TaskRecord], lines: Iterable[TaskCallLine]
+) -> TaskContents:
     texts: dict[str, str] = {}
     for ids in in_batches([record.id for record in records]):
         texts |= dict(tx.run("record_contents", ids=ids))
     calls: dict[str, TaskCall] = {}
     for ids in in_batches([line.id for line in lines]):
         calls |= {row[0]: TaskCall(*row) for row in tx.run("task_calls_of", ids=ids)}
-    return Contents(texts, calls)
+    return TaskContents(texts, calls)
 
 
-def _write(tx: Transaction, state: State, changes: Sequence[Standing]) -> None:
+def _write(tx: Transaction, state: TaskState, changes: Sequence[TaskTurnChange]) -> None:
     """Write the turns that changed: one that only grew gets what is new, others are rewritten."""
     if not changes:
         return
     left = {r.turn_id for group, turn, _ in changes for r in group.records if r.turn_id != turn.id}
-    rewritten = [each for each in changes if each.derived.id in left or not _grow(tx, state, each)]
+    rewritten = [
+        Change(change.derived, change.derived.build(), change.stored)
+        for change in changes
+        if change.derived.id in left or not _grow(tx, state, change)
+    ]
     if rewritten:
-        built = [Change(each.derived, each.derived.build(), each.known) for each in rewritten]
-        write_batch(tx, built)
+        write_batch(tx, rewritten)
     for group, turn, _ in changes:
         tx.run("insert_bus_turn", turn_id=turn.id, task_id=state.task_id)
         for record in group.records:
@@ -186,18 +215,18 @@ def _write(tx: Transaction, state: State, changes: Sequence[Standing]) -> None:
     index_queue.grown(tx, [turn.id for _, turn, _ in changes])
 
 
-def _is_behind(line: CallLine) -> bool:
+def _is_behind(line: TaskCallLine) -> bool:
     return line.derived_revision != line.revision
 
 
-def _grow(tx: Transaction, state: State, standing: Standing) -> bool:
-    """Add to a turn what came after all it has, and bring its calls up to date. False: it is new,
-    or something came in between, or it stands otherwise now."""
-    group, turn, known = standing
-    if known is None or known.parent_id != turn.parent_id:
+def _grow(tx: Transaction, state: TaskState, change: TaskTurnChange) -> bool:
+    """Add new messages to the end of a turn, and update its calls. False if the turn has to be
+    rewritten: it is new, something came in between, or its parent or status changed."""
+    group, turn, stored = change
+    if stored is None or stored.parent_id != turn.parent_id:
         return False
     is_new = [
-        step.turn_id != turn.id if isinstance(step, Record) else step.derived_revision is None
+        step.turn_id != turn.id if isinstance(step, TaskRecord) else step.derived_revision is None
         for step in group.steps()
     ]
     status, _ = task_turns.status_of(group, state)
@@ -212,20 +241,20 @@ def _grow(tx: Transaction, state: State, standing: Standing) -> bool:
     recording.write_messages(tx, built.messages, statement="project_message")
     if built.tool_calls:
         tx.run_many("insert_tool_call", built.tool_calls)
-    write_row(tx, Change(turn, built, known))
+    write_row(tx, Change(turn, built, stored))
     return True
 
 
-def _answered_above(tx: Transaction, turn_id: str | None) -> str | None:
-    """The nearest turn at or above this one that was answered."""
+def _nearest_answered(tx: Transaction, turn_id: str | None) -> str | None:
+    """This turn, or its nearest ancestor, that was answered."""
     while turn_id is not None and tx.run("turn_status", id=turn_id)[0][0] != "completed":
         turn_id = tx.run("turn_parent", id=turn_id)[0][0]
     return turn_id
 
 
 def _follow(tx: Transaction, task_id: str, head: str | None) -> None:
-    label, put_by_us, *_ = tx.run("task_state", id=task_id)[0]
+    label, derived_head, *_ = tx.run("task_state", id=task_id)[0]
     session = DerivedSession(session_id=task_id, label=label, head=head, file_ids=frozenset())
-    follow(tx, session, put_by_us)
-    if put_by_us != head:
+    follow(tx, session, derived_head)
+    if derived_head != head:
         tx.run("set_task_head", id=task_id, head_turn_id=head)

@@ -1,4 +1,4 @@
-"""What was said on a thread, message by message, for those who need no more of its turns."""
+"""The messages and calls of a thread, for readers that need nothing else of its turns."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from agents_ledger.model.turns import MessageRole
 from agents_ledger.store.database import Transaction
 
 
-class Said(NamedTuple):
-    """What a message says, and where."""
-
+class TranscriptMessage(NamedTuple):
     depth: int
     sequence: int
     turn_id: str
@@ -22,25 +20,22 @@ class Said(NamedTuple):
     metadata_json: str | None
 
 
-class Called(NamedTuple):
-    """What a call was given, and what came of it."""
-
+class TranscriptCall(NamedTuple):
     turn_id: str
     id: str
     params_json: str
     result_json: str | None
 
 
-class Page(NamedTuple):
-    """Some turns of a thread: their messages in order, and their calls."""
+class TranscriptPage(NamedTuple):
+    """Consecutive turns of a thread: their messages in order, and their calls."""
 
-    messages: list[Said]
-    tool_calls: list[Called]
+    messages: list[TranscriptMessage]
+    tool_calls: list[TranscriptCall]
 
 
-def backwards(tx: Transaction, target: str, *, page: int | None) -> Iterator[Page]:
-    """A thread from its end: so many turns, then each time twice as many; None: all at once.
-    Nothing, if there is no such thread or it is empty."""
+def backwards(tx: Transaction, target: str, *, page: int | None) -> Iterator[TranscriptPage]:
+    """A thread's pages, the last first; see Ledger.read_transcript."""
     try:
         whole = threads.thread(tx, target, last=0)
     except NotFound:
@@ -49,6 +44,6 @@ def backwards(tx: Transaction, target: str, *, page: int | None) -> Iterator[Pag
     while last > 0:
         first = 1 if page is None else max(1, last - page + 1)
         within = {"turn_id": whole.turn_id, "from_depth": first, "to_depth": last}
-        messages = sorted(tx.read_as("thread_said", Said, **within))
-        yield Page(messages, tx.read_as("thread_called", Called, **within))
+        messages = sorted(tx.read_as("thread_said", TranscriptMessage, **within))
+        yield TranscriptPage(messages, tx.read_as("thread_called", TranscriptCall, **within))
         last, page = first - 1, 2 * (page or 0)

@@ -1,7 +1,11 @@
-"""What was used: every turn once, by period, model, project or session, with its price."""
+"""Usage reports: tokens and costs by period, model, project or session, and of tools.
+
+Every turn counts once, however many sessions share it.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -14,9 +18,17 @@ from agents_ledger.ledger.reports import daily_totals
 from agents_ledger.ledger.turns.threads import DEEPEST
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports import prices
-from agents_ledger.model.reports.usage import ModelUsage, Spent, UsageBy, UsageLine, UsageReport
+from agents_ledger.model.reports.usage import (
+    ModelUsage,
+    Spent,
+    ToolUsage,
+    UsageBy,
+    UsageLine,
+    UsageReport,
+)
 from agents_ledger.model.text import humanize
 from agents_ledger.model.text.periods import HOUR_MS, Period, Zone, period_of
+from agents_ledger.model.turns import OPEN_CALL
 from agents_ledger.store.database import Row, Transaction
 
 _BYS = get_args(UsageBy)
@@ -27,17 +39,20 @@ Model = tuple[str | None, str | None]  # with its provider
 Sums = list[int]
 ByModel = Mapping[Model, Sums]
 
+# Histogram steps of durations in milliseconds; the SQL fragment tool_columns has the same.
+STEPS = (*(step * 10**power for power in range(6) for step in (1, 2, 5)), 10**6, 10**7)
 
-class Asked(NamedTuple):
-    """Which turns are meant: those that began between two times, of a project, of a model."""
+
+class UsageFilter(NamedTuple):
+    """Selects turns by start time, project and model."""
 
     since: int | None = None
     until: int | None = None
     project: str | None = None
     model: str | None = None
 
-    def check(self) -> Asked:
-        """The same, if there can be such turns."""
+    def check(self) -> UsageFilter:
+        """The filter itself. Refused if the time range is empty."""
         if self.since is not None and self.until is not None and self.since >= self.until:
             times = f"{humanize.moment(self.since)} to {humanize.moment(self.until)}"
             raise Refused(f"the time from {times} is empty", "Let it begin before it ends.")
@@ -45,38 +60,37 @@ class Asked(NamedTuple):
 
 
 def usage(
-    tx: Transaction, by: UsageBy, asked: Asked, *, zone: Zone | None, limit: int | None
+    tx: Transaction, by: UsageBy, turns: UsageFilter, *, zone: Zone | None, limit: int | None
 ) -> UsageReport:
-    """What was used, in lines by period, model, project or session."""
     if by not in _BYS:
         raise Refused(f"usage is counted by {', '.join(_BYS)}, not by {by!r}")
     if limit is not None and limit < 1:
         raise Refused(f"limit is {limit}; it must be positive")
     groups: dict[str | None, dict[Model, Sums]] = defaultdict(dict)
     key_of = _key(by, zone)
-    for row in facts(tx, asked.check()):
+    for row in facts(tx, turns.check()):
         _add(groups[key_of(row)], (row[1], row[2]), row[4:])
     total: dict[Model, Sums] = {}
     for group in groups.values():
         for model, sums in group.items():
             _add(total, model, sums)
     if by == "session":
-        return _by_session(tx, asked, total, limit)
+        return _by_session(tx, turns, total, limit)
     lines = [_line(key, group) for key, group in groups.items()]
     if by in _PERIODS:
         lines.sort(key=lambda line: line.key or "")
-        kept = lines[-limit:] if limit else lines  # the latest
+        page = lines[-limit:] if limit else lines  # the latest
     else:
         lines.sort(key=lambda line: (-line.spent.total_tokens, -line.spent.turns, line.key or ""))
-        kept = lines[:limit]
-    return _report(by, kept, total, len(lines) - len(kept))
+        page = lines[:limit]
+    return _report(by, page, total, len(lines) - len(page))
 
 
-def facts(tx: Transaction, asked: Asked) -> Iterable[Row]:
+def facts(tx: Transaction, turns: UsageFilter) -> Iterable[Row]:
     """Hour, model, provider and project, each with its sums."""
-    since, until = asked.since or 0, DEEPEST if asked.until is None else asked.until
+    since, until = turns.since or 0, DEEPEST if turns.until is None else turns.until
     for row in daily_totals.usage(tx, since, until):
-        if asked.project in (None, row[3]) and asked.model in (None, row[1]):
+        if turns.project in (None, row[3]) and turns.model in (None, row[1]):
             yield row
 
 
@@ -85,7 +99,7 @@ def _key(by: UsageBy, zone: Zone | None) -> Callable[[Row], str | None]:
         return lambda row: cast("str | None", row[1])
     if by == "project":
         return lambda row: cast("str | None", row[3])
-    if by == "session":  # its lines are made another way; only the total is asked for
+    if by == "session":  # only for the total: the lines are made by _by_session()
         return lambda _: None
 
     @cache
@@ -98,8 +112,8 @@ def _key(by: UsageBy, zone: Zone | None) -> Callable[[Row], str | None]:
 
 
 def _add(group: dict[Model, Sums], model: Model, sums: Iterable[int]) -> None:
-    known = group.get(model)
-    group[model] = list(map(add, known, sums)) if known else list(sums)
+    before = group.get(model)
+    group[model] = list(map(add, before, sums)) if before else list(sums)
 
 
 def _report(
@@ -127,7 +141,6 @@ def _line(key: str | None, group: ByModel, shared_tokens: int = 0) -> UsageLine:
 
 
 def _priced(model: str | None, sums: Sums) -> Spent:
-    """The sums with what they cost."""
     spent = Spent(*sums)
     price = prices.price(model)
     if price is None:
@@ -143,7 +156,7 @@ def _priced(model: str | None, sums: Sums) -> Spent:
 
 
 def add_up(parts: Iterable[Spent]) -> Spent:
-    """What several parts used together; its cost is that of the parts that have a price."""
+    """The sum of several parts; its cost is that of the parts that have a price."""
     sums, costs, unpriced = [0] * len(_SUMS), [], 0
     for part in parts:
         for at, name in enumerate(_SUMS):
@@ -158,7 +171,7 @@ def add_up(parts: Iterable[Spent]) -> Spent:
 def of_range(
     tx: Transaction, turn_id: str, from_depth: int, key: str | None = None, shared_tokens: int = 0
 ) -> UsageLine:
-    """What the turns of a thread used from a depth on."""
+    """The usage of a thread's turns from a depth on."""
     rows = tx.run("usage_of_range", turn_id=turn_id, from_depth=from_depth, to_depth=DEEPEST)
     return _line(key, {(row[0], row[1]): list(row[2:]) for row in rows}, shared_tokens)
 
@@ -166,7 +179,7 @@ def of_range(
 # -- sessions ---------------------------------------------------------------------------------
 
 
-class _Head(NamedTuple):
+class _SessionHead(NamedTuple):
     label: str
     turn_id: str
     updated_at: int
@@ -175,39 +188,41 @@ class _Head(NamedTuple):
     total_tokens: int
 
 
-def _by_session(tx: Transaction, asked: Asked, total: ByModel, limit: int | None) -> UsageReport:
-    """Sessions that moved in the time asked for, with all they used that no older one had.
+def _by_session(
+    tx: Transaction, turns: UsageFilter, total: ByModel, limit: int | None
+) -> UsageReport:
+    """Sessions that moved within the time, each with what it used and no older one had.
 
     Threads overlap: what two sessions share counts for the older, so that the lines add up.
     """
     segments = {row[0]: (row[1], row[2]) for row in tx.run("head_segments")}
     claimed: dict[int, int] = {}
-    found: list[tuple[int, int, int, _Head]] = []
+    sessions: list[tuple[int, int, int, _SessionHead]] = []
     for row in tx.run("session_heads"):
-        head = _Head(*row)
+        head = _SessionHead(*row)
         shared_depth, shared_tokens = _claim(tx, head, segments, claimed)
-        if _moved_within(head, asked) and head.depth > shared_depth:
-            found.append((head.total_tokens - shared_tokens, shared_depth, shared_tokens, head))
-    found.sort(key=lambda one: (-one[0], one[3].label))
+        if _moved_within(head, turns) and head.depth > shared_depth:
+            sessions.append((head.total_tokens - shared_tokens, shared_depth, shared_tokens, head))
+    sessions.sort(key=lambda one: (-one[0], one[3].label))
     lines = [
         of_range(tx, head.turn_id, shared_depth + 1, head.label, shared_tokens)
-        for _, shared_depth, shared_tokens, head in found[:limit]
+        for _, shared_depth, shared_tokens, head in sessions[:limit]
     ]
-    return _report("session", lines, total, len(found) - len(lines))
+    return _report("session", lines, total, len(sessions) - len(lines))
 
 
-def _moved_within(head: _Head, asked: Asked) -> bool:
-    since, until = asked.since or 0, DEEPEST if asked.until is None else asked.until
+def _moved_within(head: _SessionHead, turns: UsageFilter) -> bool:
+    since, until = turns.since or 0, DEEPEST if turns.until is None else turns.until
     return since <= head.updated_at < until
 
 
 def _claim(
     tx: Transaction,
-    head: _Head,
+    head: _SessionHead,
     segments: Mapping[int, tuple[int | None, int]],
     claimed: dict[int, int],
 ) -> tuple[int, int]:
-    """Depth and tokens of what a session shares with older ones; the rest is its own from now."""
+    """Depth and tokens that a session shares with older ones; the rest is counted as its own."""
     at: int | None = head.segment_id
     depth = head.depth
     while at is not None:
@@ -218,3 +233,58 @@ def _claim(
             return taken, int(tokens[0][0]) if tokens else 0
         at, depth = segments.get(at, (None, 0))
     return 0, 0
+
+
+# -- tools ------------------------------------------------------------------------------------
+
+
+def tools(
+    tx: Transaction, *, since: int | None, until: int | None, limit: int | None
+) -> tuple[ToolUsage, ...]:
+    if limit is not None and limit < 1:
+        raise Refused(f"limit is {limit}; it must be positive")
+    rows: dict[str, list[Row]] = defaultdict(list)
+    for name, *counts in daily_totals.tools(tx, since or 0, DEEPEST if until is None else until):
+        rows[name].append(tuple(counts))
+    used = [_tool(name, counted) for name, counted in rows.items()]
+    used.sort(key=lambda tool: (-tool.calls, tool.tool_name))
+    return tuple(used[:limit])
+
+
+def _tool(name: str, rows: list[Row]) -> ToolUsage:
+    by_status: dict[str, int] = defaultdict(int)
+    by_step: dict[int, int] = defaultdict(int)
+    total = longest = last = 0
+    for status, step, calls, duration, most, at in rows:
+        by_status[status] += calls
+        by_step[step] += calls
+        total, longest, last = total + duration, max(longest, most), max(last, at)
+    untimed = by_step.pop(0, 0)
+    calls = sum(by_status.values())
+    return ToolUsage(
+        name,
+        calls,
+        failed=by_status["failed"],
+        cancelled=by_status["cancelled"],
+        rejected=by_status["rejected"],
+        unfinished=sum(by_status[word] for word in OPEN_CALL),
+        timed=calls - untimed,
+        duration_ms=total,
+        p50_ms=_quantile(by_step, longest, 0.5),
+        p95_ms=_quantile(by_step, longest, 0.95),
+        longest_ms=longest or None,
+        last_used_at=last,
+    )
+
+
+def _quantile(by_step: Mapping[int, int], longest: int, part: float) -> int | None:
+    """The duration that a `part` of the calls do not exceed, interpolated within its step."""
+    wanted = sum(by_step.values()) * part
+    passed = 0
+    for step in sorted(by_step):
+        if passed + by_step[step] >= wanted:
+            at = bisect_left(STEPS, step)
+            lower, upper = STEPS[at - 1] if at else 0, min(step, longest)
+            return round(lower + (upper - lower) * (wanted - passed) / by_step[step])
+        passed += by_step[step]
+    return None

@@ -1,4 +1,4 @@
-"""Which turns read or wrote a file: touched, not merely mentioned."""
+"""Which turns read or wrote a file, as opposed to mentioning it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from agents_ledger.ledger.search.documents import Document, TouchedFile, documents
-from agents_ledger.ledger.search.query import Asked, Narrowed
-from agents_ledger.ledger.search.turn_search import Candidate, Looking, page_of
+from agents_ledger.ledger.search.documents import IndexedFile, SearchDocument, documents
+from agents_ledger.ledger.search.query import Narrowed, SearchQuery
+from agents_ledger.ledger.search.turn_search import Candidate, SearchRun, page_of
 from agents_ledger.ledger.sessions.lookup import holders
 from agents_ledger.model.errors import Refused
 from agents_ledger.model.reports.search import Action, Touch, Touched
@@ -29,55 +29,55 @@ def files(
         raise Refused(f"a path has at most {PATH_MAX:,} characters, not {len(path):,}")
     wanted = _plain(path)
     name = wanted.rstrip("/").rpartition("/")[2]
-    if not any(letter.isalnum() for letter in name):
-        raise Refused(f"{path!r} names no file", "Give its name, or as much of its path as needed.")
-    looking = Looking(tx, Asked([], [Narrowed("file", name)], []), "all")
-    candidates = looking.newest(page_of(after), limit + 1)
-    found: list[_Found] = []
-    while len(found) <= limit and (batch := list(islice(candidates, limit + 1))):
-        found += _meant(tx, batch, wanted, action)
-    held = holders(tx, [each.document.turn_id for each in found[:limit]])
+    if not any(char.isalnum() for char in name):
+        raise Refused(f"{path!r} is not a file name", "Pass its name, or the end of its path.")
+    run = SearchRun(tx, SearchQuery([], [Narrowed("file", name)], []), "all")
+    candidates = run.newest(page_of(after), limit + 1)
+    turns: list[_TouchingTurn] = []
+    while len(turns) <= limit and (batch := list(islice(candidates, limit + 1))):
+        turns += _touching(tx, batch, wanted, action)
+    holder_of = holders(tx, [turn.document.turn_id for turn in turns[:limit]])
     touches = [
         Touch(
             document.turn_id,
             file.path,
             _action(file),
             file.tool_name,
-            *held[document.turn_id],
+            *holder_of[document.turn_id],
             document.started_at,
         )
-        for _, document, touched in found[:limit]
+        for _, document, touched in turns[:limit]
         for file in touched
     ]
-    goes_on = looking.goes_on(None if len(found) <= limit else found[limit - 1].number)
-    return Touched(tuple(touches), None if goes_on is None else str(goes_on))
+    next_page = run.next_page(None if len(turns) <= limit else turns[limit - 1].number)
+    return Touched(tuple(touches), None if next_page is None else str(next_page))
 
 
-class _Found(NamedTuple):
+class _TouchingTurn(NamedTuple):
     number: float
-    document: Document
-    files: list[TouchedFile]
+    document: SearchDocument
+    files: list[IndexedFile]
 
 
-def _meant(
+def _touching(
     tx: Transaction, candidates: Sequence[Candidate], wanted: str, action: Action | None
-) -> Iterator[_Found]:
+) -> Iterator[_TouchingTurn]:
     """Of turns that touched a file of that name, those that touched this one."""
-    found: dict[str, Document] = {}
-    for ids in in_batches([each.turn_id for each in candidates]):
-        found |= documents(tx, ids)
+    by_id: dict[str, SearchDocument] = {}
+    for ids in in_batches([candidate.turn_id for candidate in candidates]):
+        by_id |= documents(tx, ids)
     for candidate in candidates:
-        document = found[candidate.turn_id]
+        document = by_id[candidate.turn_id]
         touched = [
             file
             for file in document.files
-            if _is_meant(wanted, file, document) and action in (None, _action(file))
+            if _is_same(wanted, file, document) and action in (None, _action(file))
         ]
         if touched:
-            yield _Found(candidate.number, document, touched)
+            yield _TouchingTurn(candidate.number, document, touched)
 
 
-def _action(file: TouchedFile) -> Action:
+def _action(file: IndexedFile) -> Action:
     return "written" if file.written else "read"
 
 
@@ -88,8 +88,8 @@ def _plain(path: str) -> str:
     return plain
 
 
-def _is_meant(wanted: str, file: TouchedFile, document: Document) -> bool:
-    """Whether the path asked for is the file's own, or the end of it; of a folder, any part."""
+def _is_same(wanted: str, file: IndexedFile, document: SearchDocument) -> bool:
+    """Whether a path is the file's, or its last components; for a folder, any components."""
     own = _plain(file.path)
     if not own.startswith("/") and own[1:3] != ":/":
         own = f"{_plain(document.workspace_path or '').rstrip('/')}/{own}"

@@ -1,4 +1,4 @@
-"""What somebody typed into a search box, understood."""
+"""The grammar of searches: words, phrases and operators."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ _PARTS_OF_ROLE: dict[str, tuple[Part, ...]] = {
     "system": ("system",),
     "tool": ("tool_result",),
 }
-LETTERS_MAX = 10_000
+CHARS_MAX = 10_000
 TERMS_MAX = 100
-WORDS_MAX = 500  # where a phrase counts each of its words
-DATE_WORDS = 4  # of a date without quotes
-_SHORTER = "Search for fewer words: those that few other turns have."
+WORDS_MAX = 500  # including every word of each phrase
+DATE_WORDS = 4  # in a date without quotes
+_SHORTER = "Search for fewer, rarer words."
 _DATES = ("before", "after")
 _STATES = ("compaction", "failed", "completed", "pending", "streaming")
 
 
 class Term(Struct, frozen=True):
-    """Words that stand one after the other."""
+    """A word, or consecutive words."""
 
     text: str
-    prefix: bool = False  # the last may go on
+    prefix: bool = False  # the last word may be the start of a longer one
     negated: bool = False
 
 
 class Narrowed(Struct, frozen=True):
-    """A value that must be among those of a turn or of a session that holds it."""
+    """A value that a turn, or a session with it, must have."""
 
     of: Facet | Scope
     value: str
     negated: bool = False
 
 
-class Asked(Struct):
-    """A search, understood. The same operator twice means either."""
+class SearchQuery(Struct):
+    """A parsed search. Of a repeated operator, either value suffices."""
 
     terms: list[Term]
     facets: list[Narrowed]
@@ -65,13 +65,11 @@ class Asked(Struct):
     until_ms: int | None = None
 
 
-def parse(text: str, now_ms: int) -> Asked:
-    """Understand a search; an operator that does not exist is plain text."""
-    if len(text) > LETTERS_MAX:
-        raise Refused(
-            f"a search has at most {LETTERS_MAX:,} characters, not {len(text):,}", _SHORTER
-        )
-    asked = Asked([], [], [])
+def parse(text: str, now_ms: int) -> SearchQuery:
+    """Parse a search; an unknown operator is plain text."""
+    if len(text) > CHARS_MAX:
+        raise Refused(f"a search has at most {CHARS_MAX:,} characters, not {len(text):,}", _SHORTER)
+    query = SearchQuery([], [], [])
     at = 0
     while token := _TOKEN.search(text, at):
         at = token.end()
@@ -81,23 +79,23 @@ def parse(text: str, now_ms: int) -> Asked:
             value = _date(text[token.start("word") :], now_ms)
             at = token.start("word") + len(value)
         if operator in OPERATORS and value:
-            OPERATORS[operator](asked, value, bool(token["not"]), now_ms)
+            OPERATORS[operator](query, value, bool(token["not"]), now_ms)
         else:
-            _plain(asked, token)
-    _refuse_long(asked)
-    if not any((asked.terms, asked.facets, asked.scopes)) and (
-        asked.fork is asked.from_ms is asked.until_ms is None
+            _plain(query, token)
+    _refuse_long(query)
+    if not any((query.terms, query.facets, query.scopes)) and (
+        query.fork is query.from_ms is query.until_ms is None
     ):
-        raise Refused("there is nothing to search for", "Give words, or an operator with a value.")
-    return asked
+        raise Refused("the search is empty", "Enter words, or an operator with a value.")
+    return query
 
 
-def _refuse_long(asked: Asked) -> None:
-    """The index takes the square of a phrase's length to look for it."""
-    if len(asked.terms) > TERMS_MAX:
-        raise Refused(f"a search has at most {TERMS_MAX} words, not {len(asked.terms)}", _SHORTER)
-    said = [*(term.text for term in asked.terms), *(facet.value for facet in asked.facets)]
-    count = sum(len(tokenizer.asked(text)) for text in said)
+def _refuse_long(query: SearchQuery) -> None:
+    """The cost of a phrase grows with the square of its length."""
+    if len(query.terms) > TERMS_MAX:
+        raise Refused(f"a search has at most {TERMS_MAX} words, not {len(query.terms)}", _SHORTER)
+    texts = [*(term.text for term in query.terms), *(facet.value for facet in query.facets)]
+    count = sum(len(tokenizer.asked(text)) for text in texts)
     if count > WORDS_MAX:
         raise Refused(
             f"a search has at most {WORDS_MAX} words with those of phrases, not {count}", _SHORTER
@@ -105,8 +103,8 @@ def _refuse_long(asked: Asked) -> None:
 
 
 def _date(text: str, now_ms: int) -> str:
-    """The words at the beginning of a text that are a date: `last week` of `last week parser`; if
-    none are, the first."""
+    """The longest date at the start of a text (`last week` of `last week parser`), or its first
+    word."""
     first = list(islice(re.finditer(r"\S+", text), DATE_WORDS))
     for word in reversed(first):
         with suppress(Refused):
@@ -115,81 +113,81 @@ def _date(text: str, now_ms: int) -> str:
     return first[0][0]
 
 
-def _plain(asked: Asked, token: re.Match[str]) -> None:
+def _plain(query: SearchQuery, token: re.Match[str]) -> None:
     word = token["word"]
     if word is not None:
         prefix = len(word) > 1 and word.endswith("*")
     else:
         word, prefix = token["phrase"], bool(token["star"])
-    said = f"{token['operator']}:{word}" if token["operator"] else word
-    if any(letter.isalnum() for letter in said):
-        asked.terms.append(Term(said, prefix, bool(token["not"])))
+    text = f"{token['operator']}:{word}" if token["operator"] else word
+    if any(char.isalnum() for char in text):
+        query.terms.append(Term(text, prefix, bool(token["not"])))
 
 
 # -- operators --------------------------------------------------------------------------------
 
-Operator = Callable[[Asked, str, bool, int], None]
+Operator = Callable[[SearchQuery, str, bool, int], None]
 
 
 def _facet(of: Facet) -> Operator:
-    def narrow(asked: Asked, value: str, negated: bool, _: int) -> None:
-        asked.facets.append(Narrowed(of, value, negated))
+    def narrow(query: SearchQuery, value: str, negated: bool, _: int) -> None:
+        query.facets.append(Narrowed(of, value, negated))
 
     return narrow
 
 
 def _scope(of: Scope) -> Operator:
-    def narrow(asked: Asked, value: str, negated: bool, _: int) -> None:
-        asked.scopes.append(Narrowed(of, value, negated))
+    def narrow(query: SearchQuery, value: str, negated: bool, _: int) -> None:
+        query.scopes.append(Narrowed(of, value, negated))
 
     return narrow
 
 
-def _one_of(operator: str, value: str, known: tuple[str, ...], negated: bool = False) -> str:
-    if negated:
-        raise Refused(f"{operator}: cannot be excluded", f"Take -{operator}:{value} out.")
-    if value.lower() not in known:
-        raise Refused(f"{operator}:{value} is not known", f"It is one of {', '.join(known)}.")
+def _one_of(operator: str, value: str, choices: tuple[str, ...]) -> str:
+    if value.lower() not in choices:
+        raise Refused(f"unknown value {operator}:{value}", f"Choose from {', '.join(choices)}.")
     return value.lower()
 
 
-def _role(asked: Asked, value: str, negated: bool, _: int) -> None:
-    role = _one_of("role", value, get_args(MessageRole), negated)
-    _restrict(asked, _PARTS_OF_ROLE[role])
+def _role(query: SearchQuery, value: str, negated: bool, _: int) -> None:
+    _refuse_not("role", value, negated)
+    role = _one_of("role", value, get_args(MessageRole))
+    _restrict(query, _PARTS_OF_ROLE[role])
 
 
-def _in(asked: Asked, value: str, negated: bool, _: int) -> None:
-    part = _one_of("in", value, PARTS, negated)
-    _restrict(asked, tuple(each for each in PARTS if each == part))
+def _in(query: SearchQuery, value: str, negated: bool, _: int) -> None:
+    _refuse_not("in", value, negated)
+    wanted = _one_of("in", value, PARTS)
+    _restrict(query, tuple(part for part in PARTS if part == wanted))
 
 
-def _restrict(asked: Asked, parts: tuple[Part, ...]) -> None:
-    asked.parts = parts if asked.parts is PARTS else (*asked.parts, *parts)
+def _restrict(query: SearchQuery, parts: tuple[Part, ...]) -> None:
+    query.parts = parts if query.parts is PARTS else (*query.parts, *parts)
 
 
-def _is(asked: Asked, value: str, negated: bool, _: int) -> None:
+def _is(query: SearchQuery, value: str, negated: bool, _: int) -> None:
     state = _one_of("is", value, ("fork", *_STATES))
     if state == "fork":
-        asked.fork = not negated
+        query.fork = not negated
     else:
-        asked.facets.append(Narrowed("state", state, negated))
+        query.facets.append(Narrowed("state", state, negated))
 
 
-def _before(asked: Asked, value: str, negated: bool, now_ms: int) -> None:
+def _before(query: SearchQuery, value: str, negated: bool, now_ms: int) -> None:
     _refuse_not("before", value, negated)
     at = moment(value, now_ms)
-    asked.until_ms = at if asked.until_ms is None else min(at, asked.until_ms)
+    query.until_ms = at if query.until_ms is None else min(at, query.until_ms)
 
 
-def _after(asked: Asked, value: str, negated: bool, now_ms: int) -> None:
+def _after(query: SearchQuery, value: str, negated: bool, now_ms: int) -> None:
     _refuse_not("after", value, negated)
     at = moment(value, now_ms)
-    asked.from_ms = at if asked.from_ms is None else max(at, asked.from_ms)
+    query.from_ms = at if query.from_ms is None else max(at, query.from_ms)
 
 
 def _refuse_not(operator: str, value: str, negated: bool) -> None:
     if negated:
-        raise Refused(f"{operator}: cannot be excluded", f"Take -{operator}:{value} out.")
+        raise Refused(f"{operator}: cannot be excluded", f"Remove -{operator}:{value}.")
 
 
 OPERATORS: dict[str, Operator] = {

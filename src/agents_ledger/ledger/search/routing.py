@@ -1,8 +1,8 @@
-"""Routing: whatever is named, it ends at a turn.
+"""Routing: from a target to a turn.
 
 One grammar for the command line, the bus and the API: `thread:ID`, `session:KEY`, `persona:ID`,
-`thread_key:KEY`, `routing_key:KEY`, `smart:TEXT`. Without a kind, a session is meant, then a turn,
-then a thread key, then a routing key.
+`thread_key:KEY`, `routing_key:KEY`, `smart:TEXT`. A target without a kind is a session, else a
+turn, else a thread key, else a routing key.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ PROPOSALS = 5
 
 
 def parse(text: str) -> Target:
-    """A target as it was typed; a label may have colons of its own."""
+    """A target from its text; a label may contain colons."""
     kind, colon, value = text.partition(":")
     if colon and kind.lower() in _KINDS:
         if not value.strip():
-            raise Refused(f"{text!r} names nothing", f"Put what is meant behind {kind}:.")
+            raise Refused(f"{text!r} has no value", f"Add one after {kind}:.")
         return Target(_KINDS[kind.lower()], value)
     if not text.strip():
-        raise Refused("no target is named")
+        raise Refused("the target is empty")
     return Target(None, text)
 
 
@@ -43,8 +43,7 @@ def route(
     budget: int | None = None,
     embedder: Embedder | None = None,
 ) -> Route:
-    """The turn a target leads to. `personas` names the main session of each that is not labelled by
-    its own id."""
+    """The turn a target leads to; see Ledger.route."""
     value = target.value
     if target.kind == "smart":
         return _smart(tx, value, budget, embedder)
@@ -56,39 +55,39 @@ def route(
     if target.kind == "thread":
         return Route("thread", threads.resolve_turn(tx, value))
     if target.kind is not None:
-        found = _by_key(tx, target.kind, value)
-        if found is None:
-            raise NotFound(f"nothing has the {target.kind} {value!r}")
-        return found
+        keyed = _by_key(tx, target.kind, value)
+        if keyed is None:
+            raise NotFound(f"there is no {target.kind} {value!r}")
+        return keyed
     return _any(tx, value)
 
 
 def lookup(tx: Transaction, typed: str, *, beginnings: bool = True) -> str:
-    """What a person typed, as the label of a session or the id of a turn: a target of this grammar,
-    or what threads.lookup() knows. A label that looks like a target is a label."""
+    """The label or turn id of a user's input: a target, or what threads.lookup() accepts. A label
+    that looks like a target is a label."""
     return reasoned(tx, typed, beginnings=beginnings)[0]
 
 
 def reasoned(
     tx: Transaction, typed: str, *, beginnings: bool = True
 ) -> tuple[str, tuple[Reason, ...]]:
-    """The same, with the reasons that a smart target has for its turn."""
+    """lookup(), with the reasons of a smart target."""
     target = parse(typed) if typed.strip() else Target(None, typed)
     if target.kind is None or tx.run("session", key=typed):
         return threads.lookup(tx, typed, beginnings=beginnings), ()
-    found = route(tx, target, personas={})
+    routed = route(tx, target, personas={})
     if target.kind != "smart":
-        return str(found.session_label or found.turn_id), ()
-    if found.turn_id is None:
-        places = ", ".join(proposal.turn_id for proposal in found.proposals)
-        raise Ambiguous("no turn fits that text well enough", f"The best are {places}.")
-    return found.turn_id, found.proposals[0].reasons
+        return str(routed.session_label or routed.turn_id), ()
+    if routed.turn_id is None:
+        best = ", ".join(proposal.turn_id for proposal in routed.proposals)
+        raise Ambiguous("no turn fits that text well enough", f"The best are {best}.")
+    return routed.turn_id, routed.proposals[0].reasons
 
 
 def _any(tx: Transaction, value: str) -> Route:
-    found = tx.run("session", key=value)  # which locks nothing
-    if found:
-        return Route("session", found[0][1], found[0][0])
+    rows = tx.run("session", key=value)  # unlike heads.find() this locks nothing
+    if rows:
+        return Route("session", rows[0][1], rows[0][0])
     try:
         return Route("thread", threads.resolve_turn(tx, value))
     except NotFound:
@@ -100,13 +99,13 @@ def _any(tx: Transaction, value: str) -> Route:
 
 def _persona(tx: Transaction, persona_id: str, personas: Mapping[str, str]) -> Route:
     label = personas.get(persona_id, persona_id)
-    found = tx.run("session", key=label)
-    if not found:
+    rows = tx.run("session", key=label)
+    if not rows:
         raise NotFound(
             f"persona {persona_id!r} has no main session: there is no session {label!r}",
-            "Record a turn on it, or name another in the policy.",
+            "Record a turn on it, or set another main session in the policy.",
         )
-    return Route("persona", found[0][1], found[0][0])
+    return Route("persona", rows[0][1], rows[0][0])
 
 
 def _by_key(tx: Transaction, kind: TargetKind, value: str) -> Route | None:
@@ -118,19 +117,19 @@ def _by_key(tx: Transaction, kind: TargetKind, value: str) -> Route | None:
 
 
 def _smart(tx: Transaction, text: str, budget: int | None, embedder: Embedder | None) -> Route:
-    found = proposed(tx, text, budget=budget, embedder=embedder)
-    if not found.proposals:
-        raise NotFound("no turn has to do with that text", "Name a session, or a persona.")
-    first = found.proposals[0]
-    if not is_sure(found):
-        return Route("smart", None, None, found.confidence, found.proposals)
-    return Route("smart", first.turn_id, first.session_label, found.confidence, found.proposals)
+    fork = proposed(tx, text, budget=budget, embedder=embedder)
+    if not fork.proposals:
+        raise NotFound("no turn matches that text", "Name a session or a persona.")
+    best = fork.proposals[0]
+    if not is_sure(fork):
+        return Route("smart", None, None, fork.confidence, fork.proposals)
+    return Route("smart", best.turn_id, best.session_label, fork.confidence, fork.proposals)
 
 
 def proposed(
     tx: Transaction, text: str, *, budget: int | None, embedder: Embedder | None
 ) -> SmartFork:
-    """Where to fork for a text; nothing is forked yet."""
+    """Where to fork for a text. Nothing is forked."""
     from agents_ledger.ledger.search import smart_routing
 
     confidence, proposals = smart_routing.propose(
@@ -139,8 +138,7 @@ def proposed(
     return SmartFork(None, confidence, proposals)
 
 
-def is_sure(found: SmartFork) -> bool:
-    """Whether the first proposal is good enough to be taken."""
+def is_sure(fork: SmartFork) -> bool:
     from agents_ledger.ledger.search import smart_routing
 
-    return bool(found.proposals) and found.confidence >= smart_routing.CONFIDENT
+    return bool(fork.proposals) and fork.confidence >= smart_routing.CONFIDENT

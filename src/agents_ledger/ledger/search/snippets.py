@@ -1,4 +1,4 @@
-"""Where the words of a search stand in a turn."""
+"""Finds the words of a search in the text of a turn, and cuts snippets around them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from agents_ledger.ledger.search import tokenizer
-from agents_ledger.ledger.search.documents import Document, Piece
-from agents_ledger.ledger.search.query import Asked, Term
+from agents_ledger.ledger.search.documents import IndexedPiece, SearchDocument
+from agents_ledger.ledger.search.query import SearchQuery, Term
 from agents_ledger.model.reports.search import PARTS, Snippet
 
 WIDTH = 160
-BEFORE = 40  # letters shown before the first mark
+BEFORE = 40  # characters before the first mark
 ENOUGH = 2  # snippets, unless a third shows another word
 SNIPPETS = 3
 
@@ -19,76 +19,76 @@ SNIPPETS = 3
 _SPACE = re.compile(r"\s")
 
 
-class Finder:
-    """Finds what was asked for, in text that is at hand."""
+class PhraseFinder:
+    """Finds the terms of a search without the index."""
 
-    def __init__(self, asked: Asked) -> None:
-        self._parts = frozenset(asked.parts)
-        self._sought = _phrases(asked.terms, negated=False)
-        self._unwanted = _phrases(asked.terms, negated=True)
+    def __init__(self, query: SearchQuery) -> None:
+        self._parts = frozenset(query.parts)
+        self._phrases = _phrases(query.terms, negated=False)
+        self._unwanted = _phrases(query.terms, negated=True)
 
-    def share(self, document: Document) -> float:
-        """The part of the words that a turn has: 1.0 if all, or if there are none."""
-        if not self._sought:
+    def share(self, document: SearchDocument) -> float:
+        """The fraction of the terms that a turn has; 1.0 if there are no terms."""
+        if not self._phrases:
             return 1.0
         texts = [tokenizer.fold(piece.text) for piece in self._readable(document)]
-        found = sum(any(map(sought.is_in, texts)) for sought in self._sought)
-        return found / len(self._sought)
+        hits = sum(any(map(phrase.is_in, texts)) for phrase in self._phrases)
+        return hits / len(self._phrases)
 
-    def has_unwanted(self, document: Document) -> bool:
-        """Whether a turn has a word that it may not have."""
+    def has_unwanted(self, document: SearchDocument) -> bool:
+        """Whether a turn has a negated term."""
         return any(
             unwanted.is_in(tokenizer.fold(piece.text))
             for piece in self._readable(document)
             for unwanted in self._unwanted
         )
 
-    def _readable(self, document: Document) -> Iterator[Piece]:
+    def _readable(self, document: SearchDocument) -> Iterator[IndexedPiece]:
         return (piece for piece in document.pieces if piece.part in self._parts)
 
-    def marks(self, piece: Piece) -> dict[int, list[tuple[int, int]]]:
-        """Where each of the words stands in a text, by the word's place in the search."""
+    def marks(self, piece: IndexedPiece) -> dict[int, list[tuple[int, int]]]:
+        """The spans of each term in a piece of text, by the term's number in the search."""
         if piece.part not in self._parts:
             return {}
         folded = tokenizer.fold(piece.text)
-        found = {}
-        for number, sought in enumerate(self._sought):
-            if sought.quick in folded:
-                spans = list(sought.spans(folded))
+        marks = {}
+        for number, phrase in enumerate(self._phrases):
+            if phrase.quick in folded:
+                spans = list(phrase.spans(folded))
                 if spans:
-                    found[number] = spans
-        return found
+                    marks[number] = spans
+        return marks
 
 
 def _phrases(terms: Sequence[Term], *, negated: bool) -> list[tokenizer.Phrase]:
-    found = (
+    phrases = (
         tokenizer.phrase(term.text.rstrip("*") if term.prefix else term.text, prefix=term.prefix)
         for term in terms
         if term.negated is negated
     )
-    return [phrase for phrase in found if phrase is not None]
+    return [phrase for phrase in phrases if phrase is not None]
 
 
-def snippets(document: Document, finder: Finder) -> tuple[Snippet, ...]:
-    """The pieces of a turn that show most of the words: what people said before what tools did."""
-    found: list[tuple[int, int, Piece, dict[int, list[tuple[int, int]]]]] = []
+def snippets(document: SearchDocument, finder: PhraseFinder) -> tuple[Snippet, ...]:
+    """The pieces of a turn that show most terms; of equal ones, messages before tool output."""
+    candidates: list[tuple[int, int, IndexedPiece, dict[int, list[tuple[int, int]]]]] = []
     for at, piece in enumerate(document.pieces):
         marks = finder.marks(piece)
         if marks:
-            found.append((PARTS.index(piece.part), at, piece, marks))
-    found.sort(key=lambda each: (-len(each[3]), each[0], each[1]))
-    shown: list[Snippet] = []
+            candidates.append((PARTS.index(piece.part), at, piece, marks))
+    candidates.sort(key=lambda candidate: (-len(candidate[3]), candidate[0], candidate[1]))
+    chosen: list[Snippet] = []
     seen: set[int] = set()
-    for _, _, piece, marks in found:
-        if len(shown) == SNIPPETS or (len(shown) == ENOUGH and set(marks) <= seen):
+    for _, _, piece, marks in candidates:
+        if len(chosen) == SNIPPETS or (len(chosen) == ENOUGH and set(marks) <= seen):
             break
         seen |= set(marks)
-        shown.append(_snippet(piece, sorted(span for spans in marks.values() for span in spans)))
-    return tuple(shown)
+        chosen.append(_snippet(piece, sorted(span for spans in marks.values() for span in spans)))
+    return tuple(chosen)
 
 
-def _snippet(piece: Piece, spans: list[tuple[int, int]]) -> Snippet:
-    """The stretch of a text that holds most marks, in one line."""
+def _snippet(piece: IndexedPiece, spans: list[tuple[int, int]]) -> Snippet:
+    """The part of a text with most marks, as one line."""
     first, last = spans[0] if len(spans) == 1 else _densest(spans)
     start = max(0, first - BEFORE)
     if start:

@@ -1,6 +1,7 @@
-"""Search: turns by their words, newest first or the most relevant first.
+"""Search: turns by their words, newest first or most relevant first.
 
-It asks the index and what still waits for it, in one snapshot, and never writes.
+A search reads the index and the turns that wait to be indexed in one snapshot, and never writes.
+How much a word counts in each part of a turn: PART_WEIGHTS in model/reports/search.py.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from msgspec.structs import replace
 from agents_ledger.ledger.reports.events import readable
 from agents_ledger.ledger.search import query as search_query
 from agents_ledger.ledger.search import tokenizer
-from agents_ledger.ledger.search.documents import Document, documents, project_of
+from agents_ledger.ledger.search.documents import SearchDocument, documents, project_of
 from agents_ledger.ledger.search.index import NUMBERS, first_number
-from agents_ledger.ledger.search.query import Asked, Narrowed, Term
-from agents_ledger.ledger.search.snippets import Finder, snippets
+from agents_ledger.ledger.search.query import Narrowed, SearchQuery, Term
+from agents_ledger.ledger.search.snippets import PhraseFinder, snippets
 from agents_ledger.ledger.sessions import heads
 from agents_ledger.ledger.sessions.lookup import Holder, holders
 from agents_ledger.model.errors import Refused
@@ -31,26 +32,28 @@ from agents_ledger.store.text import ids_of, in_batches
 if TYPE_CHECKING:
     from agents_ledger.model.agents.embedding import Embedder
 
-LAST = 1 << 62  # above every number
+LAST = 1 << 62  # larger than every number
 LIMIT_MAX = 1000
-LOOK_MAX = 50_000  # turns of the index looked at for one page
-RANK_MAX = 5_000  # the newest turns with the words are ranked, no more
+LOOK_MAX = 50_000  # indexed turns read for one page
+RANK_MAX = 5_000  # only the newest matching turns are ranked
 QUERY_MAX = 200
-FIRST_LETTERS = 20_000  # of a message are looked at for its first words
+FIRST_CHARS = 20_000  # of a message that are read for its first words
 WAITS_AT_ONCE = 50
-WAITS_MAX = 10_000  # turns that wait for the index looked at for one page
+WAITS_MAX = 10_000  # turns not indexed yet that are read for one page
 WAITS_LETTERS = 20_000_000
-WAITS_KEPT = 600  # if more wait, their texts are not remembered: they would push out all else
-FIRST_LOOK = 64  # turns asked for at first, where some will not fit
+WAITS_KEPT = 600  # if more wait, their texts are not cached: they would evict everything else
+FIRST_LOOK = 64  # turns read first, if operators may exclude some
 
 Mode = Literal["all", "any"]
 _MODES: dict[str, Mode] = {"all": "all", "any": "any"}
-Segments = dict[int, int]  # the segments of some threads, each with how far down
+Segments = dict[int, int]  # segments of threads, each with the depth it is shared down to
 
 
 class Candidate(NamedTuple):
-    """A turn that has the words, before it is narrowed further. Its number is that of the index, so
-    no two have the same; those that wait stand half a number above."""
+    """A turn that has the words, before scopes are checked.
+
+    Its number is unique and comes from the index; a turn that waits gets one half a number above.
+    """
 
     number: float
     turn_id: str
@@ -59,8 +62,8 @@ class Candidate(NamedTuple):
     score: float = 0.0
 
 
-class Page(NamedTuple):
-    """Where a page begins."""
+class PageStart(NamedTuple):
+    """The cursor of a page."""
 
     mode: Mode
     number: float = LAST
@@ -70,7 +73,7 @@ class Page(NamedTuple):
         return f"{self.mode}:{self.number}:{self.score}"
 
     def below(self, candidate: Candidate) -> bool:
-        """Whether a ranked candidate comes after what earlier pages showed."""
+        """Whether a ranked candidate is not on an earlier page."""
         return (candidate.score, candidate.number) < (self.score, self.number)
 
 
@@ -84,53 +87,51 @@ def search(
     now_ms: int,
     embedder: Embedder | None = None,
 ) -> Found:
-    """The turns that have the words of `text`; if none has all, those that have some. By meaning,
-    also those that say it in other words."""
+    """The turns that have all words of a search or, if none has, those that have some."""
     if not 1 <= limit <= LIMIT_MAX:
-        raise Refused(f"limit is {limit}; it is between 1 and {LIMIT_MAX}")
+        raise Refused(f"limit is {limit}; it must be between 1 and {LIMIT_MAX}")
     if order not in ("newest", "relevance", "meaning"):
-        raise Refused(f"order is {order!r}; it is newest, relevance or meaning")
+        raise Refused(f"unknown order {order!r}", "Choose newest, relevance or meaning.")
     page = page_of(after)
     if order == "meaning":
         if embedder is None:
-            raise Refused("searching by meaning needs an embedder", "Pass one, or choose one.")
-        looking = Looking(tx, search_query.parse(text, now_ms), "any")
-        return looking.found(page._replace(mode="any"), limit, order, embedder)
-    looking = Looking(tx, search_query.parse(text, now_ms), page.mode)
-    found = looking.found(page, limit, order)
-    if not found.hits and found.next is None and after is None and looking.has_choice:
-        looking = Looking(tx, looking.asked, "any")
-        found = looking.found(Page("any"), limit, order)
-    return found
+            raise Refused("searching by meaning needs an embedder", "Pass `embedder`.")
+        run = SearchRun(tx, search_query.parse(text, now_ms), "any")
+        return run.page(page._replace(mode="any"), limit, order, embedder)
+    run = SearchRun(tx, search_query.parse(text, now_ms), page.mode)
+    result = run.page(page, limit, order)
+    if not result.hits and result.next is None and after is None and run.has_choice:
+        run = SearchRun(tx, run.query, "any")
+        result = run.page(PageStart("any"), limit, order)
+    return result
 
 
-def page_of(after: str | None) -> Page:
-    """Where a page begins that comes after another."""
+def page_of(after: str | None) -> PageStart:
     if after is None:
-        return Page("all")
+        return PageStart("all")
     with suppress(ValueError, KeyError):
         mode, number, score = after.split(":")
-        page = Page(_MODES[mode], float(number), float(score))
+        page = PageStart(_MODES[mode], float(number), float(score))
         if abs(page.number) <= LAST and not math.isnan(page.score):
             return page
-    raise Refused(f"{after[:80]!r} is no place to go on from", "Pass a page's `next`.")
+    raise Refused(f"{after[:80]!r} is not a valid page cursor", "Pass `next` of a page.")
 
 
-class Looking:
-    """One search, in one of its modes."""
+class SearchRun:
+    """One search for all of its words, or for any of them."""
 
-    def __init__(self, tx: Transaction, asked: Asked, mode: Mode) -> None:
-        self.asked = asked
+    def __init__(self, tx: Transaction, query: SearchQuery, mode: Mode) -> None:
+        self.query = query
         self._tx = tx
         self._mode = mode
-        self._finder = Finder(asked)
-        self.has_choice = len(_plain(asked)) > 1
-        self._match = match(tx.engine, _groups(asked, mode), tokenizer.fold)
-        self._scopes = [self._scope(scope) for scope in asked.scopes]
-        self._is_narrowed = bool(self._scopes) or asked.fork is not None
+        self._finder = PhraseFinder(query)
+        self.has_choice = len(_plain(query)) > 1
+        self._match = match(tx.engine, _groups(query, mode), tokenizer.fold)
+        self._scopes = [self._scope(scope) for scope in query.scopes]
+        self._is_narrowed = bool(self._scopes) or query.fork is not None
         self.capped = False
         self._reached: float = -LAST
-        self._final: set[str] = set()  # turns that wait and never change again
+        self._final: set[str] = set()  # waiting turns that are sealed
 
     def _scope(self, scope: Narrowed) -> tuple[Narrowed, Segments]:
         by: dict[str, str | None] = {"label": None, "origin": None, "persona_id": None}
@@ -144,10 +145,9 @@ class Looking:
 
     # -- candidates ----------------------------------------------------------------------------
 
-    def found(
-        self, page: Page, limit: int, order: Ranking, embedder: Embedder | None = None
+    def page(
+        self, page: PageStart, limit: int, order: Ranking, embedder: Embedder | None = None
     ) -> Found:
-        """A page of hits."""
         if embedder is not None:
             candidates = self._by_meaning(page, embedder)
         else:
@@ -155,41 +155,41 @@ class Looking:
             candidates = self.newest(page, first) if order == "newest" else self.ranked(page)
         hits: list[Candidate] = []
         more = False
-        for each in candidates:
-            if not self._fits(each):
+        for candidate in candidates:
+            if not self._in_scope(candidate):
                 continue
             if len(hits) == limit:
                 more = True
                 break
-            hits.append(each)
-        goes_on = None
+            hits.append(candidate)
+        next_page = None
         if order == "newest":
-            goes_on = self.goes_on(hits[-1].number if more else None)
+            next_page = self.next_page(hits[-1].number if more else None)
         elif more:
-            goes_on = Page(self._mode, hits[-1].number, hits[-1].score)
+            next_page = PageStart(self._mode, hits[-1].number, hits[-1].score)
         return Found(
             self._hits(hits, ranked=order != "newest"),
             self._mode,
-            None if goes_on is None else str(goes_on),
+            None if next_page is None else str(next_page),
             self.capped,
         )
 
-    def goes_on(self, last: float | None) -> Page | None:
-        """Where the next page begins, newest first; `last`: the last number shown, if there are
-        more."""
+    def next_page(self, last: float | None) -> PageStart | None:
+        """The cursor of the next page, newest first. `last`: the last number of this page, if there
+        are more."""
         if last is None and not self.capped:
             return None
-        return Page(self._mode, self._reached if last is None else last)
+        return PageStart(self._mode, self._reached if last is None else last)
 
     def _range(self) -> tuple[int, int]:
-        asked = self.asked
-        low = -LAST if asked.from_ms is None else first_number(asked.from_ms)
-        high = LAST if asked.until_ms is None else first_number(asked.until_ms)
+        query = self.query
+        low = -LAST if query.from_ms is None else first_number(query.from_ms)
+        high = LAST if query.until_ms is None else first_number(query.until_ms)
         return low, high
 
-    def newest(self, page: Page, first: int) -> Iterator[Candidate]:
-        """What the index has and what waits, as one row of numbers; `first`: how many to ask the
-        index for, to begin with."""
+    def newest(self, page: PageStart, first: int) -> Iterator[Candidate]:
+        """Indexed and waiting turns, merged by number. `first`: how many to read from the index
+        first."""
         low, high = self._range()
         waits = self._waits(-LAST, page.number)
         wait = next(waits, None)
@@ -218,8 +218,8 @@ class Looking:
                 return
             high, size = rows[-1][0], min(size * 4, 4096)
 
-    def ranked(self, page: Page) -> Iterator[Candidate]:
-        """The newest of those that have the words, the most relevant first."""
+    def ranked(self, page: PageStart) -> Iterator[Candidate]:
+        """The newest matching turns, most relevant first."""
         low, high = self._range()
         values = {"match": self._match, "high": high}
         cut = self._tx.run("search_cutoff", **values, low=low, count=RANK_MAX)
@@ -231,90 +231,88 @@ class Looking:
         ranked = [Candidate(*row) for row in rows]
         if waits:
             typical = ranked[len(ranked) // 2].score if ranked else 1.0
-            ranked += [each._replace(score=typical * each.score) for each in waits]
-            ranked.sort(key=lambda each: (each.score, each.number), reverse=True)
-        return (each for each in ranked if page.below(each))
+            ranked += [turn._replace(score=typical * turn.score) for turn in waits]
+            ranked.sort(key=lambda turn: (turn.score, turn.number), reverse=True)
+        return filter(page.below, ranked)
 
-    def _by_meaning(self, page: Page, embedder: Embedder) -> Iterator[Candidate]:
-        """What the words find and what the meaning finds, as one ranking."""
+    def _by_meaning(self, page: PageStart, embedder: Embedder) -> Iterator[Candidate]:
+        """The matches by words and those by meaning, as one ranking."""
         from agents_ledger.ledger.search import vectors
 
         low, high = self._range()
-        said = " ".join(term.text for term in self.asked.terms if not term.negated)
-        near = vectors.nearest(self._tx, embedder, said, low=low, high=high) if said else []
-        ranked = vectors.fused(self._by_telling_words(), list(self._narrowed(near)))
-        return (each for each in ranked if page.below(each))
+        text = " ".join(term.text for term in self.query.terms if not term.negated)
+        near = vectors.nearest(self._tx, embedder, text, low=low, high=high) if text else []
+        ranked = vectors.fused(self._by_rare_words(), list(self._narrowed(near)))
+        return filter(page.below, ranked)
 
-    def _by_telling_words(self) -> list[Candidate]:
-        """What the words find that are not in every text: those would outweigh the meaning."""
+    def _by_rare_words(self) -> list[Candidate]:
+        """Matches of the words that are not in every text, which would outweigh the meaning."""
         from agents_ledger.ledger.search import vectors
 
-        terms = [term for term in self.asked.terms if term.negated or not _is_common(term.text)]
+        terms = [term for term in self.query.terms if term.negated or not _is_common(term.text)]
         if all(term.negated for term in terms):
             return []
-        looking = Looking(self._tx, replace(self.asked, terms=terms), "any")
-        found = list(islice(looking.ranked(Page("any")), vectors.NEAREST))
-        self.capped = looking.capped
-        return found
+        run = SearchRun(self._tx, replace(self.query, terms=terms), "any")
+        ranked = list(islice(run.ranked(PageStart("any")), vectors.NEAREST))
+        self.capped = run.capped
+        return ranked
 
     def _narrowed(self, near: Sequence[Candidate]) -> Iterator[Candidate]:
-        """Those found by meaning alone that have what else was asked for."""
-        if not self.asked.facets and not any(term.negated for term in self.asked.terms):
+        """The matches by meaning that have the facets and no negated term."""
+        if not self.query.facets and not any(term.negated for term in self.query.terms):
             yield from near
             return
-        for ids in in_batches([each.turn_id for each in near]):
-            found = documents(self._tx, ids)
-            yield from (
-                each
-                for each in near
-                if each.turn_id in found and self._is_meant(found[each.turn_id])
-            )
+        for ids in in_batches([turn.turn_id for turn in near]):
+            by_id = documents(self._tx, ids)
+            for turn in near:
+                if turn.turn_id in by_id and self._has_other_terms(by_id[turn.turn_id]):
+                    yield turn
 
     def _waits(self, low: float, high: float) -> Iterator[Candidate]:
-        """Turns that wait for the index and have the words, newest first."""
-        for each, document in self.waiting(low, high):
+        """Waiting turns that have the words, newest first."""
+        for candidate, document in self.waiting(low, high):
             share = self._share(document)
             if share:
-                yield each._replace(score=share)
+                yield candidate._replace(score=share)
 
-    def waiting(self, low: float, high: float) -> Iterator[tuple[Candidate, Document]]:
-        """Turns that wait for the index, newest first. It stops after so many that one page takes
-        its time, and no more."""
+    def waiting(self, low: float, high: float) -> Iterator[tuple[Candidate, SearchDocument]]:
+        """Turns that wait for the index, newest first, up to a limit that keeps a page fast."""
         waiting = list(self._numbered(low, high))
-        letters = 0
+        chars = 0
         for at in range(0, len(waiting), WAITS_AT_ONCE):
             batch = waiting[at : at + WAITS_AT_ONCE]
-            if at >= WAITS_MAX or letters > WAITS_LETTERS:
+            if at >= WAITS_MAX or chars > WAITS_LETTERS:
                 self._stop(batch[0].number + 0.5)
                 return
-            found = self._documents(batch, keep=len(waiting) <= WAITS_KEPT)
-            letters += sum(document.letters for document in found.values())
-            yield from ((each, found[each.turn_id]) for each in batch)
+            by_id = self._documents(batch, keep=len(waiting) <= WAITS_KEPT)
+            chars += sum(document.letters for document in by_id.values())
+            yield from ((candidate, by_id[candidate.turn_id]) for candidate in batch)
 
-    def _documents(self, batch: Sequence[Candidate], *, keep: bool) -> dict[str, Document]:
-        """The texts of turns that wait; those of sealed turns are read only once."""
-        known = self._tx.cache
-        if known is None or not keep:
-            return documents(self._tx, ids_of([each.turn_id for each in batch]))
-        found: dict[str, Document] = {}
-        for each in batch:
-            document = known.get(f"document {each.turn_id}")
+    def _documents(self, batch: Sequence[Candidate], *, keep: bool) -> dict[str, SearchDocument]:
+        """The texts of waiting turns; those of sealed turns are cached."""
+        turn_ids = [candidate.turn_id for candidate in batch]
+        cache = self._tx.cache
+        if cache is None or not keep:
+            return documents(self._tx, ids_of(turn_ids))
+        by_id: dict[str, SearchDocument] = {}
+        for turn_id in turn_ids:
+            document = cache.get(f"document {turn_id}")
             if document is not None:
-                found[each.turn_id] = document
-        missing = [each.turn_id for each in batch if each.turn_id not in found]
+                by_id[turn_id] = document
+        missing = [turn_id for turn_id in turn_ids if turn_id not in by_id]
         if missing:
             for turn_id, document in documents(self._tx, ids_of(missing)).items():
-                found[turn_id] = document
+                by_id[turn_id] = document
                 if turn_id in self._final:
-                    known.keep(f"document {turn_id}", document, document.letters)
-        return found
+                    cache.keep(f"document {turn_id}", document, document.letters)
+        return by_id
 
     def _numbered(self, low: float, high: float) -> Iterator[Candidate]:
-        """What waits, each above the numbers that the index has for its time, and below the last
-        one."""
-        asked = self.asked
-        from_ms = -LAST if asked.from_ms is None else asked.from_ms
-        until_ms = LAST if asked.until_ms is None else asked.until_ms
+        """Waiting turns, each with a number above those that the index has for its time, and below
+        the previous turn's."""
+        query = self.query
+        from_ms = -LAST if query.from_ms is None else query.from_ms
+        until_ms = LAST if query.until_ms is None else query.until_ms
         number: float = LAST
         for turn_id, started_at, segment_id, depth, is_final in self._tx.run("unindexed"):
             if is_final:
@@ -323,51 +321,51 @@ class Looking:
             if low <= number < high and from_ms <= started_at < until_ms:
                 yield Candidate(number, turn_id, segment_id, depth)
 
-    def _share(self, document: Document) -> float:
-        """The part of the words that a turn has; 0: it has too few, or is not meant."""
-        if not self._is_meant(document):
+    def _share(self, document: SearchDocument) -> float:
+        """The fraction of the words that a turn has; 0 if it does not match."""
+        if not self._has_other_terms(document):
             return 0.0
         share = self._finder.share(document)
         return share if self._mode == "any" or share == 1.0 else 0.0
 
     def _stop(self, number: float) -> None:
-        """Look no further on this page than down to a number."""
+        """End this page at a number."""
         self.capped, self._reached = True, number
 
-    def _is_meant(self, document: Document) -> bool:
-        return _has_facets(document, self.asked.facets) and not self._finder.has_unwanted(document)
+    def _has_other_terms(self, document: SearchDocument) -> bool:
+        return _has_facets(document, self.query.facets) and not self._finder.has_unwanted(document)
 
-    def _fits(self, candidate: Candidate) -> bool:
+    def _in_scope(self, candidate: Candidate) -> bool:
         by_kind: dict[str, bool] = {}
         for scope, segments in self._scopes:
-            held = segments.get(candidate.segment_id, 0) >= candidate.depth
+            is_inside = segments.get(candidate.segment_id, 0) >= candidate.depth
             if scope.negated:
-                if held:
+                if is_inside:
                     return False
             else:
-                by_kind[scope.of] = by_kind.get(scope.of, False) or held
+                by_kind[scope.of] = by_kind.get(scope.of, False) or is_inside
         if not all(by_kind.values()):
             return False
-        if self.asked.fork is None:
+        if self.query.fork is None:
             return True
         forks = bool(self._tx.run("turn_forks", turn_id=candidate.turn_id)[0][0])
-        return forks is self.asked.fork
+        return forks is self.query.fork
 
     # -- hits ----------------------------------------------------------------------------------
 
     def _hits(self, candidates: Sequence[Candidate], *, ranked: bool) -> tuple[Hit, ...]:
-        turn_ids = [each.turn_id for each in candidates]
-        found: dict[str, Document] = {}
+        turn_ids = [candidate.turn_id for candidate in candidates]
+        by_id: dict[str, SearchDocument] = {}
         for ids in in_batches(turn_ids):
-            found |= documents(self._tx, ids)
-        held = holders(self._tx, turn_ids)
+            by_id |= documents(self._tx, ids)
+        holder_of = holders(self._tx, turn_ids)
         return tuple(
-            self._hit(each, found[each.turn_id], held[each.turn_id], ranked=ranked)
-            for each in candidates
+            self._hit(candidate, by_id[turn_id], holder_of[turn_id], ranked=ranked)
+            for turn_id, candidate in zip(turn_ids, candidates, strict=True)
         )
 
     def _hit(
-        self, candidate: Candidate, document: Document, holder: Holder, *, ranked: bool
+        self, candidate: Candidate, document: SearchDocument, holder: Holder, *, ranked: bool
     ) -> Hit:
         return Hit(
             document.turn_id,
@@ -384,48 +382,48 @@ class Looking:
         )
 
 
-def first_words(document: Document) -> str | None:
-    """How the first message of a turn begins, without what a harness put before it."""
+def first_words(document: SearchDocument) -> str | None:
+    """The start of a turn's first message, without what a harness put before it."""
     texts = (piece.text for piece in document.pieces if piece.part in ("user", "assistant"))
-    said = (readable(text[:FIRST_LETTERS]) for text in texts)
-    text = next((each for each in said if each), None)
+    text = next(filter(None, (readable(text[:FIRST_CHARS]) for text in texts)), None)
     return None if text is None else " ".join(text[: 2 * QUERY_MAX].split())[:QUERY_MAX]
 
 
-# -- what to look for -------------------------------------------------------------------------
+# -- matching ---------------------------------------------------------------------------------
 
 
 def _is_common(text: str) -> bool:
     return tokenizer.COMMON.issuperset(tokenizer.words(text))
 
 
-def _wanted(term: Term, asked: Asked) -> list[QueryTerm]:
-    said = tuple(tokenizer.asked(term.text))
-    if not said:
+def _wanted(term: Term, query: SearchQuery) -> list[QueryTerm]:
+    words = tuple(tokenizer.asked(term.text))
+    if not words:
         return []
-    prefix = term.prefix or tokenizer.is_letter(said[-1])
-    return [QueryTerm(said, asked.parts, prefix)]
+    prefix = term.prefix or tokenizer.is_letter(words[-1])
+    return [QueryTerm(words, query.parts, prefix)]
 
 
-def _plain(asked: Asked) -> list[QueryTerm]:
-    return [each for term in asked.terms if not term.negated for each in _wanted(term, asked)]
+def _plain(query: SearchQuery) -> list[QueryTerm]:
+    terms = (term for term in query.terms if not term.negated)
+    return [wanted for term in terms for wanted in _wanted(term, query)]
 
 
-def _groups(asked: Asked, mode: Mode) -> list[TermGroup]:
-    """Each group must be found; words are one group if any of them will do."""
+def _groups(query: SearchQuery, mode: Mode) -> list[TermGroup]:
+    """A turn must match each group. If any word suffices, all words are one group."""
     groups: list[TermGroup] = []
-    plain = _plain(asked)
+    plain = _plain(query)
     if mode == "any" and plain:
         groups.append(TermGroup(tuple(plain)))
     else:
         groups += [TermGroup((wanted,)) for wanted in plain]
     for negated in (False, True):
-        groups += _facet_groups([f for f in asked.facets if f.negated is negated], negated)
+        groups += _facet_groups([f for f in query.facets if f.negated is negated], negated)
     groups += [
         TermGroup((wanted,), negated=True)
-        for term in asked.terms
+        for term in query.terms
         if term.negated
-        for wanted in _wanted(term, asked)
+        for wanted in _wanted(term, query)
     ]
     if all(group.negated for group in groups):
         groups.insert(0, TermGroup((QueryTerm(("turn",), ("state",)),)))
@@ -435,14 +433,14 @@ def _groups(asked: Asked, mode: Mode) -> list[TermGroup]:
 def _facet_groups(facets: Iterable[Narrowed], negated: bool) -> list[TermGroup]:
     by_kind: dict[str, list[QueryTerm]] = {}
     for facet in facets:
-        said = tuple(tokenizer.asked(_facet_text(facet)))
-        if not said:
+        words = tuple(tokenizer.asked(_facet_text(facet)))
+        if not words:
             raise Refused(
-                f"{facet.of}:{facet.value} has no word to look for",
-                f"Give {facet.of}: a value with letters or digits.",
+                f"{facet.of}:{facet.value} has no word to search for",
+                f"Use a value with letters or digits for {facet.of}:.",
             )
-        prefix = facet.value.endswith("*") or tokenizer.is_letter(said[-1])
-        by_kind.setdefault(facet.of, []).append(QueryTerm(said, (facet.of,), prefix))
+        prefix = facet.value.endswith("*") or tokenizer.is_letter(words[-1])
+        by_kind.setdefault(facet.of, []).append(QueryTerm(words, (facet.of,), prefix))
     return [TermGroup(tuple(wanted), negated) for wanted in by_kind.values()]
 
 
@@ -450,8 +448,8 @@ def _facet_text(facet: Narrowed) -> str:
     return project_of(facet.value) if facet.of == "project" else facet.value
 
 
-def _has_facets(document: Document, facets: Sequence[Narrowed]) -> bool:
-    """The same for a turn that waits."""
+def _has_facets(document: SearchDocument, facets: Sequence[Narrowed]) -> bool:
+    """_facet_groups() for a turn that is not indexed yet."""
     if not facets:
         return True
     columns = document.texts()

@@ -1,345 +1,47 @@
-"""The queue: one durable line per session, answered by one writer at a time.
+"""The queue of a ledger: to add, list and cancel entries, and what a broker needs to answer them.
 
-An entry is claimed together with the id of the turn that will answer it. A crash before that turn
-began leaves the entry waiting; once it has begun, it is never asked again by itself.
+`make async` writes AsyncQueue from this file.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
-from typing import Any, NamedTuple, get_args
+from functools import partial
+from typing import Any, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
-from agents_ledger.ledger.ledger import Ledger
-from agents_ledger.ledger.sessions import heads
-from agents_ledger.ledger.turns import threads
-from agents_ledger.ledger.turns.recording import check_id
-from agents_ledger.model.errors import (
-    Ambiguous,
-    Conflict,
-    Damaged,
-    HeadMoved,
-    NotFound,
-    Refused,
-)
+from agents_ledger.ledger.ledger import Ledger, LiveCall, LiveTurn
+from agents_ledger.ledger.sessions import queue_entries
+from agents_ledger.ledger.sessions.queue_entries import DEFAULT, ClaimEnding, NewEntry, Urgent
+from agents_ledger.ledger.turns import live, threads
+from agents_ledger.ledger.turns.recording import recording
+from agents_ledger.model.errors import HeadMoved, OutcomeUnknown
 from agents_ledger.model.ids import new_id, now_ms
-from agents_ledger.model.queue import (
-    Ask,
-    Claim,
-    QueueEntry,
-    QueueLimits,
-    QueueMode,
-    QueueStatus,
-    Rollup,
-)
-from agents_ledger.model.sessions import TaskStatus
+from agents_ledger.model.queue import Ask, Claim, QueueEntry, QueueLimits, QueueMode, Rollup
+from agents_ledger.model.sessions import Session
+from agents_ledger.model.turns import Usage
 from agents_ledger.store.database import Row, Transaction, Work
 
-PATIENCE = 10  # a batch that keeps growing is answered after so many times its debounce
-BATCH_MAX = 100
-GLIMPSE = 80  # characters told of a message that a full line could not hold
-AT_MOST = 1000
-FULL = "the line was full"
-DEFAULT = QueueLimits()
-_MODES = get_args(QueueMode)
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Ask).decode
-
-
-class NewEntry(NamedTuple):
-    """What a caller puts in a line."""
-
-    id: str
-    session: str
-    ask: Ask
-    mode: QueueMode
-    limits: QueueLimits
-    persona_id: str | None  # of the session, if this creates it
-    now: int
-
-
-class Ending(NamedTuple):
-    """How the turn of a claim ends: the works that seal it, and what goes with them."""
-
-    works: tuple[Work[HeadMoved | None] | Work[None], ...]
-    status: QueueStatus
-    error: str | None = None
-    answer_to: NewEntry | None = None  # a worker's result, for its manager's line
-    task_status: TaskStatus | None = None
-    go_on: bool = False  # claim what is next in the same line
-
-
-class Urgent(NamedTuple):
-    """What whoever answers a line must notice: `what` is stop, interrupt or steer."""
-
-    session_label: str
-    id: str  # of the turn to stop, or of the entry
-    what: str
-
-
-def to_entry(row: Row) -> QueueEntry:
-    """A row of <queue_columns>."""
-    values = list(row[:12])
-    try:
-        values[-1] = None if values[-1] is None else _decode(values[-1])
-    except msgspec.DecodeError as error:
-        raise Damaged(f"what entry {row[0]} of the queue asks cannot be read") from error
-    return QueueEntry(*values)
-
-
-# -- joining a line ----------------------------------------------------------------------------
-
-
-def enqueue(tx: Transaction, new: NewEntry) -> QueueEntry:
-    """Put an entry at the end of its session's line. The same again changes nothing."""
-    ask_json = _encode(new.ask).decode()
-    digest = hashlib.sha256(f"{new.session}\0{new.mode}\0{ask_json}".encode()).digest()
-    known = tx.run("queue_entry", id=new.id)
-    if known:
-        if bytes(known[0][-1]) != digest:
-            raise Conflict(f"entry {new.id} is queued already, with other content")
-        return to_entry(known[0])
-    label = heads.writable(tx, new.session, persona_id=new.persona_id or "main").label
-    dropped, left_out = _make_room(tx, label, new)
-    if left_out:
-        ask_json = _encode(replace(new.ask, left_out=left_out)).decode()
-    ready_at = new.now
-    if new.mode == "collect":
-        ready_at += new.limits.debounce_ms
-        patience_ms = PATIENCE * new.limits.debounce_ms
-        tx.run("delay_batch", label=label, now=new.now, ready_at=ready_at, patience_ms=patience_ms)
-    else:
-        tx.run("end_batch", label=label, now=new.now)
-    tx.run(
-        "insert_queue_entry",
-        id=new.id,
-        session_label=label,
-        mode=new.mode,
-        status="dropped" if dropped else "waiting",
-        enqueued_at=new.now,
-        ready_at=ready_at,
-        error=FULL if dropped else None,
-        ask_json=ask_json,
-        request_hash=digest,
-    )
-    return to_entry(tx.run("queue_entry", id=new.id)[0])
-
-
-def _make_room(tx: Transaction, label: str, new: NewEntry) -> tuple[bool, tuple[str, ...]]:
-    """Drop an entry if the line is full: whether it is the new one, and what that one is to tell.
-
-    An interruption always finds room.
-    """
-    limits = new.limits
-    if new.mode == "interrupt" or tx.run("waiting_count", label=label)[0][0] < limits.cap:
-        return False, ()
-    line = [to_entry(row) for row in tx.run("waiting_entries", label=label, limit=2)]
-    if limits.drop == "new" or not line:
-        return True, ()
-    oldest, *others = line
-    tx.run("drop_entry", id=oldest.id, error=FULL)
-    begins = _begins(oldest) if limits.drop == "summarize" else ()
-    if begins and others and others[0].ask is not None:
-        kept = replace(others[0].ask, left_out=(*begins, *others[0].ask.left_out))
-        tx.run("leave_out", id=others[0].id, ask_json=_encode(kept).decode())
-        return False, ()
-    return False, begins
-
-
-def _begins(dropped: QueueEntry) -> tuple[str, ...]:
-    """How messages began, for the next in line to tell."""
-    if dropped.ask is None:
-        return ()
-    texts = (" ".join((message.content or "").split()) for message in dropped.ask.messages)
-    return (*dropped.ask.left_out, *(text[:GLIMPSE] for text in texts))
-
-
-def deliver(tx: Transaction, new: NewEntry) -> QueueEntry | None:
-    """Put a result in a line, unless its session is closed to new turns."""
-    found = heads.find(tx, new.session)
-    return enqueue(tx, new) if found is not None and found.status == "active" else None
-
-
-# -- being answered ----------------------------------------------------------------------------
-
-
-def claim(
-    tx: Transaction, writer_id: str, turn_id: str, *, label: str | None = None
-) -> Claim | None:
-    """What the turn of this id is to answer, of one session or of any; None: nothing is ready."""
-    if label is None:
-        found = tx.run("ready_session", now=now_ms())
-        if not found:
-            return None
-        label = str(found[0][0])
-    heads.existing(tx, label, exact=True)
-    if tx.run("is_claimed", label=label):  # since we looked, on a server
-        return None
-    tx.run("insert_writer", id=writer_id)
-    return claim_next(tx, writer_id, turn_id, label)
-
-
-def claim_next(tx: Transaction, writer_id: str, turn_id: str, label: str) -> Claim | None:
-    """Claim the beginning of a line that is ours to answer."""
-    batch = _next_batch(tx, label, now_ms())
-    if not batch:
-        return None
-    tx.run(
-        "claim_entries",
-        label=label,
-        turn_id=turn_id,
-        writer_id=writer_id,
-        upto=batch[-1].position,
-    )
-    return _claim_of(tx, writer_id, turn_id, batch)
-
-
-def claimed_by(tx: Transaction, writer_id: str, turn_id: str) -> Claim | None:
-    """The claim for a turn of this id, if it was made."""
-    batch = [to_entry(row) for row in tx.run("claim", turn_id=turn_id, writer_id=writer_id)]
-    return _claim_of(tx, writer_id, turn_id, batch) if batch else None
-
-
-def _claim_of(tx: Transaction, writer_id: str, turn_id: str, batch: Sequence[QueueEntry]) -> Claim:
-    label = batch[0].session_label
-    session = heads.get(tx, label, exact=True)
-    config_json, _ = threads.config_above(tx, session.thread_id)
-    return Claim(label, turn_id, writer_id, tuple(batch), session, config_json)
-
-
-def look_again(tx: Transaction, claimed: Claim) -> Claim:
-    """A claim with its session as it is now, or the one that it was merged into."""
-    session = heads.get(tx, claimed.session_label)
-    config_json, _ = threads.config_above(tx, session.thread_id)
-    return replace(claimed, session=session, config_json=config_json)
-
-
-def _next_batch(tx: Transaction, label: str, now: int) -> Sequence[QueueEntry]:
-    """The entries that one turn answers. Mostly that is the first alone: no more is read then."""
-    first = tx.run("first_waiting", label=label)
-    if not first or first[0][6] > now:
-        return ()
-    *entry, interruptions = first[0]
-    if entry[3] != "collect" and not interruptions:
-        return [to_entry(tuple(entry))]
-    rows = tx.run("waiting_entries", label=label, limit=BATCH_MAX)
-    return _batch([to_entry(row) for row in rows])
-
-
-def _batch(line: Sequence[QueueEntry]) -> Sequence[QueueEntry]:
-    """Up to an interruption, or a run of collected ones."""
-    last_interruption = max(
-        (at for at, entry in enumerate(line) if entry.mode == "interrupt"), default=-1
-    )
-    if last_interruption >= 0:
-        return line[: last_interruption + 1]
-    if line[0].mode != "collect":
-        return line[:1]
-    others = (at for at, entry in enumerate(line) if entry.mode != "collect")
-    return line[: next(others, len(line))]
-
-
-def finish(tx: Transaction, claimed: Claim, status: QueueStatus, error: str | None = None) -> None:
-    """The turn of a claim is sealed, or could not begin. `waiting`: it is to be asked again."""
-    if status == "waiting":
-        tx.run("return_entries", turn_id=claimed.turn_id, writer_id=claimed.writer_id)
-        return
-    tx.run(
-        "finish_entries",
-        turn_id=claimed.turn_id,
-        writer_id=claimed.writer_id,
-        status=status,
-        error=error,
-    )
-
-
-def begin(tx: Transaction, claimed: Claim, first: Work[None]) -> None:
-    """Begin the turn that answers a claim, with its first commit."""
-    if not tx.run("holds_claim", turn_id=claimed.turn_id, writer_id=claimed.writer_id):
-        raise Conflict(f"the claim of turn {claimed.turn_id} was lost to another process")
-    first(tx)
-    if claimed.session.task_status == "pending":
-        tx.run("set_task_status", label=claimed.session_label, status="running")
-
-
-# -- looking and changing ----------------------------------------------------------------------
-
-
-def get(tx: Transaction, entry_id: str) -> QueueEntry:
-    """One entry, waiting or not, by its id or the first letters of it."""
-    rows = tx.run("queue_entry", id=entry_id)
-    if not rows and len(entry_id) >= threads.PREFIX_MIN:
-        upper = entry_id + "\U0010ffff"
-        rows = tx.run("entries_by_prefix", prefix=entry_id, upper=upper)
-        if len(rows) > 1:
-            named = threads.some(row[1] for row in rows)
-            raise Ambiguous(f"several entries begin with {entry_id!r}: {named}")
-    if not rows:
-        raise NotFound(
-            f"there is no queue entry {entry_id!r}", "List them with `agents-ledger queue`."
-        )
-    return to_entry(rows[0])
-
-
-def entries(
-    tx: Transaction, key: str | None, *, everything: bool, limit: int, after: int
-) -> tuple[QueueEntry, ...]:
-    """Entries in the order of their lines: those not answered yet, or all."""
-    label = None if key is None else heads.get(tx, key).label
-    rows = tx.run(
-        "queue_entries", label=label, everything=int(everything), limit=limit, after=after
-    )
-    return tuple(to_entry(row) for row in rows)
-
-
-def cancel(tx: Transaction, entry_id: str, reason: str) -> QueueEntry:
-    """Take an entry out of its line; if it is being answered, ask that its turn be stopped."""
-    entry = get(tx, entry_id)
-    if not tx.change("cancel_entry", id=entry.id, error=reason):
-        entry = get(tx, entry.id)
-        if entry.status != "claimed":
-            raise Refused(f"entry {entry.id} is {entry.status}: there is nothing to cancel")
-        tx.run("stop_entries", turn_id=entry.turn_id, now=now_ms())
-    return get(tx, entry.id)
-
-
-def stop(tx: Transaction, key: str) -> tuple[str, ...]:
-    """Ask that what runs on a session, or the one turn of this id, be stopped; the turns' ids."""
-    found = heads.find(tx, key)
-    turns = [row[0] for row in tx.run("claimed_turns", label=found.label)] if found else [key]
-    return tuple(turn for turn in turns if tx.change("stop_entries", turn_id=turn, now=now_ms()))
-
-
-def retry(tx: Transaction, entry_id: str) -> QueueEntry:
-    """Let an entry that failed, or was cancelled or dropped, wait again, at its old position."""
-    entry = get(tx, entry_id)
-    label = heads.existing(tx, entry.session_label).label
-    if not tx.change("retry_entry", id=entry.id, label=label, now=now_ms()):
-        raise Refused(f"entry {entry.id} is {entry.status}: it cannot be asked again")
-    return get(tx, entry.id)
-
-
-def urgent(tx: Transaction) -> tuple[Urgent, ...]:
-    """Everything urgent, of all lines."""
-    return tuple(Urgent(*row) for row in tx.run("urgent_entries"))
-
-
-def rollup(tx: Transaction, key: str) -> Rollup:
-    """What a session and all workers below it have used, by the turns that answered their lines."""
-    return Rollup(*tx.run("rollup", label=heads.get(tx, key).label)[0])
-
-
-# -- the face ----------------------------------------------------------------------------------
+T = TypeVar("T")
 
 
 class Queue:
-    """The lines of a ledger, for synchronous programs: to put in, look, and take out."""
+    """The queue of every session of a ledger.
+
+    A commit whose outcome is unknown is repeated once, which is safe for each of these writes.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+
+    def _surely(self, work: Work[T], again: Work[T] | None = None) -> T:
+        """Write; if the outcome is unknown, write once more: `again`, or else the same work."""
+        try:
+            return self._ledger._write(work)
+        except OutcomeUnknown:
+            return self._ledger._write(again or work)
+
+    # -- entries ------------------------------------------------------------------------------
 
     def enqueue(
         self,
@@ -351,59 +53,197 @@ class Queue:
         id: str = "",
         persona_id: str | None = None,
     ) -> QueueEntry:
-        """Put something at the end of a session's line; it is answered by a broker."""
-        new = new_entry(session, ask, mode, limits=limits, id=id, persona_id=persona_id)
-        return self._ledger._write(lambda tx: enqueue(tx, new))
+        """Add an entry to the end of a session's queue, for a broker to answer."""
+        new = queue_entries.new_entry(
+            session, ask, mode, limits=limits, id=id, persona_id=persona_id
+        )
+        return self._surely(lambda tx: queue_entries.enqueue(tx, new))
 
     def get(self, entry_id: str) -> QueueEntry:
-        """One entry, waiting or not."""
-        return self._ledger._read(lambda tx: get(tx, entry_id))
+        """An entry, whatever its status, by its id or a prefix of it."""
+        return self._ledger._read(lambda tx: queue_entries.get(tx, entry_id))
 
     def entries(
         self,
         session: str | None = None,
         *,
         everything: bool = False,
-        limit: int = AT_MOST,
+        limit: int = queue_entries.AT_MOST,
         after: int = 0,
     ) -> tuple[QueueEntry, ...]:
-        """Entries that are not answered yet, or all, of one session or of every."""
+        """The unanswered entries of one session or of all; with `everything`, the answered too."""
         return self._ledger._read(
-            lambda tx: entries(tx, session, everything=everything, limit=limit, after=after)
+            lambda tx: queue_entries.entries(
+                tx, session, everything=everything, limit=limit, after=after
+            )
         )
 
     def cancel(self, entry_id: str, reason: str = "cancelled") -> QueueEntry:
-        """Take an entry out of its line; if it is being answered, ask that its turn be stopped."""
-        return self._ledger._write(lambda tx: cancel(tx, entry_id, reason))
+        """Cancel a waiting entry; if it is being answered, ask its turn to stop."""
+        return self._ledger._write(lambda tx: queue_entries.cancel(tx, entry_id, reason))
 
     def stop(self, key: str) -> tuple[str, ...]:
-        """Ask that what runs on a session, or one turn, be stopped; the ids of the turns."""
-        return self._ledger._write(lambda tx: stop(tx, key))
+        """Ask the running turns of a session, or one turn, to stop; returns the turns' ids."""
+        return self._ledger._write(lambda tx: queue_entries.stop(tx, key))
 
     def retry(self, entry_id: str) -> QueueEntry:
-        """Let an entry that failed, or was cancelled or dropped, wait again."""
-        return self._ledger._write(lambda tx: retry(tx, entry_id))
+        """Queue a failed, cancelled or dropped entry again."""
+        return self._ledger._write(lambda tx: queue_entries.retry(tx, entry_id))
 
     def rollup(self, session: str) -> Rollup:
         """What a session and all workers below it have used."""
-        return self._ledger._read(lambda tx: rollup(tx, session))
+        return self._ledger._read(lambda tx: queue_entries.rollup(tx, session))
+
+    # -- what a broker needs ------------------------------------------------------------------
+
+    def urgent(self) -> tuple[Urgent, ...]:
+        """Turns that should stop, and messages that interrupt or steer."""
+        return self._ledger._read(queue_entries.urgent)
+
+    def any_ready(self) -> bool:
+        """Whether there is something to claim. Only reads, so that polling blocks no writer."""
+        return bool(self._ledger._read(lambda tx: tx.run("any_ready", now=now_ms())))
+
+    def claim(self, session: str | None = None) -> Claim | None:
+        """Claim what this process is to answer next, of one session or of any."""
+        writer_id, turn_id = self._ledger._writer_id(), new_id()
+
+        def work(tx: Transaction) -> Claim | None:
+            return queue_entries.claim(tx, writer_id, turn_id, label=session)
+
+        def again(tx: Transaction) -> Claim | None:
+            return queue_entries.claimed_by(tx, writer_id, turn_id) or work(tx)
+
+        return self._surely(work, again)
+
+    def look_again(self, claimed: Claim) -> Claim:
+        """A claim with its session as it is now."""
+        return self._ledger._read(lambda tx: queue_entries.look_again(tx, claimed))
+
+    def begin(self, claimed: Claim, query: Any, **fields: Any) -> LiveTurn:
+        """Begin the turn that answers a claim. Conflict if the claim was lost."""
+        prepared = recording(
+            claimed.session.label, query, None, {**fields, "id": claimed.turn_id}, live=True
+        )
+
+        def within(first: Work[None]) -> Work[None]:
+            return partial(queue_entries.begin, claimed=claimed, first=first)
+
+        turn = LiveTurn(self._ledger, prepared, within)
+        try:
+            turn._start()
+        except OutcomeUnknown:
+            turn._start()
+        return turn
+
+    def seal(
+        self, claimed: Claim, turn: LiveTurn, ending: ClaimEnding
+    ) -> tuple[HeadMoved | None, Claim | None]:
+        """End the turn that answers a claim, and the claim, in one commit.
+
+        Returns HeadMoved if the session's head did not follow, and the next claim if
+        `ending.go_on` asks for one.
+        """
+        writer_id, next_id = claimed.writer_id, new_id()
+
+        def end(tx: Transaction) -> tuple[HeadMoved | None, Claim | None]:
+            moved = None
+            for work in ending.works:
+                moved = work(tx)
+            queue_entries.finish(tx, claimed, ending.status, ending.error)
+            if ending.task_status is not None:
+                tx.run("set_task_status", label=claimed.session_label, status=ending.task_status)
+            if ending.answer_to is not None:
+                queue_entries.deliver(tx, ending.answer_to)
+            if not ending.go_on:
+                return moved, None
+            label = claimed.session_label
+            return moved, queue_entries.claim_next(tx, writer_id, next_id, label)
+
+        def again(tx: Transaction) -> tuple[HeadMoved | None, Claim | None]:
+            if tx.run("holds_claim", turn_id=claimed.turn_id, writer_id=writer_id):
+                return end(tx)
+            moved = live.beside_head(tx, turn.state.live)
+            return moved, queue_entries.claimed_by(tx, writer_id, next_id)
+
+        outcome = self._surely(end, again)
+        turn.state.sealed = True
+        return outcome
+
+    def again(self, claimed: Claim, turn: LiveTurn, error: str) -> Claim:
+        """Fail the turn of a claim; returns the claim for another turn that will answer it."""
+        other = replace(claimed, turn_id=new_id())
+
+        def end(tx: Transaction) -> None:
+            turn.state.fail(error, Usage())(tx)
+            tx.run("retie_entries", turn_id=claimed.turn_id, other=other.turn_id)
+
+        self._surely(end)
+        turn.state.sealed = True
+        return other
+
+    def fail(self, claimed: Claim, error: str) -> None:
+        """Fail a claim whose turn could not begin."""
+        self._surely(lambda tx: queue_entries.finish(tx, claimed, "failed", error))
+
+    def spawn(self, call: LiveCall, worker: Session, task: NewEntry) -> None:
+        """Create the session of a worker that a call starts and queue its task, in one commit."""
+        spawning = call._turn.state.spawn(call.call, worker)
+
+        def work(tx: Transaction) -> None:
+            spawning(tx)
+            queue_entries.enqueue(tx, task)
+
+        self._surely(work)
+
+    def lost_workers(self) -> tuple[Row, ...]:
+        """Workers whose process died: label, manager's session, failed turn, error."""
+        return tuple(self._ledger._read(lambda tx: tx.run("lost_workers")))
+
+    def report_lost(self, worker: str, result: NewEntry) -> None:
+        """Report a lost worker to its manager."""
+
+        def work(tx: Transaction) -> None:
+            tx.run("set_task_status", label=worker, status="failed")
+            queue_entries.deliver(tx, result)
+
+        self._surely(work)
+
+    def take_result(self, worker: str, turn_id: str) -> str | None:
+        """A worker's latest result, taken from its manager's queue into the turn that waited."""
+
+        def work(tx: Transaction) -> str | None:
+            turns = tx.run("last_answered", label=worker)
+            if not turns:
+                return None
+            answered = threads.exact_turn(tx, turns[0][0])
+            tx.run("answer_in_passing", id=f"result:{answered.id}", turn_id=turn_id)
+            return answered.response.content if answered.response else answered.error
+
+        return self._surely(work)
+
+    def steer(self, turn: LiveTurn, session: str) -> tuple[QueueEntry, ...]:
+        """Add the waiting messages that steer a session's turn to it; returns their entries."""
+        waiting = self._ledger._read(
+            lambda tx: tx.run("waiting_entries", label=session, limit=queue_entries.BATCH_MAX)
+        )
+        taken: list[QueueEntry] = []
+        for entry in map(queue_entries.to_entry, waiting):
+            if entry.mode != "steer" or entry.ask is None:
+                continue
+            if self._surely(_into_turn(turn, entry, entry.ask)):
+                taken.append(entry)
+        return tuple(taken)
 
 
-def new_entry(session: str, ask: Ask, mode: QueueMode | None, **given: Any) -> NewEntry:
-    """What a caller puts in a line, checked."""
-    if not ask.messages:
-        raise Refused("there is nothing to ask: an entry needs a message")
-    if mode is not None and mode not in _MODES:
-        raise Refused(f"a message is queued as {', '.join(_MODES)}, not {mode!r}")
-    if given["id"]:
-        check_id(given["id"])
-    limits: QueueLimits = given["limits"]
-    return NewEntry(
-        given["id"] or new_id(),
-        session,
-        ask,
-        mode or limits.mode,
-        limits,
-        given["persona_id"],
-        now_ms(),
-    )
+def _into_turn(turn: LiveTurn, entry: QueueEntry, ask: Ask) -> Work[bool]:
+    works = [turn.state.message(message)[1] for message in ask.messages]
+
+    def take(tx: Transaction) -> bool:
+        if not tx.change("answer_in_passing", id=entry.id, turn_id=turn.id):
+            return queue_entries.get(tx, entry.id).turn_id == turn.id  # taken before, by this turn?
+        for work in works:
+            work(tx)
+        return True
+
+    return take

@@ -13,7 +13,16 @@ Action = Literal["read", "written"]
 Order = Literal["newest", "relevance"]
 Ranking = Literal["newest", "relevance", "meaning"]  # which needs an embedder
 
-PARTS: tuple[Part, ...] = ("user", "assistant", "thinking", "system", "tool_call", "tool_result")
+# How much a word counts in each part of a turn, for both engines.
+PART_WEIGHTS: dict[Part, float] = {
+    "user": 4.0,
+    "assistant": 3.0,
+    "thinking": 1.0,
+    "system": 0.5,
+    "tool_call": 1.5,
+    "tool_result": 1.0,
+}
+PARTS = tuple(PART_WEIGHTS)
 
 
 class Snippet(Struct, frozen=True):

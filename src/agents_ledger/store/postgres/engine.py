@@ -38,6 +38,7 @@ from agents_ledger.model.errors import (
     StoreUnavailable,
     Unreachable,
 )
+from agents_ledger.model.reports.search import PART_WEIGHTS
 from agents_ledger.store import migrations, queries
 from agents_ledger.store.concurrency.interrupts import NOT_HELD, Hold, held
 from agents_ledger.store.database import CommitCallback, Engine, Row, Transaction, Work, Writer
@@ -75,6 +76,9 @@ WORDS = {
     "position": "strpos",
     "ids": "(SELECT json_array_elements_text(CAST(:ids AS json)))",
     "server_now": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
+    "part_weights": "CASE w.part "
+    + " ".join(f"WHEN '{part}' THEN {weight}" for part, weight in PART_WEIGHTS.items())
+    + " ELSE 0 END",
     **queries.pieces("search.postgres.sql"),
 }
 
@@ -126,7 +130,7 @@ class PostgresTransaction:
     def change(self, name: str, /, **values: object) -> int:
         return self.cursor.execute(self._statements[name], _escaped(values)).rowcount
 
-    def run_many(self, name: str, things: Sequence[object], /, *, any_order: bool = False) -> int:
+    def run_many(self, name: str, things: Sequence[object], /) -> int:
         if not things:
             return 0
         sql = self._statements[name]

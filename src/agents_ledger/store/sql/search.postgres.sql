@@ -63,9 +63,7 @@ WITH asked (n, parts, words) AS (
     SELECT q.n, q.parts, CAST(q.words AS TSQUERY)
     FROM json_to_recordset(CAST(:match AS JSON)) AS q (n BIGINT, parts TEXT, words TEXT)
 ), found (id, n, score, words) AS (
-    SELECT w.doc_id, q.n, ts_rank(w.words, q.words, 1) * CASE w.part
-        WHEN 'user' THEN 4 WHEN 'assistant' THEN 3 WHEN 'thinking' THEN 1 WHEN 'system' THEN 0.5
-        WHEN 'tool_call' THEN 1.5 WHEN 'tool_result' THEN 1 ELSE 0 END, q.words
+    SELECT w.doc_id, q.n, ts_rank(w.words, q.words, 1) * <part_weights>, q.words
     FROM asked q
     JOIN search_words w ON w.words @@ q.words AND strpos(q.parts, ' ' || w.part || ' ') > 0
     WHERE w.doc_id >= :low AND w.doc_id < :high

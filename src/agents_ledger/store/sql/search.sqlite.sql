@@ -58,7 +58,7 @@ WITH matched (id) AS (
 
 -- ranked --
 WITH matched (id, score) AS (
-    SELECT rowid, -bm25(search_index, 4.0, 3.0, 1.0, 0.5, 1.5, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    SELECT rowid, -bm25(search_index, <part_weights>)
     FROM search_index
     WHERE search_index MATCH :match AND rowid >= :low AND rowid < :high
 )

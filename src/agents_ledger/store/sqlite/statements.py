@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 from msgspec import StructMeta
 
+from agents_ledger.model.reports.search import PART_WEIGHTS
 from agents_ledger.store import queries
 from agents_ledger.store.checks.row_types import RowTypes, of_kind, of_statement
 from agents_ledger.store.database import Engine, Row, Work
 from agents_ledger.store.sealed_cache import SealedCache
 from agents_ledger.store.sqlite.errors import DRIVER_ERRORS, translate
-from agents_ledger.store.sqlite.page_packing import filling
 from agents_ledger.store.text import escape_row, has_escapes, unescape_row, unescape_rows
 
 T = TypeVar("T")
@@ -23,6 +23,7 @@ STREAM_ROWS = 1000
 CHECKED_ROWS = 200  # at once, while they become values: more would only take memory
 PLAIN = 1  # the file's user_version until the first text is stored escaped; 0 says nothing
 
+FACET_WEIGHTS = (0.0,) * 5  # the columns project, model, tool, file and state of the index
 WORDS = {
     "serial_key": "INTEGER PRIMARY KEY",
     "bytes": "BLOB",
@@ -35,6 +36,7 @@ WORDS = {
     "position": "instr",
     "ids": "(SELECT value FROM json_each(:ids))",
     "server_now": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+    "part_weights": ", ".join(map(str, (*PART_WEIGHTS.values(), *FACET_WEIGHTS))),
     **queries.pieces("search.sqlite.sql"),
 }
 
@@ -113,7 +115,7 @@ class Statements:
     def change(self, name: str, /, **values: object) -> int:
         return int(self._ran(name, values).rowcount)
 
-    def run_many(self, name: str, things: Sequence[object], /, *, any_order: bool = False) -> int:
+    def run_many(self, name: str, things: Sequence[object], /) -> int:
         if not things:
             return 0
         sql, _, attributes = self._statements[name]
@@ -121,7 +123,7 @@ class Statements:
         rows = [escape_row(row) for row in values]
         if rows != values:
             self._note_escapes()
-        return int(self._executemany(sql, filling(rows) if any_order else rows).rowcount)
+        return int(self._executemany(sql, rows).rowcount)
 
     def execute(self, sql: str, values: Sequence[object] = (), /) -> list[Row]:
         rows: list[Row] = self._execute(sql, values).fetchall()

@@ -1,20 +1,16 @@
-"""The HTTP API of sessions, turns and threads."""
+"""The HTTP API of sessions: their heads, forks, moves, aliases and history."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-from contextlib import suppress
 from typing import Annotated, Any
 
 from litestar import Response
-from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from agents_ledger.bus.session_abilities import persona_at
+from agents_ledger.bus.abilities.sessions import persona_at
 from agents_ledger.model.errors import NotFound, Refused
 from agents_ledger.model.reports.pages import SessionLine
-from agents_ledger.model.reports.trees import Headline, Tree
 from agents_ledger.model.sessions import (
     DEFAULT_PERSONA,
     Alias,
@@ -22,35 +18,28 @@ from agents_ledger.model.sessions import (
     Move,
     Session,
     SessionStatus,
-    Thread,
 )
-from agents_ledger.model.turns import Message, ToolCall, Turn
+from agents_ledger.web.requests import WebRequest, check_persona, decode_part
 from agents_ledger.web.responses import (
     PER_PAGE,
     Limit,
     Number,
-    Page,
+    OptionalNumber,
+    ResultPage,
     Text,
     answer,
-    as_json,
     changes,
-    makes,
+    creates,
     reads,
 )
-from agents_ledger.web.site import Asked, Here, Site, check_persona, named
-
-TURNS_MAX = 50
-BYTES_MAX = 250_000  # of several turns
-READ_AT_ONCE = 10
-NODES_MAX = 150
-REACH = 1000
+from agents_ledger.web.site import ThisSite
 
 Key = Annotated[str, Meta(min_length=1, max_length=512)]
 
 
 class NewSession(Struct, frozen=True, forbid_unknown_fields=True):
-    """A session to make: empty, or pointing to a turn. Its persona is the turn's, or `main`, unless
-    an administrator names another."""
+    """A new session: empty, or pointing to a turn. Its persona is that of the turn, or `main`,
+    unless an administrator names another."""
 
     label: Key
     turn: str | None = None
@@ -60,8 +49,8 @@ class NewSession(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SessionChanges(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to be said of a session from now on. What is left out stays. Another persona needs
-    the scope `admin`."""
+    """Fields of a session to change; omitted fields stay. Another persona needs the scope
+    `admin`."""
 
     title: Text | UnsetType | None = UNSET
     note: Text | UnsetType | None = UNSET
@@ -72,8 +61,8 @@ class SessionChanges(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewFork(Struct, frozen=True, forbid_unknown_fields=True):
-    """A fork to make. `before`: at the parent of the turn, to ask its query differently. Another
-    persona than the turn's needs the scope `admin`."""
+    """A new fork. With `before` it starts at the parent of the turn, to ask its query differently.
+    Another persona than that of the turn needs the scope `admin`."""
 
     target: Key
     label: Key | None = None
@@ -82,11 +71,11 @@ class NewFork(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewMove(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a session is to point. With `expected`, only from there."""
+    """The turn to move a session to. With `expected`, only if its head is there."""
 
     target: Key
     expected: Key | UnsetType | None = UNSET
-    only_back: bool = False  # refuse a turn that is no ancestor of the head
+    only_back: bool = False  # refuse a turn that is not an ancestor of the head
 
 
 class NewAlias(Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,26 +85,23 @@ class NewAlias(Struct, frozen=True, forbid_unknown_fields=True):
     reason: AliasReason = "manual"
 
 
-class Head(Struct, frozen=True):
-    """The turn a session points to; none while it is empty."""
+class HeadTurn(Struct, frozen=True):
+    """The turn that a session points to; null while it is empty."""
 
     turn_id: str | None
 
 
-class Resolved(Struct, frozen=True):
-    """What a target means."""
+class ResolvedTarget(Struct, frozen=True):
+    """What a target refers to."""
 
     turn_id: str | None
     session: Session | None
 
 
-# -- sessions ---------------------------------------------------------------------------------
-
-
 @reads("/sessions")
 def list_sessions(
-    request: Asked,
-    site: Here,
+    request: WebRequest,
+    site: ThisSite,
     *,
     q: FromQuery[str] = "",
     origin: FromQuery[str] = "",
@@ -128,8 +114,8 @@ def list_sessions(
     subagents: FromQuery[bool] = False,
     limit: Limit = PER_PAGE,
     after: FromQuery[str] = "",
-) -> Response[Page[SessionLine]]:
-    """Sessions, latest first, each with the size of its thread."""
+) -> Response[ResultPage[SessionLine]]:
+    """Sessions, most recently updated first, each with the size of its thread."""
     lines = site.session_lines(
         status=status,
         origin=origin or None,
@@ -147,7 +133,7 @@ def list_sessions(
     if len(lines) > limit:
         last = lines[limit - 1].session
         cursor = f"{last.updated_at}:{last.label}"
-    return answer(Page(list(lines[:limit]), cursor), request)
+    return answer(ResultPage(list(lines[:limit]), cursor), request)
 
 
 def _after(text: str) -> Session | None:
@@ -155,13 +141,15 @@ def _after(text: str) -> Session | None:
         return None
     at, _, label = text.partition(":")
     if not at.isdecimal() or len(at) > 16:  # noqa: PLR2004
-        raise Refused(f"{text!r} is no place in the list", "Pass the `next` of the page before.")
+        raise Refused(f"{text!r} is not a valid page cursor", "Pass `next` of the previous page.")
     return Session(label, updated_at=int(at))
 
 
-@makes("/sessions")
-def create_session(request: Asked, site: Here, data: JSONBody[NewSession]) -> Response[Session]:
-    """Make a session."""
+@creates("/sessions")
+def create_session(
+    request: WebRequest, site: ThisSite, data: JSONBody[NewSession]
+) -> Response[Session]:
+    """Create a session."""
     own = persona_at(site.ledger, data.turn) if data.turn is not None else DEFAULT_PERSONA
     check_persona(request, data.persona_id or own, own)
     new = Session(
@@ -176,36 +164,36 @@ def create_session(request: Asked, site: Here, data: JSONBody[NewSession]) -> Re
 
 @reads("/sessions/{key:str}")
 def get_session(
-    request: Asked, site: Here, key: FromPath[str], exact: FromQuery[bool] = False
+    request: WebRequest, site: ThisSite, key: FromPath[str], exact: FromQuery[bool] = False
 ) -> Response[Session]:
-    """A session by its label or an alias; `exact` reaches one that was merged away."""
-    return answer(site.ledger.session(named(key), exact=exact), request)
+    """A session by label or alias; `exact` returns one that was merged into another."""
+    return answer(site.ledger.session(decode_part(key), exact=exact), request)
 
 
 @changes("/sessions/{key:str}")
 def change_session(
-    request: Asked, site: Here, key: FromPath[str], data: JSONBody[SessionChanges]
+    request: WebRequest, site: ThisSite, key: FromPath[str], data: JSONBody[SessionChanges]
 ) -> Response[Session]:
-    """Change what is said of a session."""
-    session = site.ledger.session(named(key))
-    wanted = session.label
+    """Change the title, note, star, status, persona or routing key of a session."""
+    session = site.ledger.session(decode_part(key))
+    label = session.label
     if data.persona_id is not UNSET:
         check_persona(request, data.persona_id, session.persona_id)
-    said = {name: value for name, value in structs.asdict(data).items() if value is not UNSET}
-    notes = {name: said.pop(name) for name in ("title", "note", "starred") if name in said}
-    status = said.pop("status", None)
-    if said:
-        site.ledger.update_session(wanted, **said)
+    fields = {name: value for name, value in structs.asdict(data).items() if value is not UNSET}
+    notes = {name: fields.pop(name) for name in ("title", "note", "starred") if name in fields}
+    status = fields.pop("status", None)
+    if fields:
+        site.ledger.update_session(label, **fields)
     if notes:
-        site.ledger.annotate(wanted, **notes)
+        site.ledger.annotate(label, **notes)
     if status:
-        site.ledger.archive(wanted, status)
-    return answer(site.ledger.session(wanted, exact=True))
+        site.ledger.archive(label, status)
+    return answer(site.ledger.session(label, exact=True))
 
 
-@makes("/forks")
-def create_fork(request: Asked, site: Here, data: JSONBody[NewFork]) -> Response[Session]:
-    """A new session at a turn; nothing is copied."""
+@creates("/forks")
+def create_fork(request: WebRequest, site: ThisSite, data: JSONBody[NewFork]) -> Response[Session]:
+    """Create a session at a turn; nothing is copied."""
     if data.persona_id is not None:
         check_persona(request, data.persona_id, persona_at(site.ledger, data.target))
     return answer(
@@ -215,174 +203,70 @@ def create_fork(request: Asked, site: Here, data: JSONBody[NewFork]) -> Response
     )
 
 
-@makes("/sessions/{key:str}/moves")
-def move_session(site: Here, key: FromPath[str], data: JSONBody[NewMove]) -> Response[Session]:
-    """Point a session to another turn."""
+@creates("/sessions/{key:str}/moves")
+def move_session(site: ThisSite, key: FromPath[str], data: JSONBody[NewMove]) -> Response[Session]:
+    """Move the head of a session to another turn."""
     expected: Any = ... if data.expected is UNSET else data.expected
     move = site.ledger.roll_back if data.only_back else site.ledger.move
-    return answer(move(named(key), data.target, expected=expected))
+    return answer(move(decode_part(key), data.target, expected=expected))
 
 
-@makes("/sessions/{key:str}/undo")
-def undo_move(site: Here, key: FromPath[str]) -> Response[Session]:
-    """Point a session to where it was before its last move."""
-    return answer(site.ledger.undo(named(key)))
+@creates("/sessions/{key:str}/undo")
+def undo_move(site: ThisSite, key: FromPath[str]) -> Response[Session]:
+    """Undo the last move of a session's head."""
+    return answer(site.ledger.undo(decode_part(key)))
 
 
-@makes("/sessions/{key:str}/clear")
-def clear_session(site: Here, key: FromPath[str]) -> Response[Session]:
-    """Make a session empty; its turns stay."""
-    return answer(site.ledger.clear(named(key)))
+@creates("/sessions/{key:str}/clear")
+def clear_session(site: ThisSite, key: FromPath[str]) -> Response[Session]:
+    """Empty a session; its turns stay in the ledger."""
+    return answer(site.ledger.clear(decode_part(key)))
 
 
 @reads("/sessions/{key:str}/aliases")
-def list_aliases(request: Asked, site: Here, key: FromPath[str]) -> Response[list[Alias]]:
+def list_aliases(request: WebRequest, site: ThisSite, key: FromPath[str]) -> Response[list[Alias]]:
     """The aliases of a session."""
-    return answer(list(site.ledger.aliases(named(key))), request)
+    return answer(list(site.ledger.aliases(decode_part(key))), request)
 
 
-@makes("/sessions/{key:str}/aliases")
-def create_alias(site: Here, key: FromPath[str], data: JSONBody[NewAlias]) -> Response[Alias]:
-    """Let a session answer to another key."""
-    return answer(site.ledger.alias(data.alias, named(key), reason=data.reason))
+@creates("/sessions/{key:str}/aliases")
+def create_alias(site: ThisSite, key: FromPath[str], data: JSONBody[NewAlias]) -> Response[Alias]:
+    """Give a session another name."""
+    return answer(site.ledger.alias(data.alias, decode_part(key), reason=data.reason))
 
 
 @reads("/sessions/{key:str}/history")
 def get_history(
-    request: Asked,
-    site: Here,
+    request: WebRequest,
+    site: ThisSite,
     *,
     key: FromPath[str],
     limit: Limit = PER_PAGE,
-    before: Annotated[int | None, QueryParameter(ge=0, le=2**53)] = None,
-) -> Response[Page[Move]]:
+    before: OptionalNumber = None,
+) -> Response[ResultPage[Move]]:
     """The moves of a session's head, latest first."""
-    moves = site.ledger.history(named(key), limit=limit + 1, before=before)
+    moves = site.ledger.history(decode_part(key), limit=limit + 1, before=before)
     cursor = str(moves[limit - 1].id) if len(moves) > limit else None
-    return answer(Page(list(moves[:limit]), cursor), request)
+    return answer(ResultPage(list(moves[:limit]), cursor), request)
 
 
 @reads("/sessions/{key:str}/head")
 def get_head(
-    request: Asked,
-    site: Here,
-    key: FromPath[str],
-    at: Annotated[int | None, QueryParameter(ge=0, le=2**53)] = None,
-) -> Response[Head]:
-    """Where a session points, now or at a time in Unix milliseconds."""
-    return answer(Head(site.ledger.head(named(key), at=at)), request)
+    request: WebRequest, site: ThisSite, key: FromPath[str], at: OptionalNumber = None
+) -> Response[HeadTurn]:
+    """The head of a session, now or at a time in Unix milliseconds."""
+    return answer(HeadTurn(site.ledger.head(decode_part(key), at=at)), request)
 
 
 @reads("/resolve/{target:str}")
-def resolve(request: Asked, site: Here, target: FromPath[str]) -> Response[Resolved]:
-    """What a label, an alias, a turn's id or the first letters of one means."""
-    wanted = named(target)
+def resolve(request: WebRequest, site: ThisSite, target: FromPath[str]) -> Response[ResolvedTarget]:
+    """The session or turn that a label, an alias, a turn id or its first characters refer to."""
+    key = decode_part(target)
     try:
-        session = site.ledger.session(wanted)
+        session = site.ledger.session(key)
     except NotFound:
-        return answer(Resolved(site.ledger.get_turn(wanted).id, None), request)
-    return answer(Resolved(session.thread_id, session), request)
-
-
-# -- turns and threads ------------------------------------------------------------------------
-
-
-@reads("/turns/{turn:str}")
-def get_turn(request: Asked, site: Here, turn: FromPath[str]) -> Response[Turn]:
-    """A turn with all it consists of."""
-    return answer(site.ledger.get_turn(named(turn)), request)
-
-
-@reads("/turns/{turn:str}/children")
-def get_children(
-    request: Asked,
-    site: Here,
-    *,
-    turn: FromPath[str],
-    limit: Limit = PER_PAGE,
-    after: FromQuery[str] = "",
-) -> Response[Page[Headline]]:
-    """The turns that hang on a turn, in a line each, by id."""
-    wanted = site.ledger.get_turn(named(turn)).id
-    if after:
-        _check_child(site, after, wanted)
-    lines = site.pages.branches(wanted, limit=limit + 1, after=after or None)
-    cursor = lines[limit - 1].turn.id if len(lines) > limit else None
-    return answer(Page(list(lines[:limit]), cursor), request)
-
-
-def _check_child(site: Site, after: str, parent_id: str) -> None:
-    with suppress(NotFound):
-        found = site.ledger.get_turn(after)
-        if (found.id, found.parent_turn_id) == (after, parent_id):
-            return
-    raise Refused(f"{after!r} is no place in the list", "Pass the `next` of the page before.")
-
-
-@reads("/turns/{turn:str}/messages")
-def get_messages(request: Asked, site: Here, turn: FromPath[str]) -> Response[list[Message]]:
-    """The messages of a turn."""
-    return answer(list(site.ledger.get_turn(named(turn)).messages), request)
-
-
-@reads("/turns/{turn:str}/tool-calls")
-def get_tool_calls(request: Asked, site: Here, turn: FromPath[str]) -> Response[list[ToolCall]]:
-    """The tool calls of a turn."""
-    return answer(list(site.ledger.get_turn(named(turn)).tool_calls), request)
-
-
-@reads("/threads/{target:str}")
-def get_thread(
-    request: Asked,
-    site: Here,
-    *,
-    target: FromPath[str],
-    to_depth: Annotated[int | None, QueryParameter(ge=0, le=2**53)] = None,
-    limit: Annotated[int, QueryParameter(ge=0, le=TURNS_MAX)] = 20,
-) -> Response[Thread]:
-    """A thread's metrics, and its last turns, or those that end at a depth; root first.
-
-    If they are long, fewer than `limit`, but one at least; ask for those above by their depth.
-    """
-    wanted = named(target)
-    thread = site.ledger.thread(wanted, last=0)
-    last = thread.depth if to_depth is None else min(to_depth, thread.depth)
-    turns: list[Turn] = []
-    room = BYTES_MAX
-    for turn in itertools.islice(_upwards(site, thread, last), limit):
-        room -= len(as_json(turn))
-        if turns and room < 0:
-            break
-        turns.append(turn)
-    return answer(structs.replace(thread, turns=tuple(turns[::-1])), request)
-
-
-def _upwards(site: Site, thread: Thread, depth: int) -> Iterator[Turn]:
-    """The turns of a thread from a depth up, a few at a time."""
-    while thread.turn_id is not None and depth > 0:
-        first = max(1, depth - READ_AT_ONCE + 1)
-        found = site.ledger.thread(thread.turn_id, from_depth=first, to_depth=depth)
-        yield from reversed(found.turns)
-        depth = first - 1
-
-
-@reads("/threads/{target:str}/tree")
-def get_tree(
-    request: Asked,
-    site: Here,
-    target: FromPath[str],
-    limit: Annotated[int, QueryParameter(ge=1, le=NODES_MAX)] = NODES_MAX,
-    upto: Annotated[int | None, QueryParameter(ge=1, le=2**53)] = None,
-) -> Response[Tree]:
-    """The tree that a turn stands in, long runs folded, from a thousand turns above it on; `upto`:
-    instead, of the thread down to this depth."""
-    thread = site.ledger.thread(named(target), last=0)
-    if thread.turn_id is None:
-        raise Refused(f"session {named(target)!r} is empty")
-    last = min(upto or thread.depth, thread.depth)
-    top = site.ledger.ancestor_at(thread.turn_id, max(1, last - REACH + 1))
-    below = last if upto else last + REACH
-    return answer(site.ledger.tree(top or thread.turn_id, limit=limit, to_depth=below), request)
+        return answer(ResolvedTarget(site.ledger.get_turn(key).id, None), request)
+    return answer(ResolvedTarget(session.thread_id, session), request)
 
 
 ROUTES = (
@@ -399,10 +283,4 @@ ROUTES = (
     get_history,
     get_head,
     resolve,
-    get_turn,
-    get_children,
-    get_messages,
-    get_tool_calls,
-    get_thread,
-    get_tree,
 )

@@ -1,4 +1,4 @@
-"""Numbers as pictures: where each bar and each day stands. Pure; templates draw them."""
+"""The geometry of charts; templates draw them."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ WEEKS_MIN = 5
 LEVELS = 4
 DAYS = 7
 MONTH_COLUMNS = 3
-BARS_MIN = 30  # fewer are as wide as if there were so many
+BARS_MIN = 30  # fewer bars are as wide as these
 
 
-class Day(NamedTuple):
+class HeatMapDay(NamedTuple):
     """A day of the heat map."""
 
     day: str
     column: int
     row: int
-    level: int  # 0: nothing
+    level: int  # 0 (no turns) to 4
     turns: int
 
 
 class HeatMap(NamedTuple):
-    """The weeks there is something of, a year at most."""
+    """The weeks with turns, at most a year."""
 
-    days: tuple[Day, ...]
+    days: tuple[HeatMapDay, ...]
     weeks: int
     months: tuple[tuple[int, str], ...]  # column and name
     first: str
@@ -37,32 +37,32 @@ class HeatMap(NamedTuple):
 
 
 def heat_map(turns: Mapping[str, int], weeks: int = WEEKS) -> HeatMap | None:
-    """The weeks from the first day to the last there is something of; None if there is nothing."""
-    known = {day: count for day, count in turns.items() if count and day > UNDATED}
-    if not known:
+    """The weeks from the first day with turns to the last; None if there are no turns."""
+    active = {day: count for day, count in turns.items() if count and day > UNDATED}
+    if not active:
         return None
-    last = date.fromisoformat(max(known))
-    earliest = date.fromisoformat(min(known))
+    last = date.fromisoformat(max(active))
+    earliest = date.fromisoformat(min(active))
     monday = last - timedelta(days=last.weekday())
     needed = (monday - earliest).days // DAYS + 2 if earliest < monday else 1
     weeks = min(weeks, max(WEEKS_MIN, needed))
     first = monday - timedelta(days=DAYS * (weeks - 1))
-    most = max(known.values())
+    most = max(active.values())
     days, months = [], []
     for number in range((last - first).days + 1):
         day = first + timedelta(days=number)
-        count = known.get(day.isoformat(), 0)
+        count = active.get(day.isoformat(), 0)
         column, row = divmod(number, DAYS)
-        days.append(Day(day.isoformat(), column, row, _level(count, most), count))
+        days.append(HeatMapDay(day.isoformat(), column, row, _level(count, most), count))
         if day.day == 1 or number == 0:
             months.append((column, day.strftime("%b")))
     if len(months) > 1 and months[1][0] < MONTH_COLUMNS:
-        months.pop(0)  # their names would stand over each other
+        months.pop(0)  # the two names would overlap
     return HeatMap(tuple(days), weeks, tuple(months), first.isoformat(), last.isoformat())
 
 
 def _level(count: int, most: int) -> int:
-    """1 to 4: each step is twice the one before, so that one busy day does not dim all others."""
+    """1 to 4, each with twice the turns of the level below: one busy day does not hide others."""
     if not count:
         return 0
     level = LEVELS
@@ -73,7 +73,7 @@ def _level(count: int, most: int) -> int:
 
 
 class Bar(NamedTuple):
-    """A bar of a chart, in its own units of 100 by 100."""
+    """A bar of a chart that is 100 units wide and high."""
 
     key: str
     x: float
@@ -83,7 +83,7 @@ class Bar(NamedTuple):
 
 
 def bars(values: Sequence[tuple[str, int]]) -> tuple[Bar, ...]:
-    """One bar for each value, the highest as high as the chart."""
+    """A bar for each value; the highest fills the chart."""
     most = max((value for _, value in values), default=0)
     if not most:
         return ()
@@ -95,11 +95,11 @@ def bars(values: Sequence[tuple[str, int]]) -> tuple[Bar, ...]:
 
 
 def every_day(values: Sequence[tuple[str, int]], most: int) -> list[tuple[str, int]]:
-    """The last days up to the last there is something of, those with nothing too."""
-    known = {day: value for day, value in values if day > UNDATED}
-    if not known:
+    """The last `most` days up to the last one with a value; days without one are 0."""
+    active = {day: value for day, value in values if day > UNDATED}
+    if not active:
         return []
-    last = date.fromisoformat(max(known))
-    length = min(most, (last - date.fromisoformat(min(known))).days + 1)
+    last = date.fromisoformat(max(active))
+    length = min(most, (last - date.fromisoformat(min(active))).days + 1)
     days = [(last - timedelta(days=ago)).isoformat() for ago in reversed(range(length))]
-    return [(day, known.get(day, 0)) for day in days]
+    return [(day, active.get(day, 0)) for day in days]

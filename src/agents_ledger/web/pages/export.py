@@ -1,4 +1,4 @@
-"""Giving a thread away: first what was masked, then the file."""
+"""Exports: a review of what is masked, then the file."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from litestar.params import FromPath, FromQuery
 from agents_ledger.exporters.exporting import Export, Form
 from agents_ledger.exporters.secrets import review
 from agents_ledger.model.errors import Refused
-from agents_ledger.web.site import Asked, Here, named
+from agents_ledger.web.requests import WebRequest, decode_part
+from agents_ledger.web.site import ThisSite
 
-KINDS = {
+FILE_TYPES = {
     "html": ("html", "text/html"),
     "markdown": ("md", "text/markdown"),
     "json": ("json", "application/json"),
@@ -23,24 +24,25 @@ LISTED_MAX = 300
 
 @get("/share/{target:str}", sync_to_thread=True)
 def export_review(
-    request: Asked,
-    site: Here,
+    request: WebRequest,
+    site: ThisSite,
     *,
     target: FromPath[str],
     subagents: FromQuery[bool] = True,
     whole: FromQuery[bool] = False,
     part: FromQuery[bool] = False,
 ) -> Response[str]:
-    """What an export would mask, before it is made; of a long thread, when that is asked for."""
-    wanted = named(target)
-    is_read = whole or not site.pages.is_long(wanted)
-    export = Export(site.ledger, wanted, "json", subagents=subagents)
-    size = sum(len(piece) for piece in export) if is_read else None
+    """What an export would mask. A long thread is read only with `whole`."""
+    key = decode_part(target)
+    is_read = whole or not site.pages.is_long(key)
+    # JSON has every field, so it masks at least what the other forms do.
+    export = Export(site.ledger, key, "json", subagents=subagents)
+    size = sum(map(len, export)) if is_read else None
     return site.page(
-        "export_part.html" if part else "export.html",
+        "export_review.html" if part else "export.html",
         request,
         title="Export",
-        target=wanted,
+        target=key,
         size=size,
         masked=export.masked[:LISTED_MAX],
         left_out=max(0, len(export.masked) - LISTED_MAX),
@@ -51,7 +53,7 @@ def export_review(
 
 @get("/share/{target:str}/file", sync_to_thread=True)
 def export_file(
-    site: Here,
+    site: ThisSite,
     *,
     target: FromPath[str],
     form: FromQuery[str] = "html",
@@ -59,22 +61,21 @@ def export_file(
     full: FromQuery[bool] = False,
     subagents: FromQuery[bool] = True,
 ) -> Response[bytes]:
-    """The export itself, as a file to keep."""
     if form not in get_args(Form):
-        raise Refused(f"an export is in one of the forms {', '.join(get_args(Form))}, not {form!r}")
-    wanted = named(target)
+        raise Refused(f"unknown export form {form!r}", f"Forms: {', '.join(get_args(Form))}.")
+    key = decode_part(target)
     export = Export(
         site.ledger,
-        wanted,
+        key,
         form,  # type: ignore[arg-type]
         mask=mask,
         full=full,
         subagents=subagents,
     )
     content = "".join(export).encode("utf-8", "backslashreplace")
-    ending, kind = KINDS[form]
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("-.")[:80] or "thread"
-    headers = {"content-disposition": f'attachment; filename="{name}.{ending}"'}
+    suffix, kind = FILE_TYPES[form]
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", key).strip("-.")[:80] or "thread"
+    headers = {"content-disposition": f'attachment; filename="{name}.{suffix}"'}
     return Response(content, media_type=kind, headers=headers)
 
 

@@ -1,4 +1,4 @@
-"""The first page: what to go on with, and what needs a look."""
+"""The first page: sessions to continue, recent use, and what needs attention."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from agents_ledger.model.reports.pages import FileLine, SessionLine, SourceFault
 from agents_ledger.model.reports.trees import Headline
 from agents_ledger.model.reports.usage import Spent
 from agents_ledger.model.text.periods import period_of
-from agents_ledger.web.site import Asked, Here, Site
+from agents_ledger.web.requests import WebRequest
+from agents_ledger.web.site import Site, ThisSite
 
 RECENT = 6
 FAILED = 5
@@ -22,8 +23,7 @@ DAY_MS = 86_400_000
 
 
 @get("/", sync_to_thread=True)
-def home(request: Asked, site: Here) -> Response[str]:
-    """Home."""
+def home(request: WebRequest, site: ThisSite) -> Response[str]:
     recent = site.shared.get("home", lambda: _recent(site.pages))
     lines = recent.lines
     return site.page(
@@ -44,8 +44,8 @@ def home(request: Asked, site: Here) -> Response[str]:
     )
 
 
-class _Recent(NamedTuple):
-    """What was done last."""
+class RecentActivity(NamedTuple):
+    """The latest sessions, failures and files."""
 
     lines: tuple[SessionLine, ...]
     failed: tuple[Headline, ...]
@@ -53,9 +53,10 @@ class _Recent(NamedTuple):
     files: tuple[FileLine, ...]
 
 
-def _recent(pages: Pages) -> _Recent:
+def _recent(pages: Pages) -> RecentActivity:
+    # One snapshot: the lists agree, and one transaction is faster than four.
     with pages.snapshot():
-        return _Recent(
+        return RecentActivity(
             pages.session_lines(limit=RECENT),
             pages.failed_turns(limit=FAILED),
             pages.source_faults(limit=1),
@@ -64,13 +65,13 @@ def _recent(pages: Pages) -> _Recent:
 
 
 def _command(line: SessionLine) -> str:
-    """What to type to go on with a session, in its own agent if that knows it."""
+    """The command that continues a session, in its own agent if possible."""
     there = command_there(line.session, line.workspace_path)
     return there or command_here(line.session)
 
 
 def _spans(site: Site) -> list[tuple[str, Spent]]:
-    """What was used today and this week; of the last day there was, if these are empty."""
+    """Usage of today and of the last seven days; if there is none, of the last active day."""
     days = site.days() or ()
     now = site.now()
     today, first = period_of(now, "day"), period_of(now - 6 * DAY_MS, "day")

@@ -1,153 +1,163 @@
-"""A thread as its page shows it: a window of cards, never more than a page may hold."""
+"""The page of a thread: its cards, its tree and the inspector."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from markupsafe import Markup
+from litestar import Response, get
+from litestar.params import FromPath, FromQuery
 
-from agents_ledger.ledger.reports.pages import Pages
-from agents_ledger.model.reports.pages import Window
-from agents_ledger.model.reports.trees import Headline
-from agents_ledger.model.turns import Message, ToolCall, Turn
-from agents_ledger.render import bodies
+from agents_ledger.model.errors import LedgerError, NotFound
+from agents_ledger.model.imports.resuming import command_here, command_there
+from agents_ledger.model.sessions import Session
+from agents_ledger.model.turns import SEALED, Turn
+from agents_ledger.web.pages.cards import Card, CardWindow, card_of, cards_upto
+from agents_ledger.web.pages.tree import rail
+from agents_ledger.web.pages.turn import inspect
+from agents_ledger.web.requests import WebRequest, decode_part
+from agents_ledger.web.site import Site, ThisSite
 
-TURNS_MAX = 50
-BYTES_MAX = 190_000  # of cards; the rest of the page has room beside them
-CHUNK = 10
-STEPS_FIRST, STEPS_LAST = 40, 20
-TEXT_MAX = 3000
-
-
-class Step(NamedTuple):
-    """A message or a call within a card."""
-
-    message: Message | None = None
-    call: ToolCall | None = None
-    body: Markup = Markup("")
-    cut: int = 0  # the whole length, if the body is only its beginning
-    thinking_cut: int = 0
-    result_length: int = 0
-    part: str = ""  # query, response or step
-    left_out: int = 0  # instead: so many steps are not shown
-
-    @property
-    def size(self) -> int:
-        """About how much of a page it takes."""
-        said = self.message.content if self.message else None
-        thought = self.message.thinking if self.message else None
-        return 400 + max(len(self.body), len(said or "")) + len(thought or "")
+BELOW = 10  # turns below the requested one
 
 
-class Card(NamedTuple):
-    """A turn on a page."""
+class ThreadView(NamedTuple):
+    """Which part of a thread is requested."""
 
-    turn: Turn
-    steps: tuple[Step, ...]
-    siblings: tuple[Headline, ...] = ()  # other turns that hang where this one does, the first few
-    number: int = 1  # of this one there
-    among: int = 1  # how many there are
-    continues: tuple[Headline, ...] = ()  # of the last one: what hangs on it, the first few
-    branches: int = 0  # of the last one: how many hang on it
-
-    @property
-    def shown(self) -> tuple[object, ...]:
-        """All that a page shows of it: the steps say what the turn says, cut where it is long."""
-        cuts = [(s.cut, s.thinking_cut, s.result_length, s.left_out) for s in self.steps]
-        place = (self.number, self.among, self.branches)
-        return (self.turn, cuts, place, self.siblings, self.continues)
-
-    @property
-    def size(self) -> int:
-        """About how much of a page it takes."""
-        return 1500 + sum(step.size for step in self.steps) + 250 * len(self.siblings)
+    upto: int | None = None  # the depth it ends at; None: the head's
+    chosen: str = ""
+    tab: str = "overview"
+    at: str = ""
+    forked: bool = False
+    whole: bool = False
 
 
-class Cards(NamedTuple):
-    """A window of a thread, ready to be shown."""
-
-    cards: tuple[Card, ...]
-    first_depth: int
-    last_depth: int
-    depth: int
-
-
-def cards_upto(pages: Pages, target: str, depth: int, last_depth: int) -> Cards:
-    """The cards that fit a page, ending at a depth."""
-    last_depth = max(0, min(last_depth, depth))
-    shown: list[Card] = []
-    used, at = 0, last_depth
-    while at > 0 and len(shown) < TURNS_MAX and used < BYTES_MAX:
-        from_depth = max(1, at - CHUNK + 1)
-        window = pages.window(target, from_depth=from_depth, to_depth=at, text_max=TEXT_MAX)
-        for card in reversed(_cards(window, is_end=at == depth)):
-            if shown and used + card.size > BYTES_MAX:
-                used = BYTES_MAX
-                break
-            shown.append(card)
-            used += card.size
-        at = from_depth - 1
-    shown.reverse()
-    shown = shown[-TURNS_MAX:]
-    first = shown[0].turn.depth if shown else 0
-    return Cards(tuple(shown), first, last_depth, depth)
+@get("/s/{label:str}", sync_to_thread=True)
+def session_page(
+    request: WebRequest,
+    site: ThisSite,
+    *,
+    label: FromPath[str],
+    upto: FromQuery[int | None] = None,
+    turn: FromQuery[str] = "",
+    tab: FromQuery[str] = "overview",
+    at: FromQuery[str] = "",
+    forked: FromQuery[bool] = False,
+) -> Response[str]:
+    with site.pages.snapshot():
+        session = site.ledger.session(decode_part(label))
+        target = session.label
+        if at.isdecimal():
+            target = site.ledger.head(session.label, at=int(at[:18])) or ""
+            if not target:
+                raise NotFound(
+                    f"session {session.label!r} had no turns at that time", "See its history."
+                )
+        view = ThreadView(upto=upto, chosen=turn, tab=tab, at=at, forked=forked)
+        values = _thread_values(site, session, target, view)
+    return _thread_page(site, request, values)
 
 
-def card_of(turn: Turn) -> Card:
-    """One turn that is not on a thread's page: a live one."""
-    return Card(turn, _steps(turn, {}))
+@get("/t/{turn:str}", sync_to_thread=True)
+def turn_page(
+    request: WebRequest,
+    site: ThisSite,
+    *,
+    turn: FromPath[str],
+    tab: FromQuery[str] = "overview",
+    alone: FromQuery[bool] = False,
+    whole: FromQuery[bool] = False,
+) -> Response[str]:
+    with site.pages.snapshot():
+        chosen = site.ledger.get_turn(decode_part(turn))
+        session = None if alone else site.session_of(chosen)
+        view = ThreadView(chosen=chosen.id, tab=tab, whole=whole)
+        if session is None:
+            values = _thread_values(site, None, chosen.id, view)
+        else:
+            view = view._replace(upto=chosen.depth + BELOW)
+            values = _thread_values(site, session, session.label, view)
+    return _thread_page(site, request, values)
 
 
-def _cards(window: Window, *, is_end: bool) -> list[Card]:
-    beside: dict[str | None, list[Headline]] = {}
-    for headline in window.branches:
-        beside.setdefault(headline.turn.parent_turn_id, []).append(headline)
-    made = []
-    for turn in window.turns:
-        siblings = tuple(beside.get(turn.parent_turn_id, ()) if turn.parent_turn_id else ())
-        number, among = window.numbers.get(turn.id, (1, 1))
-        last = is_end and turn is window.turns[-1]
-        continues = tuple(beside.get(turn.id, ())) if last else ()
-        branches = window.numbers[continues[0].turn.id][1] if continues else 0
-        steps = _steps(turn, window.sizes)
-        made.append(Card(turn, steps, siblings, number, among, continues, branches))
-    return made
+def _thread_page(site: Site, request: WebRequest, values: dict[str, Any]) -> Response[str]:
+    can_chat = site.broker is not None and request.scope["state"]["token"].may("chat")
+    return site.page("thread.html", request, can_chat=can_chat, **values)
 
 
-def _steps(turn: Turn, sizes: Mapping[tuple[str, str, str], int]) -> tuple[Step, ...]:
-    asked = {message.id for message in turn.query}
-    calls = {call.id for call in turn.tool_calls}
-    steps = [step for step in turn.steps if not _is_result(step, calls)]
-    hidden = len(steps) - STEPS_FIRST - STEPS_LAST
-    if hidden <= 1:
-        return tuple(_step(turn, step, asked, sizes) for step in steps)
-    first = [_step(turn, step, asked, sizes) for step in steps[:STEPS_FIRST]]
-    last = [_step(turn, step, asked, sizes) for step in steps[-STEPS_LAST:]]
-    return (*first, Step(left_out=hidden), *last)
-
-
-def _is_result(step: Message | ToolCall, calls: Collection[str]) -> bool:
-    """A tool's message repeats the result of its call."""
-    return isinstance(step, Message) and step.role == "tool" and step.tool_call_id in calls
-
-
-def _step(
-    turn: Turn,
-    step: Message | ToolCall,
-    asked: set[str],
-    sizes: Mapping[tuple[str, str, str], int],
-) -> Step:
-    if isinstance(step, ToolCall):
-        return Step(call=step, result_length=sizes.get((turn.id, step.id, "result_json"), 0))
-    part = "query" if step.id in asked else "step"
-    if step.id == turn.response_message_id:
-        part = "response"
-    body = bodies.markdown(step.content or "") if step.role == "assistant" else Markup("")
-    return Step(
-        message=step,
-        body=body,
-        cut=sizes.get((turn.id, step.id, "content"), 0),
-        thinking_cut=sizes.get((turn.id, step.id, "thinking"), 0),
-        part=part,
+def _thread_values(
+    site: Site, session: Session | None, target: str, view: ThreadView
+) -> dict[str, Any]:
+    thread = site.ledger.thread(target, last=0)
+    window = cards_upto(site.pages, target, thread.depth, view.upto or thread.depth)
+    live = live_cards(site, session) if session and window.last_depth == thread.depth else ()
+    card = _chosen(window, view.chosen)
+    inspector = inspect(site, card.turn, view.tab, whole=view.whole) if card else None
+    return dict(
+        title=site.name_of(session, thread) if session else f"Turn {thread.turn_id}",
+        session=session,
+        thread=thread,
+        window=window,
+        live=live,
+        rows=rail(site, thread),
+        inspector=inspector,
+        at=view.at,
+        forked=view.forked,
+        commands=commands_of(session, site.head_of(thread)) if session else (),
+        is_tail=window.last_depth >= thread.depth,
     )
+
+
+def commands_of(session: Session, turn: Turn | None) -> list[tuple[str, str]]:
+    """The commands that continue a session, here and in the agent it came from."""
+    here = command_here(session)
+    there = command_there(session, turn.workspace_path if turn else None)
+    # The other agent has not seen the turns that were recorded here.
+    if there is None or turn is None or not turn.projected:
+        return [("the command", here)]
+    return [("the command", there), ("the command for Agents Ledger", here)]
+
+
+def _chosen(window: CardWindow, turn_id: str) -> Card | None:
+    """The card of a turn, by the first characters of its id; otherwise the last card."""
+    matches = [c for c in window.cards if turn_id and c.turn.id.startswith(turn_id.upper())]
+    matches = matches or [card for card in window.cards if card.turn.id == turn_id]
+    return matches[0] if matches else (window.cards[-1] if window.cards else None)
+
+
+def live_cards(site: Site, session: Session) -> tuple[tuple[Card, str], ...]:
+    """The turns that are being written on a session, with their text so far."""
+    cards = []
+    for turn_id in site.ledger.live_turns(session.label):
+        try:
+            turn = site.ledger.get_turn(turn_id)
+            partial = site.ledger.partial_text(turn_id)
+        except LedgerError:  # it has just ended
+            continue
+        if turn.status not in SEALED:
+            cards.append((card_of(turn), partial))
+    return tuple(cards)
+
+
+@get("/s/{label:str}/cards", sync_to_thread=True)
+def cards_fragment(
+    request: WebRequest, site: ThisSite, label: FromPath[str], upto: FromQuery[int]
+) -> Response[str]:
+    session = site.ledger.session(decode_part(label))
+    thread = site.ledger.thread(session.label, last=0)
+    window = cards_upto(site.pages, session.label, thread.depth, upto)
+    return site.page("cards.html", request, window=window, live=())
+
+
+@get("/s/{label:str}/news", sync_to_thread=True)
+def news_fragment(
+    request: WebRequest, site: ThisSite, label: FromPath[str], after: FromQuery[int]
+) -> Response[str]:
+    session = site.ledger.session(decode_part(label))
+    thread = site.ledger.thread(session.label, last=0)
+    window = cards_upto(site.pages, session.label, thread.depth, thread.depth)
+    new = tuple(card for card in window.cards if card.turn.depth > after)
+    window = window._replace(cards=new)
+    return site.page("cards.html", request, window=window, live=live_cards(site, session))
+
+
+ROUTES = (session_page, turn_page, cards_fragment, news_fragment)

@@ -1,6 +1,6 @@
-// What pages do beyond being read. Everything here is an addition: pages work without it.
+// Enhancements of the pages, which also work without scripts.
 
-import { wireAgain, wireCopy, wireTheme } from "./small.js";
+import { wireCopy, wireReload, wireTheme } from "./dom.js";
 import { wireKeys } from "./keys.js";
 import { wirePalette } from "./palette.js";
 import { wireThread } from "./thread.js";
@@ -10,7 +10,7 @@ import { wireChat } from "./chat.js";
 
 wireCopy();
 wireTheme();
-wireAgain();
+wireReload();
 const thread = wireThread();
 const replay = wireReplay(thread);
 wirePalette(thread, replay);

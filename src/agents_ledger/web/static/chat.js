@@ -1,6 +1,6 @@
-// Going on with a session by typing: the answer is shown as it is written, by the live page.
+// Sends a message to a session. live.js shows the answer while it is written.
 
-import { $, csrf, say } from "./small.js";
+import { $, announce, csrf } from "./dom.js";
 
 export function wireChat(thread) {
   const form = $("form.chat");
@@ -18,14 +18,18 @@ export function wireChat(thread) {
     try {
       const answer = await fetch(form.action, {
         method: "POST",
-        headers: { "Content-Type": "application/x-www-form-urlencoded", "X-CSRF-Token": csrf(), Accept: "application/json" },
+        headers: {
+          "Content-Type": "application/x-www-form-urlencoded",
+          "X-CSRF-Token": csrf(),
+          Accept: "application/json",
+        },
         body: new URLSearchParams({ text }),
         redirect: "manual",
       });
       if (answer.ok || answer.type === "opaqueredirect") area.value = "";
-      else say("It could not be sent");
+      else announce("The message could not be sent");
     } catch {
-      say("It could not be sent");
+      announce("The message could not be sent");
     }
     button.disabled = false;
     area.focus();

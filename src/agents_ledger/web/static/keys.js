@@ -1,27 +1,37 @@
-// Keys: everything can be reached without a mouse.
+// Keyboard shortcuts: everything can be reached without a mouse.
 
-import { $, $$, made } from "./small.js";
+import { $, $$, create } from "./dom.js";
 import { openPalette } from "./palette.js";
 
+const CALLS_OPENED_MAX = 20;
 const HELP = [
   ["/  Ctrl K", "find anything"],
   ["j  k", "next, previous turn"],
   ["J  K", "next, previous prompt"],
   ["]  [", "next, previous session"],
   ["1 2 3 4", "prompts, conversation, tools, everything"],
-  ["z", "one step more of detail"],
-  ["o", "open or close the tools of a turn"],
+  ["z", "next level of detail"],
+  ["o", "open or close the tool calls of a turn"],
   ["t", "the whole tree"],
   [".", "inspector on or off"],
   ["x", "mark a turn; mark two to compare them"],
   ["f", "fork from this turn"],
-  ["c", "copy what was said in this turn"],
+  ["c", "copy the messages of this turn"],
   ["Space", "replay: play or pause"],
   ["g h, g s, g u", "go home, to sessions, to usage"],
   ["g f, g t, g a, g i", "files, tools, audit, imports"],
   ["Esc", "close one thing"],
 ];
-const PLACES = { h: "/", s: "/sessions", u: "/usage", f: "/files", t: "/tools", a: "/audit", i: "/imports", q: "/search" };
+const PLACES = {
+  h: "/",
+  s: "/sessions",
+  u: "/usage",
+  f: "/files",
+  t: "/tools",
+  a: "/audit",
+  i: "/imports",
+  q: "/search",
+};
 
 export function wireKeys(thread, replay) {
   let going = false;
@@ -71,14 +81,26 @@ function keys(thread, replay) {
     3: () => thread.zoom("3"),
     4: () => thread.zoom("4"),
     z: () => thread.zoom(String(Number(document.body.dataset.zoom) % 4 + 1)),
-    t: () => { const link = $(".rail .wider a"); if (link) location.href = link.href; },
+    t: () => $(".rail .wider a")?.click(),
     ".": () => thread.toggleInspector(),
     x: () => thread.mark(thread.at ?? thread.all.at(-1)),
     c: () => thread.copy(thread.at ?? thread.all.at(-1)),
-    f: () => { const fold = $("details.fork", thread.at ?? thread.all.at(-1)); fold.open = true; $("input[name=label]", fold).focus(); },
-    o: () => { const folds = $$("details.call", thread.at ?? thread.all.at(-1)); const open = folds.some((fold) => !fold.open); for (const fold of folds.slice(0, 20)) fold.open = open; },
+    f: () => openFork(thread.at ?? thread.all.at(-1)),
+    o: () => toggleCalls(thread.at ?? thread.all.at(-1)),
     " ": () => replay?.toggle(),
   };
+}
+
+function openFork(card) {
+  const fold = $("details.fork", card);
+  fold.open = true;
+  $("input[name=label]", fold).focus();
+}
+
+function toggleCalls(card) {
+  const folds = $$("details.call", card);
+  const open = folds.some((fold) => !fold.open);
+  for (const fold of folds.slice(0, CALLS_OPENED_MAX)) fold.open = open;
 }
 
 function isTyping(target) {
@@ -96,15 +118,18 @@ function closeOne(replay) {
 function help() {
   let dialog = $("#help");
   if (!dialog) {
-    const rows = HELP.map(([key, what]) => made("div", {}, made("dt", {}, ...key.split(/\s+/).map((one) => made("kbd", {}, one))), made("dd", {}, what)));
-    dialog = made("dialog", { id: "help", ariaLabel: "Keys" }, made("h2", {}, "Keys"), made("dl", {}, ...rows),
-      made("form", { method: "dialog" }, made("button", {}, "Close")));
+    const rows = HELP.map(([keys, what]) => {
+      const names = keys.split(/\s+/).map((key) => create("kbd", {}, key));
+      return create("div", {}, create("dt", {}, ...names), create("dd", {}, what));
+    });
+    dialog = create("dialog", { id: "help", ariaLabel: "Keys" }, create("h2", {}, "Keys"), create("dl", {}, ...rows),
+      create("form", { method: "dialog" }, create("button", {}, "Close")));
     document.body.append(dialog);
   }
   dialog.showModal();
 }
 
-/** Arrow keys within a tree, as trees are used everywhere. */
+/** Arrow keys within a tree, as the ARIA practices describe. */
 function wireTrees() {
   for (const tree of $$('[role="tree"]')) {
     tree.addEventListener("keydown", (event) => {

@@ -1,6 +1,6 @@
-// What happens while a page is open: new turns below, never moving what is read.
+// New turns appear below while a page is open; what is being read never moves.
 
-import { $, $$, fragment, made } from "./small.js";
+import { $, $$, create, fragment } from "./dom.js";
 
 export function wireLive(thread) {
   if (!thread || thread.root.dataset.tail !== "true" || !thread.root.dataset.session) return;
@@ -21,7 +21,7 @@ class Live {
     this.fresh = 0;
   }
 
-  /** Get what is below the last turn shown; again, if something came meanwhile. */
+  /** Fetch the turns below the last one; once more if a change arrived meanwhile. */
   async fetchNews() {
     if (this.busy) {
       this.again = true;
@@ -30,8 +30,8 @@ class Live {
     this.busy = true;
     try {
       const parts = await fragment(`${this.thread.root.dataset.url}/news?after=${this.seen}`);
-      this.show(made("div", {}, ...parts));
-    } catch { /* the next change asks again */ }
+      this.show(create("div", {}, ...parts));
+    } catch { /* the next change tries again */ }
     this.busy = false;
     if (this.again) {
       this.again = false;
@@ -61,7 +61,7 @@ class Live {
 
   boundary() {
     $(".unread")?.remove();
-    this.thread.cards.append(made("p", { className: "unread" }, "New since you opened this page"));
+    this.thread.cards.append(create("p", { className: "unread" }, "New since you opened this page"));
   }
 
   pill() {
@@ -72,7 +72,7 @@ class Live {
       pill?.remove();
       return;
     }
-    pill ??= made("button", { className: "pill", type: "button" });
+    pill ??= create("button", { className: "pill", type: "button" });
     pill.textContent = `${this.fresh} new`;
     pill.onclick = () => {
       ($(".unread") ?? $("#tail")).scrollIntoView({ block: "start" });
@@ -82,7 +82,7 @@ class Live {
     document.body.append(pill);
   }
 
-  /** A turn is being written: show what it has said, or fetch it if it is not here yet. */
+  /** A turn is being written: show its text, or fetch the turn if it is not on the page. */
   wrote(news) {
     const partial = $$("[data-partial]").find((element) => element.dataset.partial === news.turn_id);
     if (!partial || Number(partial.dataset.steps ?? news.steps) !== news.steps) {

@@ -1,9 +1,9 @@
-// The palette: sessions, turns, files and places, found while typing.
+// The palette finds sessions, turns, files, pages and commands while typing.
 
-import { $, $$, fragment, made, toggleTheme } from "./small.js";
+import { $, $$, create, fragment, toggleTheme } from "./dom.js";
 
 let dialog;
-let asked;
+let pending;
 let commands = [];
 
 export function wirePalette(thread, replay) {
@@ -41,29 +41,38 @@ export function openPalette() {
 }
 
 function build() {
-  const input = made("input", { type: "search", placeholder: "Find sessions, turns, files, pages", ariaLabel: "Find", autocomplete: "off", role: "combobox", "aria-controls": "palette-list", "aria-expanded": "true" });
-  const list = made("div", { id: "palette-list", role: "listbox", ariaLabel: "Found" });
-  const made_ = made("dialog", { id: "palette", ariaLabel: "Find anything" }, made("form", { method: "dialog" }, input), list);
+  const input = create("input", {
+    type: "search",
+    placeholder: "Find sessions, turns, files, pages",
+    ariaLabel: "Find",
+    autocomplete: "off",
+    role: "combobox",
+    "aria-controls": "palette-list",
+    "aria-expanded": "true",
+  });
+  const list = create("div", { id: "palette-list", role: "listbox", ariaLabel: "Results" });
+  const form = create("form", { method: "dialog" }, input);
+  const palette = create("dialog", { id: "palette", ariaLabel: "Find anything" }, form, list);
   let timer;
   input.addEventListener("input", () => {
     clearTimeout(timer);
     timer = setTimeout(() => ask(input.value), 120);
   });
-  made_.addEventListener("keydown", (event) => move(event, list));
-  $("form", made_).addEventListener("submit", (event) => event.preventDefault());
-  made_.addEventListener("click", (event) => { if (event.target === made_) made_.close(); });
-  document.body.append(made_);
-  return made_;
+  palette.addEventListener("keydown", (event) => move(event, list));
+  form.addEventListener("submit", (event) => event.preventDefault());
+  palette.addEventListener("click", (event) => { if (event.target === palette) palette.close(); });
+  document.body.append(palette);
+  return palette;
 }
 
 async function ask(text) {
-  asked?.abort();
-  asked = new AbortController();
+  pending?.abort();
+  pending = new AbortController();
   const list = $("#palette-list");
   try {
-    list.replaceChildren(...await fragment(`/palette?q=${encodeURIComponent(text)}`, asked.signal));
+    list.replaceChildren(...await fragment(`/palette?q=${encodeURIComponent(text)}`, pending.signal));
   } catch (error) {
-    if (error.name !== "AbortError") list.textContent = "Nothing could be found now.";
+    if (error.name !== "AbortError") list.textContent = "The search failed.";
     return;
   }
   offerCommands(list, text.trim().toLowerCase());
@@ -73,13 +82,13 @@ async function ask(text) {
 
 const press = (key) => document.dispatchEvent(new KeyboardEvent("keydown", { key }));
 
-/** What can be done on this page, below what was found. */
+/** The commands of this page, below the results. */
 function offerCommands(list, text) {
   const fitting = commands.filter(([name]) => name.toLowerCase().includes(text));
   if (!fitting.length) return;
-  list.append(made("h3", {}, "Commands"), ...fitting.map(([name, key, act], number) => {
-    const item = made("a", { role: "option", ariaSelected: "false", id: `command-${number}`, href: "#" },
-      made("span", { className: "what" }, name), key ? made("kbd", {}, key) : "");
+  list.append(create("h3", {}, "Commands"), ...fitting.map(([name, key, act], number) => {
+    const item = create("a", { role: "option", ariaSelected: "false", id: `command-${number}`, href: "#" },
+      create("span", { className: "what" }, name), key ? create("kbd", {}, key) : "");
     item.addEventListener("click", (event) => {
       event.preventDefault();
       event.stopPropagation(); // what it opens would be closed by a click elsewhere

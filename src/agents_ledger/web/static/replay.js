@@ -1,6 +1,6 @@
-// Replay: the turns of a page one after another, with the pauses they had, but none too long.
+// Replay shows the turns of a page one after another, with their pauses shortened.
 
-import { $, $$, made } from "./small.js";
+import { $, $$, create } from "./dom.js";
 
 const PAUSE_MAX = 3000;
 const PAUSE_MIN = 350;
@@ -23,15 +23,19 @@ class Replay {
 
   build() {
     const cards = this.cards;
-    this.range = made("input", { type: "range", min: "1", max: String(cards.length), value: "1", ariaLabel: "Turn" });
+    const last = String(cards.length);
+    this.range = create("input", { type: "range", min: "1", max: last, value: "1", ariaLabel: "Turn" });
     this.range.addEventListener("input", () => this.show(Number(this.range.value)));
-    this.button = made("button", { type: "button" }, "Play");
+    this.button = create("button", { type: "button" }, "Play");
     this.button.addEventListener("click", () => this.toggle());
-    this.speed = made("select", { ariaLabel: "Speed" }, ...["1", "2", "4", "8"].map((n) => made("option", { value: n }, `${n}×`)));
-    const close = made("button", { type: "button" }, "Close");
+    const speeds = ["1", "2", "4", "8"].map((speed) => create("option", { value: speed }, `${speed}×`));
+    this.speed = create("select", { ariaLabel: "Speed" }, ...speeds);
+    const close = create("button", { type: "button" }, "Close");
     close.addEventListener("click", () => this.close());
-    this.where = made("span", { className: "where" });
-    this.bar = made("div", { className: "replay", role: "region", ariaLabel: "Replay" }, this.button, made("div", { className: "scrub" }, this.ticks(cards), this.range), this.where, this.speed, close);
+    this.where = create("span", { className: "where" });
+    const scrub = create("div", { className: "scrub" }, this.ticks(cards), this.range);
+    const properties = { className: "replay", role: "region", ariaLabel: "Replay" };
+    this.bar = create("div", properties, this.button, scrub, this.where, this.speed, close);
     document.body.append(this.bar);
   }
 

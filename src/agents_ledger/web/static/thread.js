@@ -1,6 +1,6 @@
-// A thread: folds that load when opened, the inspector, depth of detail, moving from turn to turn.
+// The page of a thread: folds that load when opened, the inspector, detail levels, and movement.
 
-import { $, $$, copy, fragment, made, remember, say } from "./small.js";
+import { $, $$, announce, copy, create, fragment, remember } from "./dom.js";
 
 const MARK = "agents-ledger-mark";
 
@@ -16,7 +16,7 @@ export function wireThread() {
   return thread;
 }
 
-/** Bodies of tool calls and long messages come when they are asked for. */
+/** Bodies of tool calls and long messages are loaded when they are opened. */
 function wireFolds() {
   document.addEventListener("toggle", (event) => {
     const fold = event.target;
@@ -27,10 +27,10 @@ function wireFolds() {
     if (!link || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     const message = link.closest(".msg");
-    const who = $(".who", message);
     try {
       const parts = await fragment(link.dataset.src);
-      message.replaceChildren(who, ...parts);
+      $(".message-body", message).replaceWith(...parts);
+      link.closest("p").remove();
     } catch {
       location.href = link.href;
     }
@@ -44,13 +44,17 @@ async function load(fold) {
     $(".body", fold).replaceChildren(...await fragment(source));
   } catch {
     fold.dataset.src = source;
-    say("This could not be loaded");
+    announce("Loading failed");
   }
 }
 
 function rememberSessions() {
-  const found = $$(".sessions .what a").map((link) => link.getAttribute("href"));
-  if (found.length) sessionStorage.setItem("sessions", JSON.stringify(found));
+  const links = $$(".sessions .what a").map((link) => link.getAttribute("href"));
+  if (links.length) sessionStorage.setItem("sessions", JSON.stringify(links));
+}
+
+function openFolds(element) {
+  for (let fold = element?.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
 }
 
 class Thread {
@@ -77,7 +81,7 @@ class Thread {
     if (localStorage.getItem("inspector") === "off") document.body.classList.add("no-inspector");
   }
 
-  /** The turn an address names: shown, with the folds around it open. */
+  /** Scroll to the turn that the address names, with the folds around it open. */
   land() {
     const id = decodeURIComponent(location.pathname.split("/t/")[1] ?? "").split("/")[0];
     const hash = decodeURIComponent(location.hash.slice(1));
@@ -85,7 +89,7 @@ class Thread {
     const target = (hash && hash !== "inspector" && document.getElementById(hash))
       || (chosen && document.getElementById(`t-${chosen}`));
     if (target) {
-      for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+      openFolds(target);
       if (target.tagName === "DETAILS") target.open = true;
       this.go(target.closest("article.card") ?? target, { quietly: true });
       this.highlight(target);
@@ -95,27 +99,27 @@ class Thread {
     }
   }
 
-  /** What was searched for stands out where it was found. */
+  /** Mark the words that were searched for. */
   highlight(within) {
     const words = (new URLSearchParams(location.search).get("q") ?? "").toLowerCase()
       .split(/\s+/).filter((word) => word.length > 2 && !word.includes(":")).slice(0, 8);
     if (!words.length) return;
     const card = within.closest("article.card") ?? within;
     const texts = document.createTreeWalker(card, NodeFilter.SHOW_TEXT);
-    const found = [];
+    const hits = [];
     while (texts.nextNode()) {
       const text = texts.currentNode.nodeValue.toLowerCase();
       for (const word of words) {
         const at = text.indexOf(word);
-        if (at >= 0) { found.push([texts.currentNode, at, word.length]); break; }
+        if (at >= 0) { hits.push([texts.currentNode, at, word.length]); break; }
       }
     }
-    for (const [node, at, length] of found.slice(0, 200)) {
+    for (const [node, at, length] of hits.slice(0, 200)) {
       const range = document.createRange();
       range.setStart(node, at);
       range.setEnd(node, at + length);
-      range.surroundContents(made("mark"));
-      for (let fold = node.parentElement?.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+      range.surroundContents(create("mark"));
+      openFolds(node.parentElement);
     }
   }
 
@@ -129,7 +133,7 @@ class Thread {
     this.choose(card.dataset.turn);
   }
 
-  /** The next turn, or the next that was asked by somebody. */
+  /** Go to the next turn, or the next with a prompt. */
   step(by, { prompts = false } = {}) {
     const cards = this.all.filter((card) => !prompts || $(".msg.query", card));
     const now = cards.indexOf(this.at);
@@ -144,7 +148,8 @@ class Thread {
 
   choose(id) {
     for (const link of $$(".rail a[data-turn]")) link.classList.toggle("chosen", link.dataset.turn === id);
-    if (!document.body.classList.contains("no-inspector") && $("[data-inspected]")?.dataset.inspected !== id) this.inspect(id);
+    const isOpen = !document.body.classList.contains("no-inspector");
+    if (isOpen && $("[data-inspected]")?.dataset.inspected !== id) this.inspect(id);
   }
 
   async inspect(id, tab) {
@@ -155,7 +160,7 @@ class Thread {
       const url = `/t/${encodeURIComponent(id)}/inspect?tab=${current}`;
       this.inspector.replaceChildren(...await fragment(url, this.loading.signal));
     } catch (error) {
-      if (error.name !== "AbortError") say("The inspector could not be loaded");
+      if (error.name !== "AbortError") announce("The inspector could not be loaded");
     }
   }
 
@@ -192,7 +197,7 @@ class Thread {
     for (const button of $$("[data-zoom-to]")) button.setAttribute("aria-pressed", String(button.dataset.zoomTo === level));
   }
 
-  /** Turns further up, put above those that are there, which stay where they are seen. */
+  /** Load earlier turns above the others, without moving these on the screen. */
   wireOlder() {
     const link = $(".older");
     link?.addEventListener("click", async (event) => {
@@ -216,7 +221,7 @@ class Thread {
     });
   }
 
-  /** Two marked turns are compared. */
+  /** Compare two marked turns. */
   wireMarks() {
     document.addEventListener("click", (event) => {
       const button = event.target.closest('[data-do="mark"], [data-do="copy-turn"]');
@@ -226,10 +231,13 @@ class Thread {
     this.showMark();
   }
 
-  /** What was said in a turn, as text. */
+  /** Copy the messages of a turn as text. */
   copy(card) {
-    const said = $$(".msg", card).map((message) => [$(".who", message)?.textContent, ...$$(".text-body, .prose", message).map((body) => body.textContent.trim())]);
-    copy(said.map(([who, ...texts]) => `${who.trim()}: ${texts.join("\n")}`).join("\n\n"));
+    const messages = $$(".msg", card).map((message) => {
+      const texts = $$(".text-body, .prose", message).map((body) => body.textContent.trim());
+      return `${$(".who", message)?.textContent.trim()}: ${texts.join("\n")}`;
+    });
+    copy(messages.join("\n\n"));
   }
 
   mark(card) {
@@ -237,14 +245,14 @@ class Thread {
     const first = sessionStorage.getItem(MARK);
     if (first === card.dataset.turn) {
       sessionStorage.removeItem(MARK);
-      say("No longer marked");
+      announce("No longer marked");
     } else if (first) {
       sessionStorage.removeItem(MARK);
       location.href = `/compare?a=${encodeURIComponent(first)}&b=${encodeURIComponent(card.dataset.turn)}`;
       return;
     } else {
       sessionStorage.setItem(MARK, card.dataset.turn);
-      say("Marked. Mark another turn to compare the two.");
+      announce("Marked. Mark another turn to compare the two.");
     }
     this.showMark();
   }
@@ -254,7 +262,7 @@ class Thread {
     for (const card of $$("article.card")) card.classList.toggle("picked", card.dataset.turn === marked);
   }
 
-  /** A turn of the tree that is on the page is gone to; others are opened. */
+  /** A link of the tree scrolls to its turn if that is on the page. */
   wireTree() {
     $(".rail")?.addEventListener("click", (event) => {
       const link = event.target.closest("a[data-turn]");
@@ -269,12 +277,12 @@ class Thread {
     let list = JSON.parse(sessionStorage.getItem("sessions") ?? "[]");
     const here = this.root.dataset.url;
     if (!list.includes(here)) {
-      const parts = made("div", {}, ...await fragment("/sessions"));
+      const parts = create("div", {}, ...await fragment("/sessions"));
       list = $$(".sessions .what a", parts).map((link) => link.getAttribute("href"));
       sessionStorage.setItem("sessions", JSON.stringify(list));
     }
     const next = list[list.indexOf(here) + by];
     if (next) location.href = next;
-    else say(by > 0 ? "This is the last session of the list" : "This is the first session of the list");
+    else announce(by > 0 ? "This is the last session of the list" : "This is the first session of the list");
   }
 }

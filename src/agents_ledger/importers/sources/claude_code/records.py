@@ -1,4 +1,4 @@
-"""Claude Code: one record, as far as the tree needs it, and what it really is."""
+"""Claude Code: one record of a log, as far as the tree needs it, and the texts in it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from typing import Any, TypedDict, cast
 import msgspec
 from msgspec import Raw, Struct, field
 
-from agents_ledger.importers.transcript.turn_tree import (
+from agents_ledger.importers.parsing.lenient_json import (
     BROKEN,
     UUID,
     as_dict,
     as_list,
-    as_number,
     as_text,
-    mend,
-    parsed,
+    parse_json,
+    repair_json,
 )
 
-CHAIN = {"user", "assistant", "system", "attachment"}
-PLAIN = {
+CHAIN = {"user", "assistant", "system", "attachment"}  # records with a uuid and a parent
+OTHER_TYPES = {
     "agent-name",
     "ai-title",
     "custom-title",
@@ -36,34 +35,14 @@ PLAIN = {
     "summary",
     "teleported-from",
 }
-COMMANDS = ("<command-name>", "<command-message>")
-PRINTED = ("<local-command-stdout>", "<local-command-stderr>")  # by a command of the program's own
-CAVEAT = "<local-command-caveat>"  # what a model shall make of these: it tells nobody anything
-INTERRUPTED = "[Request interrupted by user"
-PEER = "<cross-session-message"  # of another session, in the queue before it is given to the agent
-NOTICES = (
-    *PRINTED,
-    INTERRUPTED,
-    "<agent-notification>",  # before 2.1, and <bash-notification>
-    "<bash-notification>",
-    "<bash-stdout>",
-    "<bash-stderr>",
-    "<ci-monitor-event>",
-    PEER,
-    "<system-reminder>",
-    "<task-notification>",
-)
-UNKNOWN = re.compile(r"Unknown (?:skill|slash command): \S+")  # a command that was mistyped
-TYPED = re.compile(r"/[a-z][\w:-]*(?:\s.*)?", re.DOTALL)  # perhaps a command, as it was typed
-COMPACT = re.compile(r"/compact(?:\s.*)?", re.DOTALL)  # a compaction answers it
-PERSISTED = "<persisted-output>"  # how an output begins that was too large for its record
-SPILLED = "tool-results"  # the folder of outputs that were too large for a record
-ABOUT = ".meta.json"  # what is said of a subagent, beside its file
-ABOUT_NAME = re.compile(r"(agent-[^/\\]+)\.meta\.json$")
+SUBAGENT_TOOLS = ("Task", "Agent")  # renamed in 2.1
+PERSISTED = "<persisted-output>"  # how the shown part of a spilled output begins
+SPILL_FOLDER = "tool-results"  # outputs too large for a record, since 2.1
+META_SUFFIX = ".meta.json"  # describes a subagent, next to its file, since 2.1
+META_NAME = re.compile(r"(agent-[^/\\]+)\.meta\.json$")
 _SPILL = re.compile(rb"tool-results(?:/|\\+)([\w.-]+)")
-_NO_NAME = re.compile(rb'[/\\"]')  # what is in no name of a folder
+_NOT_IN_NAME = re.compile(rb'[/\\"]')
 _NAME_MAX = 255
-_SEGMENT = ("headUuid", "tailUuid", "anchorUuid")
 _NULL = Raw(b"null")
 
 
@@ -73,7 +52,7 @@ class _Message(Struct, gc=False):
 
 
 class Record(Struct, rename="camel", gc=False):
-    """A record, as far as the outline needs it. Anything may be missing."""
+    """A record, as far as the tree needs it. Any field may be missing."""
 
     type: str | None = None
     uuid: str | None = None
@@ -107,30 +86,6 @@ class Record(Struct, rename="camel", gc=False):
     max_retries: Any = None
 
 
-class Preserved(Struct):
-    """What a compaction left in the context as it was. A fork that begins behind one writes these
-    records once more: hung on the summary, and without their usage."""
-
-    first: str
-    last: str | None
-    summary: str | None
-    uuids: frozenset[str | None]
-    before: str | None  # the record before the compaction in its file
-    came_again: bool = False
-
-    def take(self, record: Record) -> bool:
-        """Whether a record behind the compaction is one of these. It hangs where it did, and what
-        was said after the compaction hangs on the summary."""
-        if record.uuid in self.uuids:
-            self.came_again |= record.uuid == self.last
-            if record.uuid == self.first and self.before is not None:
-                record.parent_uuid = self.before
-            return True
-        if self.came_again and record.parent_uuid == self.last:
-            record.parent_uuid = self.summary
-        return False
-
-
 class _Block(Struct, gc=False):
     type: str | None = None
     id: str | None = None
@@ -138,7 +93,7 @@ class _Block(Struct, gc=False):
     input: Raw = _NULL
 
 
-class _Prompt(Struct):
+class _TaskInput(Struct):
     prompt: Any = None
 
 
@@ -146,9 +101,9 @@ class _Progress(Struct, rename="camel"):
     agent_id: str | None = None
 
 
-class Whole(TypedDict, total=False):
-    """What the content of a turn is made of. The screen's copy of a result, often most of a record,
-    is left as it stands."""
+class _Content(TypedDict, total=False):
+    """The fields that the content of a turn is made of. `toolUseResult`, the screen's copy of a
+    result, is often most of a record and stays unparsed."""
 
     type: Any
     timestamp: Any
@@ -176,77 +131,54 @@ class Whole(TypedDict, total=False):
 
 
 _decode = msgspec.json.Decoder(Record).decode
-_decode_whole = msgspec.json.Decoder(Whole).decode
+_decode_content = msgspec.json.Decoder(_Content).decode
 _decode_blocks = msgspec.json.Decoder(list[_Block]).decode
 _decode_progress = msgspec.json.Decoder(_Progress).decode
-_decode_prompt = msgspec.json.Decoder(_Prompt).decode
+_decode_task = msgspec.json.Decoder(_TaskInput).decode
 _FIELDS = dict(zip(Record.__struct_encode_fields__, Record.__struct_fields__, strict=True))
 
 
-def is_given_up(subtype: object, tried: object, most: object) -> bool:
-    """Whether what the program says is that the last attempt to ask the provider failed."""
-    tried, most = as_number(tried), as_number(most)
-    return subtype == "api_error" and bool(tried and most) and (tried or 0) >= (most or 0)
+def read_record(data: bytes) -> Record:
+    """The record; a field of a wrong type is left out.
 
-
-def is_printed(text: str) -> bool:
-    """Whether the program says it to a command of its own, or to one that there is not."""
-    return text.startswith(PRINTED) or UNKNOWN.fullmatch(text) is not None
-
-
-def is_notice(text: str) -> bool:
-    """Whether the program wrote it, or alone answers it."""
-    return text.startswith(NOTICES) or COMPACT.fullmatch(text) is not None
-
-
-def read(data: bytes) -> Record:
-    """The record; where a field is not what it should be, without that field.
-
-    Raises one of outlines.BROKEN if it is no JSON at all.
+    Raises one of lenient_json.BROKEN if it is not JSON at all.
     """
     try:
         return _decode(data)
     except msgspec.ValidationError:
-        return _without_misfits(data)
+        return _decode_field_by_field(data)
     except BROKEN:
-        mended = mend(data)
-        if mended is None:
+        repaired = repair_json(data)
+        if repaired is None:
             raise
-        return _without_misfits(mended)
+        return _decode_field_by_field(repaired)
 
 
-def whole(data: bytes) -> dict[str, Any]:
-    """A record, with all that is shown of it."""
-    try:
-        return cast(dict[str, Any], _decode_whole(data))
-    except BROKEN:
-        return as_dict(parsed(data))
-
-
-def agent_of(result: Any) -> str | None:
-    """The subagent that the screen's copy of a result names."""
-    if isinstance(result, Raw):
-        result = parsed(result) if b'"agentId"' in bytes(result) else None
-    return as_text(as_dict(result).get("agentId"))
-
-
-def _without_misfits(data: bytes) -> Record:
-    found = msgspec.json.decode(data)
-    if not isinstance(found, dict):
+def _decode_field_by_field(data: bytes) -> Record:
+    fields = msgspec.json.decode(data)
+    if not isinstance(fields, dict):
         raise msgspec.DecodeError("not an object")
     record = Record()
-    for name, said in found.items():
+    for name, value in fields.items():
         if name in _FIELDS:
             try:
-                part = _decode(msgspec.json.encode({name: said}))
+                single = _decode(msgspec.json.encode({name: value}))
             except msgspec.ValidationError:
                 continue
-            setattr(record, _FIELDS[name], getattr(part, _FIELDS[name]))
+            setattr(record, _FIELDS[name], getattr(single, _FIELDS[name]))
     return record
 
 
-def localise(record: Record, session_id: str, offset: int) -> None:
-    """Give a record an id that no other file has: ids of another form are unique in their file."""
+def read_content(data: bytes) -> dict[str, Any]:
+    """A record with everything that is shown of it."""
+    try:
+        return cast(dict[str, Any], _decode_content(data))
+    except BROKEN:
+        return as_dict(parse_json(data))
+
+
+def make_ids_unique(record: Record, session_id: str, offset: int) -> None:
+    """Prefix ids that are not UUIDs: they are unique only in their file."""
     if record.type in CHAIN and not record.uuid:
         record.uuid = f"@{offset}"
     if record.uuid and not _is_uuid(record.uuid):
@@ -255,9 +187,9 @@ def localise(record: Record, session_id: str, offset: int) -> None:
         record.parent_uuid = f"{session_id}:{record.parent_uuid}"
     if record.leaf_uuid and not _is_uuid(record.leaf_uuid):
         record.leaf_uuid = f"{session_id}:{record.leaf_uuid}"
-    above = record.logical_parent_uuid
-    if above and not _is_uuid(above):
-        record.logical_parent_uuid = f"{session_id}:{above}"
+    logical_parent = record.logical_parent_uuid
+    if logical_parent and not _is_uuid(logical_parent):
+        record.logical_parent_uuid = f"{session_id}:{logical_parent}"
 
 
 @lru_cache(maxsize=256)
@@ -265,13 +197,16 @@ def _is_uuid(name: str) -> bool:  # most records name the one before
     return UUID.fullmatch(name) is not None
 
 
+# -- texts ------------------------------------------------------------------------------------
+
+
 def text_of(content: Any) -> str:
-    """The words of a content: a text, or the text blocks of a list."""
+    """The text of a content: a string, or the text blocks of a list."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        words = [b.get("text") for b in content if isinstance(b, dict) and b.get("type") == "text"]
-        return "\n\n".join(word for word in words if isinstance(word, str))
+        texts = [b.get("text") for b in content if isinstance(b, dict) and b.get("type") == "text"]
+        return "\n\n".join(text for text in texts if isinstance(text, str))
     return ""
 
 
@@ -280,55 +215,43 @@ def raw_content(record: Record) -> bytes:
     return bytes(record.message.content) if record.message else b"null"
 
 
-def words_of(record: Record) -> str:
-    """What a record's message says."""
-    return text_of(parsed(raw_content(record)))
+def message_text(record: Record) -> str:
+    """The text of a record's message."""
+    return text_of(parse_json(raw_content(record)))
 
 
-def blocks_of(record: Record) -> list[dict[str, Any]]:
-    """What a record's message says, in blocks."""
-    content = parsed(raw_content(record))
+def message_blocks(record: Record) -> list[dict[str, Any]]:
+    """The content of a record's message as blocks."""
+    content = parse_json(raw_content(record))
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_list(content)
     return [block for block in blocks if isinstance(block, dict)]
 
 
 def has_result(record: Record, data: bytes) -> bool:
-    """Whether a user record brings what came of a call. `data`: all of the record."""
+    """Whether a user record has the result of a call. `data` is the whole record."""
     if b'"tool_result"' not in data:
         return False
     content = raw_content(record)
     try:
         return any(block.type == "tool_result" for block in _decode_blocks(content))
     except BROKEN:
-        return any(as_dict(b).get("type") == "tool_result" for b in as_list(parsed(content)))
+        return any(as_dict(b).get("type") == "tool_result" for b in as_list(parse_json(content)))
 
 
-def is_queued(record: Record) -> bool:
-    """Whether an attachment is a prompt, typed while the agent worked."""
-    attached = bytes(record.attachment)
-    said = b'"queued_command"' in attached and as_dict(parsed(attached)).get("type")
-    return said == "queued_command"
-
-
-def queued_text(record: Record) -> str:
-    """What a queued prompt says."""
-    return text_of(as_dict(parsed(bytes(record.attachment))).get("prompt"))
-
-
-def preserved(record: Record, before: str | None) -> Preserved | None:
-    """What a compaction left in the context as it was. `before`: the record before it."""
-    said = as_dict(parsed(record.compact_metadata))
-    names = (as_text(as_dict(said.get("preservedSegment")).get(each)) for each in _SEGMENT)
-    first, last, summary = names
-    if first is None:
+def queued_prompt(record: Record) -> str | None:
+    """The text of an attachment that is a prompt, typed while the agent worked."""
+    data = bytes(record.attachment)
+    attachment = as_dict(parse_json(data)) if b'"queued_command"' in data else {}
+    if attachment.get("type") != "queued_command":
         return None
-    uuids = as_list(as_dict(said.get("preservedMessages")).get("uuids"))
-    among = {first, last, *(each for each in uuids if isinstance(each, str))}
-    return Preserved(first, last, summary, frozenset(among), before)
+    return text_of(attachment.get("prompt"))
 
 
-def tasks(record: Record, data: bytes) -> Iterator[tuple[str, str]]:
-    """The prompts that a record's calls give to subagents, and the calls. `data`: all of it."""
+# -- subagents --------------------------------------------------------------------------------
+
+
+def subagent_prompts(record: Record, data: bytes) -> Iterator[tuple[str, str]]:
+    """The prompts that the calls of a record give to subagents, each with the id of its call."""
     if b'"Task"' not in data and b'"Agent"' not in data:
         return
     try:
@@ -336,17 +259,17 @@ def tasks(record: Record, data: bytes) -> Iterator[tuple[str, str]]:
     except BROKEN:
         return
     for block in blocks:
-        if block.name in ("Task", "Agent") and block.id:
+        if block.name in SUBAGENT_TOOLS and block.id:
             try:
-                prompt = _decode_prompt(block.input).prompt
+                prompt = _decode_task(block.input).prompt
             except BROKEN:
                 continue
             if isinstance(prompt, str):
                 yield prompt, block.id
 
 
-def agent_at_work(record: Record) -> str | None:
-    """The subagent whose progress a record tells of."""
+def subagent_in_progress(record: Record) -> str | None:
+    """The id of the subagent whose progress a record reports."""
     if b'"agent_progress"' not in bytes(record.data):
         return None
     try:
@@ -355,41 +278,51 @@ def agent_at_work(record: Record) -> str | None:
         return None
 
 
-def spills_named(data: bytes) -> Iterator[str]:
-    """The outputs in files of their own that a text names, by folder and name. Only as much is
-    looked at before each as a name may have: a record may have megabytes without a name's end."""
-    for spill in _SPILL.finditer(data):
-        before = data[max(0, spill.start() - _NAME_MAX - 1) : spill.start()]
-        folder = _NO_NAME.split(before.rstrip(b"/\\"))[-1]
-        if folder and before.endswith((b"/", b"\\")):
-            yield f"{folder.decode(errors='replace')}/{spill[1].decode()}"
+def subagent_of_result(result: Any) -> str | None:
+    """The id of the subagent in the screen's copy of a result."""
+    if isinstance(result, Raw):
+        result = parse_json(result) if b'"agentId"' in bytes(result) else None
+    return as_text(as_dict(result).get("agentId"))
 
 
-def saved_as(shown: str) -> str | None:
-    """The file of an output that was too large, as the agent was shown it: what it begins with may
-    name others."""
-    if not shown.startswith(PERSISTED):
-        return None
-    return next(spills_named(shown.encode(errors="replace")), None)
-
-
-def spills_of(record: Record, data: bytes, session_id: str) -> set[str]:
-    """The outputs that a record's results were saved to: those of its session, and what it shows
-    the begin of. A search through the logs names those of all sessions. `data`: all of it."""
-    named = set(spills_named(data))
-    own = {key for key in named if key.partition("/")[0] in (record.session_id, session_id)}
-    if own != named and PERSISTED.encode() in data:
-        results = map(as_dict, as_list(parsed(raw_content(record))))
-        saved = {saved_as(text_of(block.get("content"))) for block in results}
-        own |= {key for key in saved if key is not None}
-    return own
-
-
-def spill_key(path: str) -> str:
-    """The folder and name by which a record names an output."""
-    return next(spills_named(path.encode(errors="replace")), "")
+# -- outputs in files of their own ------------------------------------------------------------
 
 
 def is_spill(path: Path) -> bool:
     """Whether a file is an output that was too large for a record."""
-    return path.parent.name == SPILLED and bool(UUID.fullmatch(path.parent.parent.name))
+    return path.parent.name == SPILL_FOLDER and bool(UUID.fullmatch(path.parent.parent.name))
+
+
+def spill_key(path: str) -> str:
+    """The session folder and the file name, by which records refer to a spilled output."""
+    return next(spill_names(path.encode(errors="replace")), "")
+
+
+def spill_shown(text: str) -> str | None:
+    """The file of a spilled output, from the part of it that the agent was shown. The first name
+    counts: the output itself may name others."""
+    if not text.startswith(PERSISTED):
+        return None
+    return next(spill_names(text.encode(errors="replace")), None)
+
+
+def spills_of(record: Record, data: bytes, session_id: str) -> set[str]:
+    """The files that the results of a record were saved to: those of its own session, and those of
+    which it shows the beginning. Other names are what an agent read in the logs."""
+    named = set(spill_names(data))
+    own = {key for key in named if key.partition("/")[0] in (record.session_id, session_id)}
+    if own != named and PERSISTED.encode() in data:
+        results = map(as_dict, as_list(parse_json(raw_content(record))))
+        saved = {spill_shown(text_of(block.get("content"))) for block in results}
+        own |= {key for key in saved if key is not None}
+    return own
+
+
+def spill_names(data: bytes) -> Iterator[str]:
+    """Only as many bytes before a match are searched as a folder's name may have: a record may have
+    megabytes without the end of a name."""
+    for spill in _SPILL.finditer(data):
+        before = data[max(0, spill.start() - _NAME_MAX - 1) : spill.start()]
+        folder = _NOT_IN_NAME.split(before.rstrip(b"/\\"))[-1]
+        if folder and before.endswith((b"/", b"\\")):
+            yield f"{folder.decode(errors='replace')}/{spill[1].decode()}"

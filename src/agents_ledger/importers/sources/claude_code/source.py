@@ -1,7 +1,7 @@
 """Claude Code: JSON lines, one record per content block, linked by parentUuid.
 
-A record's uuid is its identity in all files: a resumed or forked session copies records, and so
-shares turns. docs/sources/claude-code.md tells where each rule was learned.
+docs/sources/claude-code.md describes what is mapped. Start at rules.py (what a record means) and at
+tree.py (how records become turns, and what a fork is).
 """
 
 from __future__ import annotations
@@ -10,19 +10,30 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from agents_ledger.importers.port.source import Home, Look, Material, Project, Source, Trace
-from agents_ledger.importers.sources.claude_code import records
-from agents_ledger.importers.sources.claude_code.outline import NAME, Outline
-from agents_ledger.importers.transcript.turn_tree import BROKEN
+from agents_ledger.importers.parsing.lenient_json import BROKEN
+from agents_ledger.importers.port.homes import Home
+from agents_ledger.importers.port.material import Material
+from agents_ledger.importers.port.source import FileProbe, FolderTrace, Project, Source
+from agents_ledger.importers.sources.claude_code.records import (
+    CHAIN,
+    META_NAME,
+    META_SUFFIX,
+    OTHER_TYPES,
+    is_spill,
+    raw_content,
+    read_record,
+)
+from agents_ledger.importers.sources.claude_code.sessions import derive
+from agents_ledger.importers.sources.claude_code.subagents import NAME
 from agents_ledger.model.imports.sources import Derivation, SourceKind
 
 SUBAGENTS = "subagents"
-QWENS = b'"systemPayload"'  # in records of Qwen Code, which look much the same
-FOLDER = re.compile("-|[A-Za-z]--")  # begins the name of a project's: a path, with dashes
+QWEN_MARK = b'"systemPayload"'  # Qwen Code writes similar records
+PROJECT_FOLDER = re.compile("-|[A-Za-z]--")  # an absolute path, with dashes for all punctuation
 
 
 class ClaudeCode(Source):
-    """Reader of Claude Code's sessions, with what stands beside them in files of their own."""
+    """Sessions of Claude Code, with their subagents and spilled outputs."""
 
     name = NAME
     version = 20
@@ -36,63 +47,63 @@ class ClaudeCode(Source):
         return [folder / "projects" for folder in folders]
 
     def wants(self, path: Path) -> bool:
-        """Sessions and subagents alike, what is said of these, and outputs kept apart."""
-        return path.suffix == ".jsonl" or _is_beside(path)
+        """Logs of sessions and subagents, descriptions of these, and spilled outputs."""
+        return path.suffix == ".jsonl" or _is_side_file(path)
 
     def kind_of(self, path: Path, head: bytes) -> SourceKind:
-        """What stands beside a session is written once, as a whole."""
-        return "document" if _is_beside(path) else "lines"
+        """Side files are written once, as a whole."""
+        return "document" if _is_side_file(path) else "lines"
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        """A record with a session id, or one of the kinds only this source has."""
-        if _is_beside(path):
+        """A record with a session id, or of a type that only this source has."""
+        if _is_side_file(path):
             return True
         for line in head.split(b"\n")[:50]:
             try:
-                record = records.read(line)
+                record = read_record(line)
             except BROKEN:
                 continue
-            if record.type in records.PLAIN:
+            if record.type in OTHER_TYPES:
                 return True
-            said = records.raw_content(record) != b"null"
-            speaks = record.type in ("user", "assistant")
-            known = record.session_id and record.uuid and QWENS not in line
-            if record.type in records.CHAIN and known and (said or not speaks):
+            has_content = raw_content(record) != b"null"
+            is_message = record.type in ("user", "assistant")
+            has_ids = record.session_id and record.uuid and QWEN_MARK not in line
+            if record.type in CHAIN and has_ids and (has_content or not is_message):
                 return True
-            if speaks and said and isinstance(record.timestamp, str):
+            if is_message and has_content and isinstance(record.timestamp, str):
                 return True
         return False
 
     def family(self, path: Path) -> str:
         """A session with its folder of subagents and outputs. Sessions that share records are
-        found by their turns."""
-        if records.ABOUT_NAME.search(path.name):
-            path = path.with_name(path.name.removesuffix(records.ABOUT) + ".jsonl")
-        if records.is_spill(path):
+        joined by their turns."""
+        if META_NAME.search(path.name):
+            path = path.with_name(path.name.removesuffix(META_SUFFIX) + ".jsonl")
+        if is_spill(path):
             path = path.parent.parent.with_name(path.parent.parent.name + ".jsonl")
         for folder in path.parents if SUBAGENTS in path.parts else ():
             if folder.name == SUBAGENTS:
                 path = folder.parent.with_name(folder.parent.name + ".jsonl")
         return f"{self.name}:{path}"
 
-    def projects(self, path: Path, look: Look) -> Collection[Project] | None:
-        """As the session says, else this file, else the others of its folder: there are files with
-        nothing but their titles. Else by the name of that folder."""
+    def projects(self, path: Path, probe: FileProbe) -> Collection[Project] | None:
+        """The working folder in the session's log, else in this file, else in the other files of
+        its folder, as some files have only titles; else by the name of that folder."""
         session = Path(self.family(path).partition(":")[2])
-        said = (
-            look.working_folder(session)
-            or look.working_folder(path)
-            or look.working_folder_within(session.parent)
+        cwd = (
+            probe.working_folder(session)
+            or probe.working_folder(path)
+            or probe.working_folder_within(session.parent)
         )
-        if said:
-            return [said]
+        if cwd:
+            return [cwd]
         name = session.parent.name
-        return [Trace("dashes", name)] if FOLDER.match(name) else None
+        return [FolderTrace("dashes", name)] if PROJECT_FOLDER.match(name) else None
 
     def derive(self, material: Material) -> Derivation:
-        """What the records say."""
-        return Outline(material, self.version).derivation()
+        """The turns and sessions of a family."""
+        return derive(material, self.version)
 
 
-def _is_beside(path: Path) -> bool:
-    return records.is_spill(path) or records.ABOUT_NAME.search(path.name) is not None
+def _is_side_file(path: Path) -> bool:
+    return is_spill(path) or META_NAME.search(path.name) is not None

@@ -1,342 +1,405 @@
-"""Cline: the content of one turn, from the timeline or from what the model was sent."""
+"""Cline: the content of one turn: from a timeline, from a history alone, or from a session."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from msgspec import Struct
-
-from agents_ledger.importers.transcript.message_tree import PlannedTurn
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder, milliseconds
-from agents_ledger.importers.transcript.turn_tree import (
+from agents_ledger.importers.parsing.lenient_json import (
     as_dict,
     as_list,
     as_number,
     as_text,
-    parsed,
+    parse_json,
     without_data,
 )
+from agents_ledger.importers.parsing.timestamps import milliseconds
+from agents_ledger.importers.sources.cline import records, rules
+from agents_ledger.importers.transcript.field_maps import token_counts
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.model.compaction import Compaction
-from agents_ledger.model.turns import FileKind, MessageFile, Turn
+from agents_ledger.model.turns import MessageFile, MessageSource, Turn
 
-Record = tuple[str, str, dict[str, Any]]  # message id, kind, what it says
-
-XML_TOOLS = (
-    "access_mcp_resource|apply_diff|ask_followup_question|attempt_completion|browser_action|"
-    "codebase_search|execute_command|fetch_instructions|insert_content|list_code_definition_names|"
-    "list_files|load_mcp_documentation|new_task|plan_mode_respond|read_file|replace_in_file|"
-    "search_and_replace|search_files|switch_mode|update_todo_list|use_mcp_tool|web_fetch|"
-    "write_to_file"
-)
-XML_CALL = re.compile(rf"<({XML_TOOLS})>(.*?)</\1>", re.DOTALL)
-XML_PARAM = re.compile(r"<(\w+)>\n?(.*?)\n?</\1>", re.DOTALL)
-TOLD = re.compile(r"\[(\w+)[^\n]*\] Result:\s*")
-FAILED = ("Command failed with exit code ", "The tool execution failed ")
-TALK = ("attempt_completion", "ask_followup_question", "plan_mode_respond")
-SAID = ("question", "response", "result")  # in these
-USED = {"prompt": "input_tokens", "completion": "output_tokens", "cached": "cached_input_tokens"}
-HUMAN = re.compile(r"<(task|feedback|user_message|answer)>\n?(.*?)\n?</\1>", re.DOTALL)
-FILES: dict[str, FileKind] = {
-    "appliedDiff": "written",
-    "editedExistingFile": "written",
-    "newFileCreated": "written",
-    "readFile": "read",
-}
-SHOWN = ("listFiles", "listFilesTopLevel", "listFilesRecursive", "searchFiles", "webFetch")
+ClineMember = tuple[str, str, dict[str, Any]]  # message id, kind, record
+# Blocks that become text, thinking, calls, results or attached files.
+MAPPED_BLOCKS = ("file", "text", "thinking", "tool_result", "tool_use")
 
 
-class Call(Struct):
-    """What the history tells of a tool call."""
-
-    id: str | None
-    name: str
-    params: Any
-    result: Any = None
-    failed: bool = False
-
-
-# -- what the model was sent ------------------------------------------------------------------
+def _add_result(builder: TurnBuilder, call_id: str, result: Any, at: int, *, failed: bool) -> None:
+    error = as_text(result) or "\n".join(records.texts(result)) or "failed"
+    builder.result(
+        call_id,
+        without_data(result),
+        at=at,
+        status="failed" if failed else "completed",
+        error=error if failed else None,
+    )
 
 
-def blocks(content: Any) -> list[dict[str, Any]]:
-    """The blocks of a content; a text is one."""
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [block for block in as_list(content) if isinstance(block, dict)]
+def _set_compaction(builder: TurnBuilder, summary: str, before: Any, after: Any = None) -> None:
+    if builder.parent_id is not None:
+        builder.compaction = Compaction(
+            summary,
+            builder.parent_id,
+            tokens_before=as_number(before),
+            tokens_after=as_number(after),
+        )
 
 
-def texts(content: Any) -> list[str]:
-    """The words of a content."""
-    return [b["text"] for b in blocks(content) if isinstance(b.get("text"), str)]
+# -- a history alone --------------------------------------------------------------------------
 
 
-def is_input(message: dict[str, Any]) -> bool:
-    """Whether a human speaks in a message of the user's side."""
-    if message.get("role") != "user":
-        return False
-    return any(HUMAN.search(text) for text in texts(message.get("content")))
-
-
-def api_calls(answer: Any, after: Any) -> list[Call]:
-    """The tool calls of an answer, with what the message after it says of them."""
-    message = as_dict(answer)
-    if message.get("role") != "assistant":
-        return []
-    calls = [
-        Call(as_text(b.get("id")), as_text(b.get("name")) or "unknown", b.get("input") or {})
-        for b in blocks(message.get("content"))
-        if b.get("type") == "tool_use"
-    ]
-    results = blocks(as_dict(after).get("content"))
-    for call in calls:
-        for block in results:
-            if block.get("type") == "tool_result" and block.get("tool_use_id") == call.id:
-                call.result = without_data(block.get("content"))
-                call.failed = bool(block.get("is_error"))
-    calls = calls or _xml_calls(message)
-    told = _told(as_dict(after).get("content"))
-    if len(told) == len(calls):
-        for call, (name, result) in zip(calls, told, strict=True):
-            if call.result is None and name in call.name:  # subagents: use_subagents
-                call.result, call.failed = result, result.startswith(FAILED)
-    return [call for call in calls if call.name not in TALK]
-
-
-def _xml_calls(message: dict[str, Any]) -> list[Call]:
-    """Calls of older versions, which stand in the text."""
-    return [
-        Call(None, name, dict(XML_PARAM.findall(inner)))
-        for text in texts(message.get("content"))
-        for name, inner in XML_CALL.findall(text)
-    ]
-
-
-def _told(content: Any) -> list[tuple[str, str]]:
-    """Results that stand in the text."""
-    found: list[tuple[str, str]] = []
-    for text in texts(content):
-        start = TOLD.match(text)
-        if start:
-            found.append((start[1], text[start.end() :]))
-        elif found and not text.startswith("<environment_details>"):
-            found[-1] = (found[-1][0], f"{found[-1][1]}\n\n{text}".strip())
-    return found
-
-
-def build_api(turn: PlannedTurn, records: Sequence[Record], workspace: str | None) -> Turn:
+def build_history_turn(builder: TurnBuilder, members: Sequence[ClineMember]) -> Turn:
     """A turn of a task that has no timeline."""
-    builder = TurnBuilder(turn.id, turn.parent)
-    builder.workspace_path = workspace
-    for number, (message_id, _, said) in enumerate(records):
-        at = milliseconds(said.get("ts"))
-        content = said.get("content")
-        if said.get("role") == "user":
-            _api_input(builder, message_id, said, at)
+    for number, (message_id, _, message) in enumerate(members):
+        at = milliseconds(message.get("ts"))
+        content = message.get("content")
+        if message.get("role") == "user":
+            _add_history_input(builder, message_id, content, at)
             continue
-        thoughts = [b.get("thinking") for b in blocks(content) if b.get("type") == "thinking"]
-        _api_cost(builder, said)
+        thoughts = (
+            b.get("thinking") for b in records.blocks(content) if b.get("type") == "thinking"
+        )
+        _add_history_usage(builder, message)
         builder.message(
             message_id,
             "assistant",
-            "\n\n".join(texts(content) + _talk(content)),
+            "\n\n".join(records.texts(content) + _talk(content)),
             at=at,
             thinking="\n\n".join(t for t in thoughts if isinstance(t, str)) or None,
         )
-        after = records[number + 1][2] if number + 1 < len(records) else None
-        for position, call in enumerate(api_calls(said, after)):
-            _call(builder, call.id or f"{message_id}:{position}", call, at, message_id)
+        next_message = members[number + 1][2] if number + 1 < len(members) else None
+        for position, call in enumerate(records.history_calls(message, next_message)):
+            call_id = call.id or f"{message_id}:{position}"
+            builder.call(call_id, call.name, call.params, at=at, message_id=message_id)
+            if call.result is not None:
+                _add_result(builder, call_id, call.result, at, failed=call.failed)
     return builder.build()
 
 
 def _talk(content: Any) -> list[str]:
-    """What was said to the human by calling a tool."""
-    told = [as_dict(b.get("input")) for b in blocks(content) if b.get("name") in TALK]
-    return [words for each in told for name in SAID if (words := as_text(each.get(name)))]
+    """What the agent told the person by calling a tool."""
+    params = [
+        as_dict(b.get("input"))
+        for b in records.blocks(content)
+        if b.get("name") in rules.TALKING_TOOLS
+    ]
+    return [text for p in params for name in rules.TALKING_FIELDS if (text := as_text(p.get(name)))]
 
 
-def _api_cost(builder: TurnBuilder, said: dict[str, Any]) -> None:
-    model = as_dict(said.get("modelInfo"))
-    builder.model = as_text(model.get("modelId")) or builder.model
-    builder.provider = as_text(model.get("providerId")) or builder.provider
-    used = as_dict(as_dict(said.get("metrics")).get("tokens"))
-    tokens = {ours: as_number(used.get(name)) or 0 for name, ours in USED.items() if name in used}
+def _add_history_usage(builder: TurnBuilder, message: dict[str, Any]) -> None:
+    _set_model(builder, message, "modelId", "providerId")
+    usage = as_dict(as_dict(message.get("metrics")).get("tokens"))
+    tokens = token_counts(usage, rules.HISTORY_TOKENS)
     if tokens:
         builder.add_tokens(**tokens, total_tokens=sum(tokens.values()))
 
 
-def _api_input(builder: TurnBuilder, message_id: str, said: dict[str, Any], at: int) -> None:
-    content = said.get("content")
-    human = [found[1] for text in texts(content) for found in HUMAN.findall(text)]
-    if not human and builder.answered:  # results, which stand with their calls
+def _set_model(builder: TurnBuilder, record: dict[str, Any], model: str, provider: str) -> None:
+    info = as_dict(record.get("modelInfo"))
+    builder.model = as_text(info.get(model)) or builder.model
+    builder.provider = as_text(info.get(provider)) or builder.provider
+
+
+def _add_history_input(builder: TurnBuilder, message_id: str, content: Any, at: int) -> None:
+    human = [match[1] for text in records.texts(content) for match in rules.HUMAN.findall(text)]
+    if not human and builder.answered:  # results, which are added with their calls
         builder.ended_at = max(builder.ended_at, at)
         return
-    text = "\n\n".join(human or texts(content))
-    others = [without_data(b) for b in blocks(content) if b.get("type") not in ("text",)]
-    others = [block for block in others if block.get("type") != "tool_result"]
-    context = {"sent": texts(content)} if human else None
-    metadata = {"blocks": others} if others else None
+    other_blocks = [
+        without_data(b)
+        for b in records.blocks(content)
+        if b.get("type") not in ("text", "tool_result")
+    ]
     builder.message(
-        message_id, "user", text, at=at, source="human", metadata=metadata, context=context
+        message_id,
+        "user",
+        "\n\n".join(human or records.texts(content)),
+        at=at,
+        source="human",
+        metadata={"blocks": other_blocks} if other_blocks else None,
+        context={"sent": records.texts(content)} if human else None,
     )
 
 
-def _call(builder: TurnBuilder, call_id: str, call: Call, at: int, message_id: str | None) -> None:
-    builder.call(call_id, call.name, call.params, at=at, message_id=message_id)
-    if call.result is not None:
-        error = "\n".join(texts(call.result)) or "failed"
-        builder.result(
-            call_id,
-            call.result,
-            at=at,
-            status="failed" if call.failed else "completed",
-            error=error if call.failed else None,
-        )
+# -- a timeline -------------------------------------------------------------------------------
 
 
-# -- the timeline -----------------------------------------------------------------------------
+class ClineTimelineTurn:
+    """Builds a turn of a timeline, with what the history says of its calls."""
 
-
-def given_up(request: str | None) -> str | None:
-    """Why a request came to nothing, as it says itself; None if it did not."""
-    told = as_dict(parsed(request or ""))
-    reason = as_text(told.get("cancelReason"))
-    return (as_text(told.get("streamingFailedMessage")) or reason) if reason else None
-
-
-def build_timeline(
-    turn: PlannedTurn, records: Sequence[Record], calls: dict[str, Call], workspace: str | None
-) -> Turn:
-    """A turn of the timeline, with what the history tells of its calls."""
-    return _Timeline(turn, calls, workspace).built(records)
-
-
-class _Timeline:
-    def __init__(self, turn: PlannedTurn, calls: dict[str, Call], workspace: str | None) -> None:
-        self.builder = TurnBuilder(turn.id, turn.parent)
-        self.builder.workspace_path = workspace
+    def __init__(self, builder: TurnBuilder, calls: dict[str, records.ClineCall]) -> None:
+        self.builder = builder
         self.calls = calls
-        self.open: str | None = None  # the call whose output comes next
+        self.open_call: str | None = None  # the call that the next output belongs to
         self.output: list[str] = []
 
-    def built(self, records: Sequence[Record]) -> Turn:
-        for number, (message_id, kind, said) in enumerate(records):
-            at = milliseconds(said.get("ts"))
-            name = as_text(said.get("say")) or as_text(said.get("ask")) or ""
-            model = as_dict(said.get("modelInfo"))
-            self.builder.model = as_text(model.get("modelId")) or self.builder.model
-            self.builder.provider = as_text(model.get("providerId")) or self.builder.provider
+    def build(self, members: Sequence[ClineMember]) -> Turn:
+        for number, (message_id, kind, entry) in enumerate(members):
+            at = milliseconds(entry.get("ts"))
+            name = as_text(entry.get("say")) or as_text(entry.get("ask")) or ""
+            _set_model(self.builder, entry, "modelId", "providerId")
             if kind == "prompt":
-                self._prompt(message_id, said, at)
+                self._add_prompt(message_id, entry, at)
             elif kind == "compaction":
-                self._compaction(message_id, said, at)
+                self._add_compaction(message_id, entry, at)
             elif kind in ("notice", "failure"):
-                self._notice(message_id, name, said, at)
+                self._add_notice(message_id, name, entry, at)
                 if kind == "failure" and not self.builder.answered:
-                    text = as_text(said.get("text"))
-                    self.builder.failed, self.builder.error = (
-                        True,
-                        given_up(text) or text or "error",
-                    )
+                    text = as_text(entry.get("text"))
+                    error = records.cancel_reason(text) or text or "error"
+                    self.builder.failed, self.builder.error = True, error
             else:
-                last = number == len(records) - 1
-                went_on = not said.get("partial") and ("say" in said or not last)
-                self._reply(message_id, name, said, at, went_on=went_on)
+                is_last = number == len(members) - 1
+                is_done = not entry.get("partial") and ("say" in entry or not is_last)
+                self._add_reply(message_id, name, entry, at, is_done=is_done)
         return self.builder.build()
 
-    def _prompt(self, message_id: str, said: dict[str, Any], at: int) -> None:
-        metadata = {name: said[name] for name in ("images", "files") if said.get(name)}
+    def _add_prompt(self, message_id: str, entry: dict[str, Any], at: int) -> None:
+        metadata = {name: entry[name] for name in ("images", "files") if entry.get(name)}
         if metadata.get("images"):
-            metadata["images"] = [str(each)[:64] for each in as_list(metadata["images"])]
-        text = as_text(said.get("text"))
+            metadata["images"] = [str(image)[:64] for image in as_list(metadata["images"])]
+        text = as_text(entry.get("text"))
         self.builder.failed, self.builder.error = False, None
         self.builder.message(message_id, "user", text, at=at, source="human", metadata=metadata)
 
-    def _compaction(self, message_id: str, said: dict[str, Any], at: int) -> None:
-        told = as_dict(said.get("contextCondense")) or as_dict(parsed(str(said.get("text"))))
-        summary = as_text(told.get("summary")) or as_text(said.get("text")) or ""
+    def _add_compaction(self, message_id: str, entry: dict[str, Any], at: int) -> None:
+        fields = as_dict(entry.get("contextCondense")) or as_dict(
+            parse_json(str(entry.get("text")))
+        )
+        summary = as_text(fields.get("summary")) or as_text(entry.get("text")) or ""
         self.builder.message(message_id, "system", summary, at=at, source="event")
-        if self.builder.parent_id is not None:
-            self.builder.compaction = Compaction(
-                summary,
-                self.builder.parent_id,
-                tokens_before=as_number(told.get("prevContextTokens")),
-                tokens_after=as_number(told.get("newContextTokens")),
-            )
+        before, after = fields.get("prevContextTokens"), fields.get("newContextTokens")
+        _set_compaction(self.builder, summary, before, after)
 
-    def _notice(self, message_id: str, name: str, said: dict[str, Any], at: int) -> None:
-        if name != "api_req_started":
-            text = as_text(said.get("text"))
-            self.builder.message(
-                message_id, "system", text, at=at, source="event", metadata={"type": name}
-            )
+    def _add_notice(self, message_id: str, name: str, entry: dict[str, Any], at: int) -> None:
+        if name == "api_req_started":
+            self._add_usage(as_dict(parse_json(str(entry.get("text")))))
             return
-        told = as_dict(parsed(str(said.get("text"))))
-        parts = {
-            "input_tokens": as_number(told.get("tokensIn")),
-            "output_tokens": as_number(told.get("tokensOut")),
-            "cached_input_tokens": as_number(told.get("cacheReads")),
-            "cache_write_tokens": as_number(told.get("cacheWrites")),
-        }
-        if any(number is not None for number in parts.values()):
-            total = (parts["input_tokens"] or 0) + (parts["output_tokens"] or 0)
-            if told.get("apiProtocol") != "openai":  # there the input includes the cache
-                total += (parts["cached_input_tokens"] or 0) + (parts["cache_write_tokens"] or 0)
-            self.builder.add_tokens(**parts, total_tokens=total)
+        text = as_text(entry.get("text"))
+        self.builder.message(
+            message_id, "system", text, at=at, source="event", metadata={"type": name}
+        )
 
-    def _reply(
-        self, message_id: str, name: str, said: dict[str, Any], at: int, *, went_on: bool
+    def _add_usage(self, usage: dict[str, Any]) -> None:
+        tokens = token_counts(usage, rules.TIMELINE_TOKENS)
+        counted = ["input_tokens", "output_tokens"]
+        if usage.get("apiProtocol") != "openai":
+            counted += ["cached_input_tokens", "cache_write_tokens"]
+        if tokens:
+            total = sum(tokens.get(column, 0) for column in counted)
+            self.builder.add_tokens(**tokens, total_tokens=total)
+
+    def _add_reply(
+        self, message_id: str, name: str, entry: dict[str, Any], at: int, *, is_done: bool
     ) -> None:
         self.builder.failed, self.builder.error = False, None
-        text = as_text(said.get("text"))
-        metadata = {"partial": True} if said.get("partial") else {}
+        text = as_text(entry.get("text"))
+        metadata = {"partial": True} if entry.get("partial") else {}
         if name == "reasoning":
             self.builder.message(
                 message_id, "assistant", None, at=at, thinking=text, metadata=metadata
             )
-        elif name in ("tool", "use_mcp_server", "command"):
-            self._tool(message_id, name, text or "", at, went_on=went_on)
-        elif name in ("command_output", "mcp_server_response", "browser_action_result"):
-            self._result(text or "", at)
+        elif name in rules.CALL_ENTRIES:
+            self._add_call(message_id, name, text or "", at, is_done=is_done)
+        elif name in rules.OUTPUT_ENTRIES:
+            self._add_output(text or "", at)
         else:
-            told = as_dict(parsed(text or ""))
-            asked = as_text(told.get("question")) or as_text(told.get("response"))
+            fields = as_dict(parse_json(text or ""))
+            words = as_text(fields.get("question")) or as_text(fields.get("response"))
             self.builder.message(
-                message_id, "assistant", asked or text, at=at, metadata={"type": name, **metadata}
+                message_id, "assistant", words or text, at=at, metadata={"type": name, **metadata}
             )
 
-    def _tool(self, message_id: str, name: str, text: str, at: int, *, went_on: bool) -> None:
-        told = as_dict(parsed(text))
-        self.open, self.output = message_id, []
-        known = self.calls.get(message_id)
-        if known is not None:
-            _call(self.builder, message_id, known, at, None)
+    def _add_call(self, message_id: str, name: str, text: str, at: int, *, is_done: bool) -> None:
+        fields = as_dict(parse_json(text))
+        self.open_call, self.output = message_id, []
+        call = self.calls.get(message_id)
+        if call is not None:
+            self.builder.call(message_id, call.name, call.params, at=at)
+            if call.result is not None:
+                _add_result(self.builder, message_id, call.result, at, failed=call.failed)
         elif name == "command":
             self.builder.call(message_id, "execute_command", {"command": text}, at=at)
         elif name == "use_mcp_server":
-            params = {"server": told.get("serverName"), "arguments": told.get("arguments")}
-            self.builder.call(message_id, as_text(told.get("toolName")) or name, params, at=at)
+            params = {"server": fields.get("serverName"), "arguments": fields.get("arguments")}
+            self.builder.call(message_id, as_text(fields.get("toolName")) or name, params, at=at)
         else:
-            self._shown(message_id, told, text, at)
-        if went_on and (known is None or known.result is None):
-            result = told.get("content") if told.get("tool") in SHOWN else None
+            self._add_editor_call(message_id, fields, text, at)
+        if is_done and (call is None or call.result is None):
+            result = (
+                fields.get("content") if fields.get("tool") in rules.RESULT_IN_CONTENT else None
+            )
             self.builder.result(message_id, result, at=at)
 
-    def _shown(self, message_id: str, told: dict[str, Any], text: str, at: int) -> None:
-        tool = as_text(told.get("tool")) or "unknown"
-        dropped = ("tool", "content") if tool in SHOWN else ("tool",)
-        params = {name: value for name, value in told.items() if name not in dropped}
+    def _add_editor_call(self, message_id: str, fields: dict[str, Any], text: str, at: int) -> None:
+        tool = as_text(fields.get("tool")) or "unknown"
+        dropped = ("tool", "content") if tool in rules.RESULT_IN_CONTENT else ("tool",)
+        params = {name: value for name, value in fields.items() if name not in dropped}
         self.builder.call(message_id, tool, params or {"text": text}, at=at)
-        path = as_text(told.get("path"))
-        if path and tool in FILES:
-            # A call has no files of its own: they stand with what the agent said last.
-            self.builder.add_files(self.builder.last_message_id, [MessageFile(FILES[tool], path)])
+        # Files belong to messages: here to the last one of the agent.
+        files = rules.TASK_FILE_TOOLS.files(tool, fields)
+        self.builder.add_files(self.builder.last_message_id, files)
 
-    def _result(self, text: str, at: int) -> None:
-        known = self.calls.get(self.open or "")
-        if self.open is None or (known is not None and known.result is not None):
+    def _add_output(self, text: str, at: int) -> None:
+        call = self.calls.get(self.open_call or "")
+        if self.open_call is None or (call is not None and call.result is not None):
             return
         if text:
             self.output.append(text)
-        self.builder.result(self.open, "\n".join(self.output), at=at)
+        self.builder.result(self.open_call, "\n".join(self.output), at=at)
+
+
+# -- a session --------------------------------------------------------------------------------
+
+
+class ClineTurnContext(NamedTuple):
+    """What is known of a session's turn besides its messages."""
+
+    asked_by: MessageSource
+    workspace: str | None
+    spawned: Mapping[str, str]  # call -> label of the agent's session
+    unmetered: frozenset[str]  # messages whose tokens are counted elsewhere
+
+    def evidence(self) -> bytes:
+        """Its part of the turn's fingerprint."""
+        fields = (*self[:2], sorted(self.spawned.items()), sorted(self.unmetered))
+        return repr(fields).encode("utf-8", "replace")
+
+
+class ClineSessionTurn:
+    """Builds a turn of a session."""
+
+    def __init__(self, builder: TurnBuilder, context: ClineTurnContext) -> None:
+        self.builder = builder
+        self.builder.workspace_path = context.workspace
+        self.context = context
+        self.calls: dict[str, str] = {}  # their id -> ours: some providers give one twice
+
+    def build(self, members: Sequence[ClineMember]) -> Turn:
+        times = (milliseconds(message.get("ts")) for _, _, message in members)
+        at = next(filter(None, times), 0)
+        for message_id, kind, message in members:
+            at = milliseconds(message.get("ts")) or at
+            if kind == "compaction":
+                self._add_compaction(message_id, message, at)
+            elif kind in ("notice", "failure"):
+                self._add_notice(message_id, message, at, failed=kind == "failure")
+            elif message.get("role") == "assistant":
+                self._add_reply(message_id, message, at)
+            else:
+                self._add_input(message_id, message, at)
+        return self.builder.build()
+
+    def _add_notice(
+        self, message_id: str, message: dict[str, Any], at: int, *, failed: bool
+    ) -> None:
+        text = "\n\n".join(
+            records.words_of(text).text for text in records.texts(message.get("content"))
+        )
+        metadata = as_dict(message.get("metadata"))
+        kind = as_text(metadata.get("kind")) or as_text(metadata.get("displayRole")) or "client"
+        self.builder.message(
+            message_id, "system", text, at=at, source="event", metadata={"type": kind}
+        )
+        if failed and not self.builder.answered:
+            self.builder.failed, self.builder.error = True, text or "error"
+
+    def _add_compaction(self, message_id: str, message: dict[str, Any], at: int) -> None:
+        metadata = as_dict(message.get("metadata"))
+        summary = as_text(metadata.get("summary")) or "\n\n".join(
+            records.texts(message.get("content"))
+        )
+        self.builder.message(message_id, "system", summary, at=at, source="event")
+        _set_compaction(self.builder, summary, metadata.get("tokensBefore"))
+
+    def _add_input(self, message_id: str, message: dict[str, Any], at: int) -> None:
+        content = message.get("content")
+        for block in records.blocks(content):
+            if block.get("type") == "tool_result":
+                failed = bool(block.get("is_error"))
+                self._add_result(str(block.get("tool_use_id")), block.get("content"), at, failed)
+        words = records.human_words(content)
+        other_blocks = _unmapped_blocks(content)
+        attached = [block for block in records.blocks(content) if block.get("type") == "file"]
+        if not (words or other_blocks or attached):
+            self.builder.ended_at = max(self.builder.ended_at, at)
+            return
+        modes = [part.mode for part in words if part.mode]
+        metadata = {"blocks": other_blocks, "mode": modes[0] if modes else None}
+        paths = [path for block in attached if (path := as_text(block.get("path")))]
+        self.builder.message(
+            message_id,
+            "user",
+            "\n\n".join(part.text for part in words),
+            at=at,
+            source=self.context.asked_by,
+            metadata={name: value for name, value in metadata.items() if value},
+            context={"files": attached} if attached else None,
+            files=[MessageFile("attached", path) for path in paths],
+        )
+
+    def _add_reply(self, message_id: str, message: dict[str, Any], at: int) -> None:
+        self.builder.failed, self.builder.error = False, None
+        content = message.get("content")
+        thoughts = (as_text(block.get("thinking")) for block in records.blocks(content))
+        metrics = as_dict(message.get("metrics"))
+        _set_model(self.builder, message, "id", "provider")
+        if message_id not in self.context.unmetered:
+            self._add_usage(metrics)
+        metadata = {"blocks": _unmapped_blocks(content), "cost": metrics.get("cost")}
+        self.builder.message(
+            message_id,
+            "assistant",
+            "\n\n".join(records.texts(content)),
+            at=at,
+            thinking="\n\n".join(filter(None, thoughts)) or None,
+            metadata={name: value for name, value in metadata.items() if value},
+        )
+        # Tools that the provider ran, with their results.
+        activities = as_list(as_dict(message.get("metadata")).get("modelToolActivities"))
+        for activity in map(as_dict, activities):
+            call_id = str(activity.get("toolCallId"))
+            self._add_call(message_id, call_id, activity.get("toolName"), activity.get("input"), at)
+            if "output" in activity or "isError" in activity:
+                failed = bool(activity.get("isError"))
+                self._add_result(call_id, activity.get("output"), at, failed)
+        for block in records.blocks(content):
+            if block.get("type") == "tool_use":
+                call_id = str(block.get("id"))
+                self._add_call(message_id, call_id, block.get("name"), block.get("input"), at)
+
+    def _add_usage(self, metrics: dict[str, Any]) -> None:
+        tokens = token_counts(metrics, rules.SESSION_TOKENS)
+        if tokens:
+            total = tokens.get("input_tokens", 0) + tokens.get("output_tokens", 0)
+            self.builder.add_tokens(**tokens, total_tokens=total)
+
+    def _add_call(self, message_id: str, own_id: str, name: Any, params: Any, at: int) -> None:
+        call_id = own_id if own_id not in self.calls else f"{own_id}:{message_id}"
+        self.calls[own_id] = call_id
+        tool = as_text(name) or "unknown"
+        self.builder.call(call_id, tool, without_data(params), at=at, message_id=message_id)
+        if own_id in self.context.spawned:
+            self.builder.spawned(call_id, self.context.spawned[own_id])
+        if tool in rules.SESSION_FILE_TOOLS:
+            files = [MessageFile(rules.SESSION_FILE_TOOLS[tool], path) for path in _paths(params)]
+            self.builder.add_files(message_id, files)
+
+    def _add_result(self, own_id: str, content: Any, at: int, failed: bool) -> None:
+        _add_result(self.builder, self.calls.get(own_id, own_id), content, at, failed=failed)
+
+
+def _unmapped_blocks(content: Any) -> list[Any]:
+    return [without_data(b) for b in records.blocks(content) if b.get("type") not in MAPPED_BLOCKS]
+
+
+def _paths(params: Any, depth: int = 3) -> list[str]:
+    """The paths in the parameters of a call, in any of the forms that the tools accept."""
+    if isinstance(params, str):
+        return [params] if params else []
+    if isinstance(params, dict):
+        params = [params[name] for name in rules.SESSION_PATHS if name in params]
+    if not depth:
+        return []
+    return [path for item in as_list(params) for path in _paths(item, depth - 1)]

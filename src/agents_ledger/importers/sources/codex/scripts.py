@@ -1,6 +1,7 @@
-"""Codex: scripts, by which newer versions call their tools: what they called, and how they ended.
+"""Codex: scripts, through which versions since 0.144 call their tools.
 
-The log has a script as one call with one output. What it called itself stands only in events.
+A rollout records a script as one call with one output. The calls that the script made appear only
+in events.
 """
 
 from __future__ import annotations
@@ -9,77 +10,57 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from agents_ledger.importers.sources.codex.prompts import content_text
-from agents_ledger.importers.transcript.turn_tree import (
+from agents_ledger.importers.parsing.lenient_json import (
     as_dict,
     as_list,
     as_number,
     as_text,
-    parsed,
+    parse_json,
 )
+from agents_ledger.importers.sources.codex import rules
+from agents_ledger.importers.sources.codex.records import content_text
 
-SCRIPT = "exec"  # the tool that runs one
-SCRIPTS = (SCRIPT, "wait")  # tools whose outputs are those of scripts
-CALLED = f"{SCRIPT}-"  # how the ids of calls begin that a script made
-TOLD_BY = {  # kinds of events and of their items, and the tools whose calls they tell
-    "CommandExecution": "exec_command",
-    "FileChange": "apply_patch",
-    "McpToolCall": "mcp",
-    "WebSearch": "web_search",
-    "exec_command_end": "exec_command",
-    "mcp_tool_call_end": "mcp",
-    "patch_apply_end": "apply_patch",
-    "web.search": "web_search",
-    "web_search_end": "web_search",
-}
-NO_NAME = re.compile(r"\W")
-HEADER = re.compile(r"Script (\w{1,32})(?!\w)[^\n]{0,200}\nWall time [\d.]+ seconds\nOutput:\n")
-ERROR = "Script error:\n"
-CUT = re.compile(r"\s*(?:Warning: truncated output [^\n]*\n(?:Total output lines: \d+\n)?\s*)?")
-# How a command's result begins as a script prints it; the rest may be cut off.
-CODE = re.compile(r'\{\s*(?:"\w+":\s*(?:[\w.+-]+|"[^"\\]*"),\s*)*"exit_code":\s*(-?\d{1,9})\b')
+NOT_A_WORD = re.compile(r"\W")
 
 
-class Ended(NamedTuple):
-    """How a script ended."""
-
+class ScriptEnd(NamedTuple):
     error: str | None  # if it failed
-    code: int | None  # of the commands whose results it printed: the first that is not 0
+    exit_code: int | None  # the first non-zero one of the command results that it printed
 
 
-def ended(output: Any) -> Ended | None:
-    """What the output of a script says of its end; None if it is no such output."""
-    blocks = [output] if isinstance(output, str) else map(_words, as_list(output))
-    first, *others = [*blocks] or [""]
-    header = HEADER.match(first)
+def script_end(output: Any) -> ScriptEnd | None:
+    """How a script ended, from its output; None if this is not the output of a script."""
+    blocks = [output] if isinstance(output, str) else map(_block_text, as_list(output))
+    first, *rest = [*blocks] or [""]
+    header = rules.SCRIPT_HEADER.match(first)
     if header is None:
         return None
-    printed = [first[header.end() :], *others]
+    printed = [first[header.end() :], *rest]
     if header[1] == "failed":
-        words = "\n".join(printed).rpartition(ERROR)[2].strip()
-        return Ended(words.split("\n", 1)[0] or "script failed", None)
-    codes = [code for text in printed if (code := _code(text)) is not None]
-    return Ended(None, next(filter(None, codes), 0) if codes else None)
+        error = "\n".join(printed).rpartition(rules.SCRIPT_ERROR)[2].strip()
+        return ScriptEnd(error.split("\n", 1)[0] or "script failed", None)
+    codes = [code for text in printed if (code := _exit_code(text)) is not None]
+    return ScriptEnd(None, next(filter(None, codes), 0) if codes else None)
 
 
-def _words(block: Any) -> str:
+def _block_text(block: Any) -> str:
     return as_text(as_dict(block).get("text")) or ""
 
 
-def _code(text: str) -> int | None:
-    """The exit code in a command's result."""
-    begin = CUT.match(text)
-    at = begin.end() if begin else 0
-    if not text.startswith("{", at):
+def _exit_code(text: str) -> int | None:
+    """The exit code in the result of a command, as a script printed it."""
+    notice = rules.SCRIPT_TRUNCATED.match(text)
+    start = notice.end() if notice else 0
+    if not text.startswith("{", start):
         return None
-    if found := CODE.match(text, at):
-        return int(found[1])
-    code = as_dict(parsed(text)).get("exit_code") if '"exit_code"' in text else None
+    if match := rules.SCRIPT_EXIT_CODE.match(text, start):
+        return int(match[1])
+    code = as_dict(parse_json(text)).get("exit_code") if '"exit_code"' in text else None
     return code if isinstance(code, int) and not isinstance(code, bool) else None
 
 
-class Called(NamedTuple):
-    """A call that a script made, as an event tells it once it ended."""
+class ScriptCall(NamedTuple):
+    """A call that a script made, as the event at its end reports it."""
 
     id: str
     tool_name: str
@@ -87,72 +68,70 @@ class Called(NamedTuple):
     result: Any
     error: str | None  # if it failed
     written: tuple[str, ...]  # paths
-    took_ms: int
+    duration_ms: int
 
 
-def told(payload: dict[str, Any]) -> dict[str, Any]:
-    """What an event tells of: its item, or itself."""
+def event_item(payload: dict[str, Any]) -> dict[str, Any]:
+    """The item of an event; without one the event itself."""
     return as_dict(payload.get("item")) or payload
 
 
-def id_of(said: dict[str, Any]) -> str | None:
-    """The call that this tells of."""
-    return as_text(said.get("call_id")) or as_text(said.get("event_id")) or as_text(said.get("id"))
+def event_call_id(item: dict[str, Any]) -> str | None:
+    return as_text(item.get("call_id")) or as_text(item.get("event_id")) or as_text(item.get("id"))
 
 
-def tool_called(said: dict[str, Any]) -> str | None:
-    """The tool, if this tells of a call that a script made."""
-    kind = said.get("kind") if said.get("type") == "Extension" else said.get("type")
-    if not (id_of(said) or "").startswith(CALLED) or not isinstance(kind, str):
+def script_call_tool(item: dict[str, Any]) -> str | None:
+    """The tool, if an event reports a call that a script made."""
+    kind = item.get("kind") if item.get("type") == "Extension" else item.get("type")
+    if not (event_call_id(item) or "").startswith(rules.SCRIPT_CALL) or not isinstance(kind, str):
         return None
-    return TOLD_BY.get(kind)
+    return rules.SCRIPT_CALL_TOOLS.get(kind)
 
 
-def called(said: dict[str, Any]) -> Called | None:
-    """The call that an event tells of; None if no script made it."""
-    call_id, name = id_of(said), tool_called(said)
-    if call_id is None or name is None:
+def script_call(item: dict[str, Any]) -> ScriptCall | None:
+    """The call that an event reports; None if no script made it."""
+    call_id, tool = event_call_id(item), script_call_tool(item)
+    if call_id is None or tool is None:
         return None
     params: dict[str, Any] = {}
     written: tuple[str, ...] = ()
-    result, wrong = said.get("results"), None
-    if name == "apply_patch":
-        written = tuple(_paths(as_dict(said.get("changes"))))
-        params = {"changes": as_dict(said.get("changes"))}
-        result = as_text(said.get("stdout"))
-    elif name == "mcp":
-        named = as_dict(said.get("invocation")) or said
-        name = NO_NAME.sub("_", f"mcp__{named.get('server')}__{named.get('tool')}")
-        params = as_dict(named.get("arguments"))
-        result, wrong = _answer(said)
-    elif name == "exec_command":
-        params = {field: said[field] for field in ("command", "cwd") if said.get(field)}
-        result = as_text(said.get("aggregated_output")) or as_text(said.get("stdout"))
+    result, error = item.get("results"), None
+    if tool == "apply_patch":
+        written = tuple(_changed_paths(as_dict(item.get("changes"))))
+        params = {"changes": as_dict(item.get("changes"))}
+        result = as_text(item.get("stdout"))
+    elif tool == "mcp":
+        invocation = as_dict(item.get("invocation")) or item
+        tool = NOT_A_WORD.sub("_", f"mcp__{invocation.get('server')}__{invocation.get('tool')}")
+        params = as_dict(invocation.get("arguments"))
+        result, error = _mcp_result(item)
+    elif tool == "exec_command":
+        params = {field: item[field] for field in ("command", "cwd") if item.get(field)}
+        result = as_text(item.get("aggregated_output")) or as_text(item.get("stdout"))
     else:
-        params = as_dict(said.get("action")) or {"query": said.get("query")}
-    if said.get("success") is False or said.get("status") == "failed":
-        wrong = wrong or as_text(said.get("stderr")) or "failed"
-    return Called(call_id, name, params, result, wrong, written, _took(said))
+        params = as_dict(item.get("action")) or {"query": item.get("query")}
+    if item.get("success") is False or item.get("status") == "failed":
+        error = error or as_text(item.get("stderr")) or "failed"
+    return ScriptCall(call_id, tool, params, result, error, written, _duration_ms(item))
 
 
-def _answer(said: dict[str, Any]) -> tuple[Any, str | None]:
-    """What a server answered, and what was wrong."""
-    result = as_dict(said.get("result"))
+def _mcp_result(item: dict[str, Any]) -> tuple[Any, str | None]:
+    result = as_dict(item.get("result"))
     answer = result.get("Ok", None if "Err" in result else result or None)
-    failure = result.get("Err", as_dict(said.get("error")).get("message"))
+    error = result.get("Err", as_dict(item.get("error")).get("message"))
     if as_dict(answer).get("isError") is True:
-        failure = failure or content_text(as_dict(answer).get("content")) or "failed"
-    return answer, as_text(failure)
+        error = error or content_text(as_dict(answer).get("content")) or "failed"
+    return answer, as_text(error)
 
 
-def _paths(changes: dict[str, Any]) -> Iterator[str]:
+def _changed_paths(changes: dict[str, Any]) -> Iterator[str]:
     for path, change in changes.items():
         yield path
-        if moved := as_text(as_dict(change).get("move_path")):
-            yield moved
+        if new_path := as_text(as_dict(change).get("move_path")):
+            yield new_path
 
 
-def _took(said: dict[str, Any]) -> int:
-    duration = as_dict(said.get("duration"))
+def _duration_ms(item: dict[str, Any]) -> int:
+    duration = as_dict(item.get("duration"))
     seconds, nanos = as_number(duration.get("secs")), as_number(duration.get("nanos"))
     return (seconds or 0) * 1000 + (nanos or 0) // 1_000_000

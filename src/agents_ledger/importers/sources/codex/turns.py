@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from agents_ledger.importers.sources.codex.parts import Part, Parts, Piece
-from agents_ledger.importers.sources.codex.prompts import (
-    Prompt,
-    asked_images,
-    asked_prompt,
-    content_text,
-    read_prompt,
-)
-from agents_ledger.importers.sources.codex.scripts import (
-    SCRIPT,
-    SCRIPTS,
-    Called,
-    called,
-    ended,
-    id_of,
-    told,
-)
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder, milliseconds
-from agents_ledger.importers.transcript.turn_tree import (
+from agents_ledger.importers.parsing.lenient_json import (
     as_dict,
     as_list,
     as_text,
-    parsed,
-    uuid7_ms,
+    parse_json,
     without_data,
 )
+from agents_ledger.importers.parsing.timestamps import milliseconds, uuid7_ms
+from agents_ledger.importers.sources.codex import rules
+from agents_ledger.importers.sources.codex.records import (
+    CodexPrompt,
+    content_text,
+    event_images,
+    event_prompt,
+    read_prompt,
+)
+from agents_ledger.importers.sources.codex.scripts import (
+    ScriptCall,
+    event_call_id,
+    event_item,
+    script_call,
+    script_end,
+)
+from agents_ledger.importers.sources.codex.tree import CodexTree
+from agents_ledger.importers.sources.codex.turn_copies import CodexTurnCopy, TurnRecord
+from agents_ledger.importers.transcript.lazy_turns import LazyTurns
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.model.agents.config import Setting, encode
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.turns import (
@@ -43,181 +43,171 @@ from agents_ledger.model.turns import (
     to_json,
 )
 
-NAME = "codex"
-AGENT_ITEMS = {"reasoning", "agent_message"}
-CARRIED_EVENTS = {
-    "collab_agent_spawn_end",
-    "exec_command_end",
-    "mcp_tool_call_end",
-    "patch_apply_end",
-    "sub_agent_activity",
-}
-CARRIED_ITEMS = {  # in which a history in pages has the same
-    "CollabAgentToolCall",
-    "CommandExecution",
-    "DynamicToolCall",
-    "FileChange",
-    "McpToolCall",
-    "SubAgentActivity",
-}
-ENDINGS = {"error", "task_complete", "turn_aborted"}
-INJECTED = (  # how what the client says in the user's name begins
-    "# AGENTS.md instructions",
-    "<codex_internal_context",
-    "<environment_context>",
-    "<external_",
-    "<goal_context>",
-    "<hook_prompt",
-    "<node_repl_review_evidence>",
-    "<permissions",
-    "<recommended_plugins>",
-    "<skill>",
-    "<subagent_notification>",
-    "<turn_aborted>",
-    "<user_action>",
-    "<user_instructions>",
-    "<user_shell_command>",
-    "Warning: The maximum number of unified exec processes you can keep open is",
-    "Warning: Your account was flagged for potentially high-risk cyber activity",
-    "Warning: apply_patch was requested via ",
-)
-NEWLY_SPAWNED = b"You are the newly spawned agent."  # instead of the result, in the child's copy
-SETTINGS = ("approval_policy", "sandbox_policy", "effort", "summary", "personality")
-EXIT_CODE = re.compile(r"(?:Process exited with code|Exit code:) (-?\d+)")
-FAILED = re.compile(r"[\w/ -]{1,60} failed: ")
-PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.*\S)", re.M)
-HEAD_CHARACTERS = 600
-READING = {"view_image": "path", "read_file": "file_path"}
-IMAGE_FIELDS = ("image_url", "result", "data")
-DETAILS = ("exit_code", "new_thread_id", "status", "success")
-DENIED = ("declined", "denied", "rejected")
+
+class CodexTurns(LazyTurns):
+    def __init__(self, tree: CodexTree, version: int) -> None:
+        self._tree = tree
+        super().__init__(tree, version)
+
+    def name(self, turn: int) -> str:
+        return self._tree.name(turn)
+
+    def evidence(self, turn: int) -> tuple[Iterable[bytes], Iterable[int]]:
+        copy, fingerprints = self._tree.best_copy(turn), self._tree.copies.fingerprints
+        about = (sorted(copy.tokens.items()), *copy.context, self._tree.is_followed(turn))
+        parts = (*fingerprints(self._tree.best(turn)), repr(about).encode())
+        return parts, self._tree.files(turn)
+
+    def record_ids(self, turn: int) -> Iterator[str]:
+        copy = self._tree.best_copy(turn)
+        for item in range(copy.items):
+            yield f"{copy.id}:{item}"
+        for event in range(copy.prompt_events):
+            yield f"{copy.id}:asked:{event}"
+
+    def repeated_ids(self, turn: int) -> Iterable[str]:
+        return self._tree.references.names.get(self.name(turn), ())
+
+    def build(self, turn: int) -> Turn:
+        copy, records = self._tree.best_copy(turn), self._tree.copies.records(self._tree.best(turn))
+        content = CodexTurnContent(copy, records, self.parent_name(turn))
+        return content.build(is_followed=self._tree.is_followed(turn))
 
 
-def build_turn(parts: Parts, number: int, parent_id: str | None, sealed: bool) -> Turn:
-    """The turn that these records make. A sealed one has successors: it is no longer open."""
-    part = parts.read(number)
-    building = _Turn(part, TurnBuilder(part.id, parent_id))
-    return building.built(parts.pieces(number), sealed)
+class EventFacts:
+    """What the events of a turn add to its items, whichever of the two comes first."""
+
+    def __init__(self, records: Sequence[TurnRecord]) -> None:
+        self.typed: set[int] = set()  # keys of prompts that a human typed
+        self.attached: dict[int, list[list[MessageFile]]] = {}  # to prompts, by key, in order
+        self.calls: dict[str, dict[str, Any]] = {}  # details of calls, by id
+        self.in_items: set[int] = set()  # keys of prompts that an item contains
+        for role, _, record in records:
+            self._add(role, payload_of(record))
+
+    def _add(self, role: str, payload: dict[str, Any]) -> None:
+        if role == "prompt_event":
+            key = event_prompt(payload.get("message"), payload.get("item")).key
+            self.typed.add(key)
+            if files := [MessageFile("attached", path) for path in event_images(payload)]:
+                self.attached.setdefault(key, []).append(files)
+        elif role == "detail":
+            item = event_item(payload)
+            if call_id := event_call_id(item):
+                self.calls[call_id] = self.calls.get(call_id, {}) | _call_details(item)
+        elif payload.get("role") == "user":
+            prompt = read_prompt(payload.get("content") or payload.get("message"))
+            self.in_items.add(prompt.key)
 
 
-class _Turn:
-    def __init__(self, part: Part, builder: TurnBuilder) -> None:
-        self.part = part
-        self.builder = builder
-        self.typed: set[int] = set()  # keys of prompts that the client says a human typed
-        self.attached: dict[int, list[list[MessageFile]]] = {}  # to each of them, in order
-        self.details: dict[str, dict[str, Any]] = {}  # what the client says of a call
-        self.shown: set[int] = set()  # keys of prompts that stand in an item
-        self.told = 0  # texts of the agent that stand in no item
-        self.names: dict[str, str] = {}  # of the calls
-        self.thoughts: list[str] = []
-        self.thought_id: str | None = None
-        self.withheld = False
-        self.speaker: str | None = None  # the last message of the agent
+class CodexTurnContent:
+    def __init__(
+        self, copy: CodexTurnCopy, records: Sequence[TurnRecord], parent_id: str | None
+    ) -> None:
+        self.copy = copy
+        self.records = records
+        self.events = EventFacts(records)
+        self.builder = TurnBuilder(copy.id, parent_id)
+        self.agent_messages = 0  # texts of the agent that only events contain
+        self.tool_names: dict[str, str] = {}  # by call
+        self.reasoning: list[str] = []
+        self.reasoning_id: str | None = None
+        self.reasoning_withheld = False
+        self.last_message: str | None = None  # of the agent
         self.end: TurnStatus | None = None
 
-    def built(self, pieces: Sequence[Piece], sealed: bool) -> Turn:
-        for piece in pieces:
-            self._look_ahead(piece, _payload_of(piece.record))
-        for piece in pieces:
-            self._step(piece, piece.record)
-        self._tell_thoughts(self.builder.ended_at)
-        self.builder.provider = self.part.provider
-        self.builder.workspace_path = self.builder.workspace_path or self.part.cwd
-        self.builder.add_tokens(**self.part.tokens)
+    def build(self, *, is_followed: bool) -> Turn:
+        for record in self.records:
+            self._add(*record)
+        self._flush_reasoning(self.builder.ended_at)
+        self.builder.provider = self.copy.provider
+        self.builder.workspace_path = self.builder.workspace_path or self.copy.cwd
+        self.builder.add_tokens(**self.copy.tokens)
         if self.builder.answered or self.builder.compaction:
             return self.builder.build()
-        status = self._unanswered(sealed)
+        status = self._status_without_answer(is_followed)
         if status != "failed":
-            self.builder.error = None  # it was of a prompt before the one that waits
+            self.builder.error = None  # it belongs to a prompt before the one that waits
         else:
             self.builder.error = self.builder.error or "no answer recorded"
         return self.builder.build(status=status)
 
-    def _unanswered(self, sealed: bool) -> TurnStatus | None:
-        """What became of a turn without an answer; None if it still waits for one."""
-        if self.part.is_summary:
+    def _status_without_answer(self, is_followed: bool) -> TurnStatus | None:
+        """None: the turn still waits for an answer."""
+        if self.copy.is_summary:
             return "completed"
-        if not self.part.ended:
-            return "failed" if sealed else None
-        if self.end == "completed" and not self.part.prompts:
+        if not self.copy.ended:
+            return "failed" if is_followed else None
+        if self.end == "completed" and not self.copy.prompts:
             return "completed"
-        return "failed"  # a task that completed without a word met an error, which is not kept
+        # Most versions write no errors: a task that completed without an answer had one.
+        return "failed"
 
-    def _look_ahead(self, piece: Piece, payload: dict[str, Any]) -> None:
-        """What later records say of earlier ones."""
-        if piece.kind == "asked":
-            key = asked_prompt(payload.get("message"), payload.get("item")).key
-            self.typed.add(key)
-            if files := [MessageFile("attached", path) for path in asked_images(payload)]:
-                self.attached.setdefault(key, []).append(files)
-        elif piece.kind == "detail":
-            said = told(payload)
-            if call_id := id_of(said):
-                self.details[call_id] = self.details.get(call_id, {}) | _detail(said)
-        elif payload.get("role") == "user":
-            self.shown.add(read_prompt(payload.get("content") or payload.get("message")).key)
+    def _time(self, record: dict[str, Any]) -> int:
+        # A fork gives the lines it replays the time of the fork; the turn id has the real one.
+        if self.copy.is_replayed and (time := uuid7_ms(self.copy.task)):
+            return time
+        time = milliseconds(record.get("timestamp")) or milliseconds(record.get("created_at"))
+        return time or self.copy.thread_time
 
-    def _at(self, record: dict[str, Any]) -> int:
-        """When it happened. A replay has the time of the fork; the turn's id knows better."""
-        if self.part.replayed and (known := uuid7_ms(self.part.task)):
-            return known
-        at = milliseconds(record.get("timestamp")) or milliseconds(record.get("created_at"))
-        return at or self.part.began
-
-    def _step(self, piece: Piece, record: dict[str, Any]) -> None:
-        payload, at = _payload_of(record), self._at(record)
-        if piece.kind == "context":
+    def _add(self, role: str, number: int, record: dict[str, Any]) -> None:
+        payload, at = payload_of(record), self._time(record)
+        if role == "context":
             self._context(payload)
-        elif piece.kind == "asked":
-            self._asked(f"{self.part.id}:asked:{piece.number}", payload, at)
-        elif piece.kind == "said":
-            if not self.part.has_words:
+        elif role == "prompt_event":
+            self._prompt_event(f"{self.copy.id}:asked:{number}", payload, at)
+        elif role == "agent_event":
+            if not self.copy.has_assistant_items:
                 text = content_text(payload.get("message"))
-                number = len(self.shown) + self.told
-                self._say(f"{self.part.id}:said:{number}", text, at, {"event": True})
-                self.told += 1
-        elif piece.kind == "detail":
-            call = called(told(payload))
+                number = len(self.events.in_items) + self.agent_messages
+                self._assistant(f"{self.copy.id}:said:{number}", text, at, {"event": True})
+                self.agent_messages += 1
+        elif role == "detail":
+            call = script_call(event_item(payload))
             if call is not None:
-                self._called(call, at)
+                self._script_call(call, at)
             self._ending(payload, at)
         elif record.get("type") == "compacted":
-            self._compacted(f"{self.part.id}:{piece.number}", payload, at)
+            self._compaction(f"{self.copy.id}:{number}", payload, at)
         else:
-            self._item(f"{self.part.id}:{piece.number}", payload, at)
+            self._item(f"{self.copy.id}:{number}", payload, at)
 
     def _context(self, payload: dict[str, Any]) -> None:
         self.builder.model = as_text(payload.get("model")) or self.builder.model
         self.builder.workspace_path = as_text(payload.get("cwd")) or self.builder.workspace_path
-        said = {name: payload[name] for name in SETTINGS if payload.get(name)}
+        settings = {name: payload[name] for name in rules.SETTINGS if payload.get(name)}
         mode = as_dict(payload.get("collaboration_mode")).get("mode")
         if mode:
-            said["collaboration_mode"] = mode
-        if said:
+            settings["collaboration_mode"] = mode
+        if settings:
             self.builder.effective_config_json = encode(
-                {name: Setting(value, "default") for name, value in said.items()}
+                {name: Setting(value, "default") for name, value in settings.items()}
             )
 
-    # -- what was asked -----------------------------------------------------------------------
+    # -- messages -----------------------------------------------------------------------------
 
-    def _asked(self, message_id: str, payload: dict[str, Any], at: int) -> None:
-        """A prompt that stands in no item, as those of a review do."""
-        prompt = asked_prompt(payload.get("message"), payload.get("item"))
-        if prompt.key in self.shown:
-            return
-        self.shown.add(prompt.key)
-        self._hear(message_id, prompt, at, {"event": True}, human=True)
+    def _prompt_event(self, message_id: str, payload: dict[str, Any], at: int) -> None:
+        """Add the prompt of an event if no item contains it, as in a review."""
+        prompt = event_prompt(payload.get("message"), payload.get("item"))
+        if prompt.key not in self.events.in_items:
+            self.events.in_items.add(prompt.key)
+            self._prompt(message_id, prompt, at, {"event": True}, is_human=True)
 
-    def _hear(
-        self, message_id: str, prompt: Prompt, at: int, metadata: dict[str, Any], *, human: bool
+    def _prompt(
+        self,
+        message_id: str,
+        prompt: CodexPrompt,
+        at: int,
+        metadata: dict[str, Any],
+        *,
+        is_human: bool,
     ) -> None:
         source: MessageSource = "event"
-        if human:
-            self.builder.failed, self.builder.error = False, None  # it was of a prompt before
-            source = "agent" if self.part.by_agent and not prompt.by_person else "human"
+        if is_human:
+            self.builder.failed, self.builder.error = False, None  # of an earlier prompt
+            source = "agent" if self.copy.is_subagent and not prompt.is_typed else "human"
             source = "cron" if prompt.is_scheduled else source
-        attached = self.attached.get(prompt.key)
+        attached = self.events.attached.get(prompt.key)
         self.builder.message(
             message_id,
             "user",
@@ -232,9 +222,9 @@ class _Turn:
     def _item(self, message_id: str, payload: dict[str, Any], at: int) -> None:
         kind = as_text(payload.get("type")) or "message"
         if kind == "reasoning":
-            self._think(message_id, payload)
+            self._reasoning(message_id, payload)
         elif kind.endswith("_call"):
-            self._tell_thoughts(at)
+            self._flush_reasoning(at)
             self._call(message_id, kind, payload, at)
         elif kind.endswith(("_output", "_result")):
             self._result(message_id, payload, at)
@@ -248,17 +238,17 @@ class _Turn:
     def _message(self, message_id: str, payload: dict[str, Any], at: int) -> None:
         content = payload.get("content") or payload.get("message")
         metadata: dict[str, Any] = {}
-        others = [b for b in as_list(content) if "text" not in as_dict(b)]
-        if others:
-            metadata["blocks"] = without_data(others, IMAGE_FIELDS)
+        blocks = [block for block in as_list(content) if "text" not in as_dict(block)]
+        if blocks:
+            metadata["blocks"] = without_data(blocks, rules.IMAGE_FIELDS)
         if payload.get("phase"):
             metadata["phase"] = payload["phase"]
         if payload.get("role") == "assistant":
-            self._say(message_id, content_text(content), at, metadata)
+            self._assistant(message_id, content_text(content), at, metadata)
         elif payload.get("role") == "user":
             prompt = read_prompt(content)
-            human = prompt.key in self.typed or not prompt.sent.startswith(INJECTED)
-            self._hear(message_id, prompt, at, metadata, human=human)
+            is_human = prompt.key in self.events.typed or not prompt.sent.startswith(rules.INJECTED)
+            self._prompt(message_id, prompt, at, metadata, is_human=is_human)
         else:
             text = content_text(content)
             metadata["role"] = payload.get("role")
@@ -266,29 +256,31 @@ class _Turn:
                 message_id, "system", text, at=at, source="event", metadata=metadata
             )
 
-    # -- what the agent did -------------------------------------------------------------------
-
-    def _say(self, message_id: str, text: str | None, at: int, metadata: dict[str, Any]) -> None:
-        if self.withheld and not self.thoughts:
+    def _assistant(
+        self, message_id: str, text: str | None, at: int, metadata: dict[str, Any]
+    ) -> None:
+        if self.reasoning_withheld and not self.reasoning:
             metadata["thinking_withheld"] = True
-        thinking = "\n\n".join(self.thoughts) or None
-        self.thoughts, self.thought_id, self.withheld = [], None, False
+        thinking = "\n\n".join(self.reasoning) or None
+        self.reasoning, self.reasoning_id, self.reasoning_withheld = [], None, False
         self.builder.message(
             message_id, "assistant", text, at=at, thinking=thinking, metadata=metadata
         )
-        self.speaker = message_id
+        self.last_message = message_id
 
-    def _think(self, message_id: str, payload: dict[str, Any]) -> None:
-        """Thoughts go with what is said next. Mostly only their encrypted form is there."""
-        parts = [*as_list(payload.get("summary")), *as_list(payload.get("content"))]
-        words = [word for part in parts if (word := as_text(as_dict(part).get("text")))]
-        self.thoughts += words
-        self.thought_id = message_id
-        self.withheld = self.withheld or not words
+    def _reasoning(self, message_id: str, payload: dict[str, Any]) -> None:
+        """Collect reasoning for the next message. Most of it is only present encrypted."""
+        blocks = [*as_list(payload.get("summary")), *as_list(payload.get("content"))]
+        texts = [text for block in blocks if (text := as_text(as_dict(block).get("text")))]
+        self.reasoning += texts
+        self.reasoning_id = message_id
+        self.reasoning_withheld = self.reasoning_withheld or not texts
 
-    def _tell_thoughts(self, at: int) -> None:
-        if self.thoughts and self.thought_id is not None:
-            self._say(self.thought_id, None, at, {})
+    def _flush_reasoning(self, at: int) -> None:
+        if self.reasoning and self.reasoning_id is not None:
+            self._assistant(self.reasoning_id, None, at, {})
+
+    # -- tool calls ---------------------------------------------------------------------------
 
     def _call(self, message_id: str, kind: str, payload: dict[str, Any], at: int) -> None:
         name = as_text(payload.get("name")) or as_text(as_dict(payload.get("function")).get("name"))
@@ -296,92 +288,85 @@ class _Turn:
         if as_text(payload.get("namespace")):
             name = f"{payload['namespace']}.{name}"
         call_id = as_text(payload.get("call_id")) or as_text(payload.get("id")) or message_id
-        if self.speaker is None:
-            self._say(message_id, None, at, {})
-        # A call without an id of its own has its result in itself, or is answered by name.
-        done = kind in ("web_search_call", "image_generation_call")
+        if self.last_message is None:
+            self._assistant(message_id, None, at, {})
         self.builder.call(
             call_id,
             name,
             _params(payload),
             at=at,
-            message_id=self.speaker,
-            status="completed" if done else "running",
+            message_id=self.last_message,
+            status="completed" if kind in rules.CALLS_WITHOUT_OUTPUT else "running",
         )
-        self.names[call_id] = name
+        self.tool_names[call_id] = name
         files = list(_files(name, payload))
-        if self.speaker is not None and files:
-            self.builder.add_files(self.speaker, files)
-        child = as_text(self.details.get(call_id, {}).get("new_thread_id"))
+        if self.last_message is not None and files:
+            self.builder.add_files(self.last_message, files)
+        child = as_text(self.events.calls.get(call_id, {}).get("new_thread_id"))
         if child:
-            self.builder.spawned(call_id, f"{NAME}:{child}")
+            self.builder.spawned(call_id, f"{rules.NAME}:{child}")
 
     def _result(self, message_id: str, payload: dict[str, Any], at: int) -> None:
-        call_id = as_text(payload.get("call_id")) or self._named(payload) or ""
-        output = payload.get("output", payload.get("result", payload.get("tools")))
-        detail = self.details.get(call_id, {})
-        shown, text, code = _unwrapped(output)
-        end = ended(output) if self.names.get(call_id) in SCRIPTS else None
+        # Rollouts without envelopes answer a call by the name of its tool.
+        call_id = as_text(payload.get("call_id")) or self._last_call(payload.get("name")) or ""
+        output = read_output(payload.get("output", payload.get("result", payload.get("tools"))))
+        end = script_end(output.raw) if self.tool_names.get(call_id) in rules.SCRIPT_TOOLS else None
         if end is None:
-            status, error, word = _status(text, code, detail)
+            ended = call_end(output.text, output.exit_code, self.events.calls.get(call_id, {}))
         else:
-            status, error, word = _status(end.error or "", end.code, {"failure": end.error})
-        known = self.builder.result(
+            ended = call_end(end.error or "", end.exit_code, {"failure": end.error})
+        has_call = self.builder.result(
             call_id,
-            without_data(shown, IMAGE_FIELDS),
+            without_data(output.value, rules.IMAGE_FIELDS),
             at=at,
-            status=status,
-            error=error,
-            source_status=word,
-            spawned=self._spawned(call_id, text),
+            spawned=self._spawned(call_id, output.text),
+            **ended._asdict(),
         )
-        if not known:
+        if not has_call:
             self.builder.message(
-                message_id, "tool", text, at=at, source="event", tool_call_id=call_id or None
+                message_id,
+                "tool",
+                output.text,
+                at=at,
+                source="event",
+                tool_call_id=call_id or None,
             )
 
-    def _called(self, call: Called, at: int) -> None:
-        """A call that a script made: it hangs where the script does."""
-        if call.id in self.names:
+    def _script_call(self, call: ScriptCall, at: int) -> None:
+        """Add a call that a script made to the message of the script."""
+        if call.id in self.tool_names:
             return
-        if self.speaker is None:
-            self._say(f"{self.part.id}:{call.id}", None, at, {})
-        self.names[call.id] = call.tool_name
-        detail = {**self.details.get(call.id, {}), "failure": call.error}
-        status, error, word = _status("", None, detail)
+        if self.last_message is None:
+            self._assistant(f"{self.copy.id}:{call.id}", None, at, {})
+        self.tool_names[call.id] = call.tool_name
+        ended = call_end("", None, {**self.events.calls.get(call.id, {}), "failure": call.error})
         self.builder.call(
             call.id,
             call.tool_name,
             call.params,
-            at=max(0, at - call.took_ms),
-            message_id=self.speaker,
+            at=max(0, at - call.duration_ms),
+            message_id=self.last_message,
         )
-        self.builder.result(
-            call.id,
-            without_data(call.result, IMAGE_FIELDS),
-            at=at,
-            status=status,
-            error=error,
-            source_status=word,
-        )
-        if self.speaker is not None and status == "completed":
+        result = without_data(call.result, rules.IMAGE_FIELDS)
+        self.builder.result(call.id, result, at=at, **ended._asdict())
+        if self.last_message is not None and ended.status == "completed":
             files = [MessageFile("written", path) for path in call.written]
-            self.builder.add_files(self.speaker, files)
+            self.builder.add_files(self.last_message, files)
 
-    def _named(self, payload: dict[str, Any]) -> str | None:
-        """The last call of the tool that a result without an id names."""
-        wanted = payload.get("name")
-        return next((c for c, name in reversed(self.names.items()) if name == wanted), None)
+    def _last_call(self, tool: Any) -> str | None:
+        calls = reversed(self.tool_names.items())
+        return next((call_id for call_id, name in calls if name == tool), None)
 
     def _spawned(self, call_id: str, text: str) -> str | None:
-        if not self.names.get(call_id, "").endswith("spawn_agent"):
+        """The label of the thread that a call of spawn_agent started."""
+        if not self.tool_names.get(call_id, "").endswith("spawn_agent"):
             return None
-        if text.startswith(NEWLY_SPAWNED.decode()):
-            return f"{NAME}:{self.part.file_thread}"
-        child = as_text(as_dict(parsed(text)).get("agent_id"))
-        return f"{NAME}:{child}" if child else None
+        if text.startswith(rules.NEWLY_SPAWNED.decode()):
+            return f"{rules.NAME}:{self.copy.file_thread}"
+        child = as_text(as_dict(parse_json(text)).get("agent_id"))
+        return f"{rules.NAME}:{child}" if child else None
 
-    # -- how it went on -----------------------------------------------------------------------
+    # -- endings and compactions --------------------------------------------------------------
 
     def _ending(self, payload: dict[str, Any], at: int) -> None:
         kind = payload.get("type")
@@ -389,7 +374,7 @@ class _Turn:
             reason = as_text(payload.get("reason")) or "aborted"
             self.end, self.builder.error = "failed", reason
             self.builder.message(
-                f"{self.part.id}:aborted",
+                f"{self.copy.id}:aborted",
                 "system",
                 f"Turn aborted: {reason}",
                 at=at,
@@ -399,15 +384,15 @@ class _Turn:
         elif kind == "task_complete":
             self.end = self.end or "completed"
             last = as_text(payload.get("last_agent_message"))
-            if last and self.builder.failed:  # the error did not end it
+            if last and self.builder.failed:  # the error did not end the task
                 self.builder.failed, self.builder.error = False, None
-            if last and self.speaker is None:
-                self._say(f"{self.part.id}:last", last, at, {"event": True})
+            if last and self.last_message is None:
+                self._assistant(f"{self.copy.id}:last", last, at, {"event": True})
         elif kind == "error":
             self.end, self.builder.failed = "failed", True
             self.builder.error = as_text(payload.get("message")) or "error"
 
-    def _compacted(self, message_id: str, payload: dict[str, Any], at: int) -> None:
+    def _compaction(self, message_id: str, payload: dict[str, Any], at: int) -> None:
         summary = as_text(payload.get("message")) or ""
         history = as_list(payload.get("replacement_history"))
         numbers = {n: payload[n] for n in ("window_number", "window_id") if payload.get(n)}
@@ -417,106 +402,117 @@ class _Turn:
         self.builder.message(
             message_id, "system", summary, at=at, source="event", metadata=metadata
         )
-        if self.part.is_compaction and self.builder.parent_id is not None:
+        if self.copy.is_compaction and self.builder.parent_id is not None:
             self.builder.compaction = Compaction(
                 summary,
                 self.builder.parent_id,
-                tokens_before=self.part.context_tokens,
-                trigger=self.part.trigger,
+                tokens_before=self.copy.context_tokens,
+                trigger=self.copy.trigger,
                 metadata_json=to_json(metadata),
             )
 
 
-def _payload_of(record: dict[str, Any]) -> dict[str, Any]:
-    """What a record says; those of the old format have no envelope."""
+def payload_of(record: dict[str, Any]) -> dict[str, Any]:
+    """The payload; a record of the old format has no envelope and is its own payload."""
     return as_dict(record["payload"]) if "payload" in record else record
 
 
-def _detail(event: dict[str, Any]) -> dict[str, Any]:
-    """What the client says of a call, and its result does not; not the output once more."""
-    said = {name: event[name] for name in DETAILS if name in event}
+def _call_details(event: dict[str, Any]) -> dict[str, Any]:
+    """What an event adds to the result of a call."""
+    details = {name: event[name] for name in rules.CALL_DETAILS if name in event}
     if "result" in event:
         result = as_dict(event["result"])
-        said["failure"] = result.get("Err")
+        details["failure"] = result.get("Err")
         if as_dict(result.get("Ok")).get("isError") is True:
-            said["success"] = False
+            details["success"] = False
     if event.get("error"):
-        said["failure"] = as_text(event["error"]) or as_dict(event["error"]).get("message")
+        details["failure"] = as_text(event["error"]) or as_dict(event["error"]).get("message")
     if event.get("kind") == "started":
-        said["new_thread_id"] = event.get("agent_thread_id")
+        details["new_thread_id"] = event.get("agent_thread_id")
     elif event.get("tool") == "spawn_agent":
-        said["new_thread_id"] = next(iter(as_list(event.get("receiver_thread_ids"))), None)
-    return said
+        details["new_thread_id"] = next(iter(as_list(event.get("receiver_thread_ids"))), None)
+    return details
 
 
 def _params(payload: dict[str, Any]) -> object:
-    given = payload.get("arguments", payload.get("action", payload.get("input")))
-    if isinstance(given, str):
-        return given if isinstance(parsed(given), dict) else {"input": given}
-    if given is None and payload.get("revised_prompt"):
+    params = payload.get("arguments", payload.get("action", payload.get("input")))
+    if isinstance(params, str):
+        return params if isinstance(parse_json(params), dict) else {"input": params}
+    if params is None and payload.get("revised_prompt"):
         return {"prompt": payload["revised_prompt"]}
-    return given if isinstance(given, dict) else {"input": given} if given else {}
+    return params if isinstance(params, dict) else {"input": params} if params else {}
 
 
 def _files(name: str, payload: dict[str, Any]) -> Iterator[MessageFile]:
-    if name == SCRIPT and payload.get("type") == "custom_tool_call":
-        return  # its text only says what it would patch; events tell what it did
-    given = payload.get("input", payload.get("arguments"))
-    if isinstance(given, str) and "*** Begin Patch" in given:
-        patch = given
-        if not given.lstrip().startswith("***"):  # inside a command, in JSON
-            patch = "\n".join(str(each) for each in _leaves(parsed(given))) or given
-        for path in dict.fromkeys(PATCHED.findall(patch)):
+    if name == rules.SCRIPT and payload.get("type") == "custom_tool_call":
+        return  # the patches in its text may fail; events report those that did not
+    params = payload.get("input", payload.get("arguments"))
+    if isinstance(params, str) and "*** Begin Patch" in params:
+        patch = params
+        if not params.lstrip().startswith("***"):  # inside a command, in JSON
+            patch = "\n".join(str(leaf) for leaf in _leaves(parse_json(params))) or params
+        for path in dict.fromkeys(rules.PATCHED.findall(patch)):
             yield MessageFile("written", path)
-    if name in READING:
-        arguments = as_dict(parsed(given) if isinstance(given, str) else given)
-        path = as_text(arguments.get(READING[name]))
-        if path:
-            yield MessageFile("read", path)
+    arguments = parse_json(params) if isinstance(params, str) else params
+    yield from rules.FILE_TOOLS.files(name, as_dict(arguments))
 
 
 def _leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
-        for each in value:
-            yield from _leaves(each)
+        for item in value:
+            yield from _leaves(item)
     elif value is not None:
         yield value
 
 
-def _unwrapped(output: Any) -> tuple[Any, str, int | None]:
-    """What to show of an output, its words, and the exit code that it says."""
+class CallOutput(NamedTuple):
+    """The output of a call: as recorded, what to store of it, its text and its exit code."""
+
+    raw: Any
+    value: Any
+    text: str
+    exit_code: int | None
+
+
+def read_output(output: Any) -> CallOutput:
+    """Take an output apart. Versions 0.47 to 0.126 write JSON with the exit code into a string."""
     if isinstance(output, str) and output.startswith('{"output"'):
-        inner = as_dict(parsed(output))
+        inner = as_dict(parse_json(output))
         if isinstance(inner.get("output"), str):
             code = as_dict(inner.get("metadata")).get("exit_code")
-            return inner["output"], inner["output"], code if isinstance(code, int) else None
+            code = code if isinstance(code, int) else None
+            return CallOutput(output, inner["output"], inner["output"], code)
     if isinstance(output, dict):
         code = output.get("exit_code", output.get("exitCode"))
-        words = content_text(output.get("content")) or as_text(output.get("content")) or ""
-        return output, words, code if isinstance(code, int) else None
+        text = content_text(output.get("content")) or as_text(output.get("content")) or ""
+        return CallOutput(output, output, text, code if isinstance(code, int) else None)
     text = content_text(output)
-    found = EXIT_CODE.search(text[:HEAD_CHARACTERS])
-    return output, text, int(found[1]) if found else None
+    match = rules.EXIT_CODE.search(text[: rules.STATUS_CHARS])
+    return CallOutput(output, output, text, int(match[1]) if match else None)
 
 
-def _status(
-    text: str, code: int | None, detail: dict[str, Any]
-) -> tuple[CallStatus, str | None, str | None]:
-    """How a call ended, what was wrong, and the source's own word for it."""
-    word = as_text(detail.get("status"))
-    said = detail.get("exit_code")
-    code = said if isinstance(said, int) else code
-    first = text.lstrip()[:HEAD_CHARACTERS].split("\n", 1)[0]
-    if word in DENIED or "rejected by user" in first:
-        return "rejected", first or word, word
-    if "aborted by user" in first:
-        return "cancelled", first, word
-    if code:
-        return "failed", f"exit code {code}", word or f"exit {code}"
-    failed = detail.get("failure")
-    is_failed = word == "failed" or detail.get("success") is False
-    if failed is not None or is_failed or FAILED.match(first):
-        return "failed", as_text(failed) or first or "failed", word
-    return "completed", None, word
+class CallEnd(NamedTuple):
+    status: CallStatus
+    error: str | None
+    source_status: str | None
+
+
+def call_end(text: str, exit_code: int | None, details: dict[str, Any]) -> CallEnd:
+    """How a call ended, by its output and what events add to it."""
+    word = as_text(details.get("status"))
+    reported = details.get("exit_code")
+    exit_code = reported if isinstance(reported, int) else exit_code
+    first_line = text.lstrip()[: rules.STATUS_CHARS].split("\n", 1)[0]
+    if word in rules.DENIED or "rejected by user" in first_line:
+        return CallEnd("rejected", first_line or word, word)
+    if "aborted by user" in first_line:
+        return CallEnd("cancelled", first_line, word)
+    if exit_code:
+        return CallEnd("failed", f"exit code {exit_code}", word or f"exit {exit_code}")
+    failure = details.get("failure")
+    has_failed = word == "failed" or details.get("success") is False
+    if failure is not None or has_failed or rules.FAILED.match(first_line):
+        return CallEnd("failed", as_text(failure) or first_line or "failed", word)
+    return CallEnd("completed", None, word)

@@ -2,131 +2,145 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from agents_ledger.importers.sources.copilot.parts import ADDED, Parts, may_fail
-from agents_ledger.importers.sources.copilot.prompts import written_by
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder, milliseconds
-from agents_ledger.importers.transcript.turn_tree import (
+from agents_ledger.importers.parsing.lenient_json import (
     as_dict,
     as_list,
     as_number,
     as_text,
-    parsed,
+    parse_json,
     without_data,
 )
+from agents_ledger.importers.parsing.timestamps import milliseconds
+from agents_ledger.importers.sources.copilot import rules
+from agents_ledger.importers.sources.copilot.records import message_source
+from agents_ledger.importers.sources.copilot.tree import CopilotTree
+from agents_ledger.importers.sources.copilot.turn_copies import CopilotCopies
+from agents_ledger.importers.transcript.lazy_turns import LazyTurns
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.model.compaction import Compaction
-from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, Turn
-
-FILE_TOOLS: dict[str, FileKind] = {
-    "create": "written",
-    "edit": "written",
-    "str_replace_editor": "written",
-    "view": "read",
-}
-TIME = r"<current_datetime>[^<]{0,64}</current_datetime>\s*"
-TIMED = re.compile(rf"\A\s*{TIME}|{TIME}\Z")  # what old versions add to what was typed
-DENIED = ("denied", "rejected")
-KEPT = ("interactionId", "turnId", "messageId", "apiCallId", "delivery", "chunkIndex")
+from agents_ledger.model.turns import CallStatus, MessageFile, Turn
 
 
-def build_turn(parts: Parts, number: int, parent_id: str | None, sealed: bool) -> Turn:
-    """The turn that these events make. A sealed one has successors: it is no longer open."""
-    return _Turn(parts, number, parent_id).built(sealed)
+class CopilotTurns(LazyTurns):
+    def __init__(self, tree: CopilotTree, version: int) -> None:
+        self._tree = tree
+        self._copies = tree.copies
+        super().__init__(tree, version)
+
+    def name(self, turn: int) -> str:
+        return self._tree.name(turn)
+
+    def evidence(self, turn: int) -> tuple[Iterable[bytes], Iterable[int]]:
+        number = self._tree.best(turn)
+        copy = self._copies.read(number)
+        tokens, spawned = sorted(copy.tokens.items()), sorted(copy.spawned.items())
+        about = (tokens, spawned, copy.model, copy.cwd), self._tree.is_followed(turn)
+        fingerprints = self._copies.fingerprints(number)
+        return (*fingerprints, repr(about).encode(errors="replace")), self._tree.files(turn)
+
+    def record_ids(self, turn: int) -> Iterable[str]:
+        return map(self._copies.event_name, self._copies.all_entries(self._tree.best(turn)))
+
+    def build(self, turn: int) -> Turn:
+        content = CopilotTurnContent(self._copies, self._tree.best(turn), self.parent_name(turn))
+        return content.build(is_followed=self._tree.is_followed(turn))
 
 
-class _Refusal(NamedTuple):
-    """That a call was not permitted."""
-
+class Refusal(NamedTuple):
     word: str
-    said: str
+    reason: str
     at: int
 
 
-class _Turn:
-    def __init__(self, parts: Parts, number: int, parent_id: str | None) -> None:
-        self.parts = parts
+class CopilotTurnContent:
+    def __init__(self, copies: CopilotCopies, number: int, parent_id: str | None) -> None:
+        self.copies = copies
         self.number = number
-        self.part = parts.read(number)
-        self.name = parts.names.name(self.part.name)
+        self.copy = copies.read(number)
+        self.name = copies.names.name(self.copy.name)
         self.builder = TurnBuilder(self.name, parent_id)
-        self.prompt = ""  # as the call has it that started this subagent
-        self.speaker: str | None = None
-        self.thoughts: list[str] = []
-        self.denied: dict[str, _Refusal] = {}
-        self.told: set[str] = set()  # calls that have a result
-        self.waits = True  # for the agent's last word
+        self.prompt = ""  # of a subagent, as the call has it that started it
+        self.last_message: str | None = None  # of the agent
+        self.reasoning: list[str] = []
+        self.refusals: dict[str, Refusal] = {}  # by call
+        self.with_result: set[str] = set()  # calls
+        self.is_waiting = True  # for the last message of the agent
 
-    def built(self, sealed: bool) -> Turn:
-        for kind, key, record in self.parts.pieces(self.number):
-            event = as_dict(parsed(record))
+    def build(self, *, is_followed: bool) -> Turn:
+        copies, builder = self.copies, self.builder
+        for entry in copies.all_entries(self.number):
+            event = copies.event(entry)
             data, at = as_dict(event.get("data")), milliseconds(event.get("timestamp"))
-            self._step(kind, key, data, at)
-        self._refuse()
-        self.builder.model = self.parts.text(self.part.model)
-        self.builder.workspace_path = self.parts.text(self.part.cwd)
-        self.builder.add_tokens(**self.part.tokens)
-        open_ = not (self.builder.answered or self.builder.compaction)
-        if open_ and (sealed or self.builder.failed):
-            self.builder.error = self.builder.error or "no answer recorded"
-            return self.builder.build(status="failed")
-        return self.builder.build()
+            self._add(copies.entries.kind(entry), copies.event_name(entry), data, at)
+        self._reject_without_result()
+        builder.model, builder.workspace_path = self.copy.model, self.copy.cwd
+        builder.add_tokens(**self.copy.tokens)
+        is_open = not (builder.answered or builder.compaction)
+        if is_open and (is_followed or builder.failed):
+            builder.error = builder.error or "no answer recorded"
+            return builder.build(status="failed")
+        return builder.build()
 
-    def _step(self, kind: str, key: str, data: dict[str, Any], at: int) -> None:
-        if kind in ("user.message", ADDED):
-            self._hear(key, data, at, is_added=kind == ADDED)
+    def _add(self, kind: str, name: str, data: dict[str, Any], at: int) -> None:
+        if kind in (rules.PROMPT, rules.ADDED_PROMPT):
+            self._prompt(name, data, at, is_added=kind == rules.ADDED_PROMPT)
         elif kind == "assistant.message":
-            self._say(key, data, at)
+            self._assistant(name, data, at)
         elif kind == "assistant.reasoning":
-            self.thoughts += [word for word in (as_text(data.get("content")),) if word]
+            self.reasoning += filter(None, [as_text(data.get("content"))])
         elif kind == "tool.execution_start":
-            self._start(key, data, at)
+            self._start(data, at)
         elif kind == "tool.execution_complete":
-            self._result(key, data, at)
-        elif kind == "compaction":
-            self._compacted(key, data, at)
+            self._result(name, data, at)
+        elif kind == rules.COMPACTION:
+            self._compaction(name, data, at)
         elif kind == "permission.completed":
-            self._decided(data, at)
+            self._permission(data, at)
         else:
-            self._notice(kind, key, data, at)
+            self._notice(kind, name, data, at)
 
-    # -- what was asked -----------------------------------------------------------------------
+    # -- messages -----------------------------------------------------------------------------
 
-    def _hear(self, key: str, data: dict[str, Any], at: int, *, is_added: bool) -> None:
+    def _prompt(self, name: str, data: dict[str, Any], at: int, *, is_added: bool) -> None:
         if not is_added:
             self.builder.failed, self.builder.error = False, None
         content = as_text(data.get("content")) or ""
-        text = (TIMED.sub("", content).strip() if TIMED.search(content) else "") or content
+        has_time = rules.ADDED_TIME.search(content)
+        text = (rules.ADDED_TIME.sub("", content).strip() if has_time else "") or content
         if text.strip() and text.strip() == self.prompt.strip():
             return
-        metadata = {name: data[name] for name in KEPT if data.get(name) not in (None, "")}
+        metadata = _present(data, rules.METADATA)
         sent = as_text(data.get("transformedContent")) or content
-        attached = [as_dict(each) for each in as_list(data.get("attachments"))]
-        if attached:
-            metadata["attachments"] = without_data(attached)
-        source = written_by(data.get("source"), text)
-        if not text and not attached and sent:
-            text, source = sent, "event"  # the program's, lest the agent stops before it is done
-        if self.part.subagent and not is_added:
+        attachments = [as_dict(attachment) for attachment in as_list(data.get("attachments"))]
+        if attachments:
+            metadata["attachments"] = without_data(attachments)
+        source = message_source(data.get("source"), text)
+        if not text and not attachments and sent:
+            text, source = sent, "event"  # autopilot: the program tells the agent to continue
+        if self.copy.subagent and not is_added:
             source = "agent"
+        paths = [as_text(attachment.get("path")) for attachment in attachments]
         self.builder.message(
-            key,
+            name,
             "user",
             text,
             at=at,
             source=source,
             metadata=metadata,
             context={"sent": sent} if sent != text else None,
-            files=[MessageFile("attached", a["path"]) for a in attached if as_text(a.get("path"))],
+            files=[MessageFile("attached", path) for path in paths if path],
         )
 
-    def _notice(self, kind: str, key: str, data: dict[str, Any], at: int) -> None:
-        """What the program says, and what went wrong."""
+    def _notice(self, kind: str, name: str, data: dict[str, Any], at: int) -> None:
+        """Add a message of the program, or an error."""
         text = as_text(data.get("content")) or as_text(data.get("message"))
         metadata = {"event": kind} | {n: v for n, v in data.items() if n in ("kind", "errorType")}
         if kind == "session.error":
-            if self.waits and may_fail(kind, data.get("errorType")):
+            # After the last word of an answer an error is a notice (seen with errorType "model").
+            if self.is_waiting and rules.ends_turn(kind, data.get("errorType")):
                 self.builder.failed, self.builder.error = True, text or "error"
         elif kind == "abort":
             text = f"Aborted: {as_text(data.get('reason')) or 'unknown'}"
@@ -137,7 +151,7 @@ class _Turn:
         elif kind == "subagent.started":
             return
         self.builder.message(
-            key,
+            name,
             "user" if kind == "system.notification" else "system",
             text,
             at=at,
@@ -145,33 +159,32 @@ class _Turn:
             metadata=metadata,
         )
 
-    # -- what the agent did -------------------------------------------------------------------
-
-    def _say(self, key: str, data: dict[str, Any], at: int) -> None:
-        thought = as_text(data.get("reasoningText"))
-        if thought and thought not in self.thoughts:
-            self.thoughts.append(thought)
-        metadata = {name: data[name] for name in KEPT if data.get(name) not in (None, "")}
-        if not self.thoughts and data.get("reasoningOpaque"):
+    def _assistant(self, name: str, data: dict[str, Any], at: int) -> None:
+        reasoning = as_text(data.get("reasoningText"))
+        if reasoning and reasoning not in self.reasoning:
+            self.reasoning.append(reasoning)
+        metadata = _present(data, rules.METADATA)
+        if not self.reasoning and data.get("reasoningOpaque"):
             metadata["thinking_withheld"] = True
         self.builder.failed, self.builder.error = False, None
         self.builder.message(
-            key,
+            name,
             "assistant",
             as_text(data.get("content")) or "",
             at=at,
-            thinking="\n\n".join(self.thoughts) or None,
+            thinking="\n\n".join(self.reasoning) or None,
             metadata=metadata,
         )
-        self.thoughts = []
-        self.speaker, self.waits = key, False
-        for each in as_list(data.get("toolRequests")):
-            request = as_dict(each)
+        self.reasoning = []
+        self.last_message, self.is_waiting = name, False
+        for request in map(as_dict, as_list(data.get("toolRequests"))):
             self._call(as_text(request.get("name")), request, at)
 
-    def _start(self, key: str, data: dict[str, Any], at: int) -> None:
+    # -- tool calls ---------------------------------------------------------------------------
+
+    def _start(self, data: dict[str, Any], at: int) -> None:
         call_id = as_text(data.get("toolCallId"))
-        if call_id is not None and call_id == self.part.subagent:
+        if call_id is not None and call_id == self.copy.subagent:
             self.prompt = as_text(_arguments(data).get("prompt")) or ""
             if self.prompt:
                 name = f"{self.name}:prompt"
@@ -179,69 +192,68 @@ class _Turn:
             return
         self._call(as_text(data.get("toolName")) or as_text(data.get("name")), data, at)
 
-    def _call(self, name: str | None, request: dict[str, Any], at: int) -> None:
+    def _call(self, tool: str | None, request: dict[str, Any], at: int) -> None:
         call_id = as_text(request.get("toolCallId"))
         if call_id is None:
             return
-        self.waits = True
+        self.is_waiting = True
         params = _arguments(request)
-        self.builder.call(call_id, name or "unknown", params, at=at, message_id=self.speaker)
-        if call_id in self.part.spawned:
-            self.builder.spawned(call_id, self.part.spawned[call_id])
-        path = as_text(params.get("path"))
-        if name in FILE_TOOLS and path and self.speaker and "toolName" not in request:
-            kind = "read" if params.get("command") == "view" else FILE_TOOLS[name]
-            self.builder.add_files(self.speaker, [MessageFile(kind, path)])
+        self.builder.call(call_id, tool or "unknown", params, at=at, message_id=self.last_message)
+        if call_id in self.copy.spawned:
+            self.builder.spawned(call_id, self.copy.spawned[call_id])
+        if tool and self.last_message and "toolName" not in request:
+            is_view = tool == "str_replace_editor" and params.get("command") == "view"
+            files = rules.FILE_TOOLS.files("view" if is_view else tool, params)
+            self.builder.add_files(self.last_message, files)
 
-    def _result(self, key: str, data: dict[str, Any], at: int) -> None:
+    def _result(self, name: str, data: dict[str, Any], at: int) -> None:
         call_id = as_text(data.get("toolCallId")) or ""
-        refusal = self.denied.get(call_id)
+        refusal = self.refusals.get(call_id)
         result = data.get("result")
-        shown = without_data(as_dict(result).get("content", result))
+        value = without_data(as_dict(result).get("content", result))
         error = as_dict(data.get("error"))
-        words = as_text(error.get("message")) or as_text(shown)
-        word = as_text(error.get("code"))
+        code = as_text(error.get("code"))
         status: CallStatus = "completed"
+        message = None
         if data.get("success") is False:
-            refused = refusal is not None or (word or "").startswith(DENIED)
-            status = "rejected" if refused else "failed"
-        known = self.builder.result(
+            is_refused = refusal is not None or (code or "").startswith(rules.DENIED)
+            status = "rejected" if is_refused else "failed"
+            message = as_text(error.get("message")) or as_text(value) or "failed"
+        has_call = self.builder.result(
             call_id,
-            shown,
+            value,
             at=at,
             status=status,
-            error=None if status == "completed" else words or "failed",
-            source_status=word or (refusal.word if refusal else None),
+            error=message,
+            source_status=code or (refusal.word if refusal else None),
         )
-        self.told.add(call_id)
-        if not known:
-            self.builder.message(
-                key, "tool", as_text(shown), at=at, source="event", tool_call_id=call_id or None
-            )
+        self.with_result.add(call_id)
+        if not has_call:
+            text, call = as_text(value), call_id or None
+            self.builder.message(name, "tool", text, at=at, source="event", tool_call_id=call)
 
-    def _decided(self, data: dict[str, Any], at: int) -> None:
+    def _permission(self, data: dict[str, Any], at: int) -> None:
         decision = as_dict(data.get("result"))
         word = as_text(decision.get("kind")) or ""
         call_id = as_text(data.get("toolCallId")) or ""
-        if call_id and word.startswith(DENIED):
-            said = as_text(decision.get("feedback")) or word
-            self.denied[call_id] = _Refusal(word, said, at)
+        if call_id and word.startswith(rules.DENIED):
+            reason = as_text(decision.get("feedback")) or word
+            self.refusals[call_id] = Refusal(word, reason, at)
         elif word:
-            self.denied.pop(call_id, None)
+            self.refusals.pop(call_id, None)
 
-    def _refuse(self) -> None:
-        """A refused call need not have a result."""
-        for call_id, (word, said, at) in self.denied.items():
-            if call_id not in self.told:
+    def _reject_without_result(self) -> None:
+        """A refused call has no result where the user then aborts."""
+        for call_id, (word, reason, at) in self.refusals.items():
+            if call_id not in self.with_result:
                 self.builder.result(
-                    call_id, None, at=at, status="rejected", error=said, source_status=word
+                    call_id, None, at=at, status="rejected", error=reason, source_status=word
                 )
 
-    def _compacted(self, key: str, data: dict[str, Any], at: int) -> None:
+    def _compaction(self, name: str, data: dict[str, Any], at: int) -> None:
         summary = as_text(data.get("summaryContent")) or ""
-        names = ("checkpointNumber", "checkpointPath", "messagesRemoved", "tokensRemoved")
-        metadata = {name: data[name] for name in names if data.get(name) not in (None, "")}
-        self.builder.message(key, "system", summary, at=at, source="event", metadata=metadata)
+        metadata = _present(data, rules.COMPACTION_METADATA)
+        self.builder.message(name, "system", summary, at=at, source="event", metadata=metadata)
         if self.builder.parent_id is None:
             return
         used = as_dict(data.get("compactionTokensUsed"))
@@ -250,19 +262,23 @@ class _Turn:
             self.builder.parent_id,
             tokens_before=as_number(data.get("preCompactionTokens")),
             tokens_after=as_number(data.get("postCompactionTokens")),
-            summarization_input_tokens=_either(used, "inputTokens", "input"),
-            summarization_output_tokens=_either(used, "outputTokens", "output"),
+            summarization_input_tokens=_first_number(used, "inputTokens", "input"),
+            summarization_output_tokens=_first_number(used, "outputTokens", "output"),
         )
 
 
-def _either(used: dict[str, Any], name: str, older: str) -> int | None:
+def _present(data: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: data[name] for name in names if data.get(name) not in (None, "")}
+
+
+def _first_number(used: dict[str, Any], name: str, older_name: str) -> int | None:
     number = as_number(used.get(name))
-    return number if number is not None else as_number(used.get(older))
+    return number if number is not None else as_number(used.get(older_name))
 
 
 def _arguments(request: dict[str, Any]) -> dict[str, Any]:
-    given = request.get("arguments")
-    found = parsed(given) if isinstance(given, str) else given
-    if isinstance(found, dict):
-        return found
-    return {"input": given} if given else {}
+    arguments = request.get("arguments")
+    value = parse_json(arguments) if isinstance(arguments, str) else arguments
+    if isinstance(value, dict):
+        return value
+    return {"input": arguments} if arguments else {}

@@ -1,527 +1,491 @@
-"""Cursor: turns and sessions out of the chats that were found."""
+"""Cursor: the chats of a user, collected from all records that mention them, without content.
+
+A chat may be recorded in five generations at once. They are merged by chat id; of each field, the
+newest generation wins.
+"""
 
 from __future__ import annotations
 
-import re
-from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field, structs
 
-from agents_ledger.importers.parsing.json_values import exchanges, path_of, pruned
-from agents_ledger.importers.port.source import Material, Row, fingerprint
-from agents_ledger.importers.sources.cursor.agent import AgentSession, transcript, turns_of
-from agents_ledger.importers.sources.cursor.outline import Composer, Outline
-from agents_ledger.importers.sources.cursor.projects import chosen_folder, sent_folder
-from agents_ledger.importers.sources.cursor.scope import TASK, Scope, scope_of
-from agents_ledger.importers.sources.cursor.times import filled
-from agents_ledger.importers.sources.cursor.turns import (
-    NAME,
-    Bubble,
-    Spec,
-    build_turn,
-    summary_turn,
+from agents_ledger.importers.parsing.json_values import (
+    EMBEDDED,
+    decoded,
+    dicts,
+    encoded,
+    is_blank,
+    loose,
+    path_of,
 )
-from agents_ledger.importers.transcript.packed_store import Named
-from agents_ledger.importers.transcript.turn_builder import milliseconds
-from agents_ledger.importers.transcript.turn_tree import NONE, as_dict, as_text, project_name
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_text
+from agents_ledger.importers.parsing.timestamps import milliseconds, uuid7_ms
+from agents_ledger.importers.port.material import Material, SourceRow
+from agents_ledger.importers.sources.cursor import records, rules
+from agents_ledger.importers.sources.cursor.agent_sessions import AgentStore
+from agents_ledger.importers.sources.cursor.changes import ChatScope, IdSearch, has_inline_bubbles
+from agents_ledger.importers.sources.cursor.turns import Bubble, BubbleReader
+from agents_ledger.importers.transcript.packed_store import PackedDict
 from agents_ledger.model.imports.interning import Numbering
-from agents_ledger.model.imports.records import digest
-from agents_ledger.model.imports.sources import (
-    Derivation,
-    DerivedSession,
-    DerivedTurn,
-    Part,
-    SourceFile,
-)
-from agents_ledger.model.text import humanize
-from agents_ledger.model.turns import MessageSource
+from agents_ledger.model.imports.records import digest, raw
+from agents_ledger.model.imports.sources import SourceFile
+from agents_ledger.model.sessions import TaskStatus
 
-VERSION = 16
-TEXT = ".txt"  # a transcript of the oldest form tells least
-LABEL_MAX = 400
-SAID = (
-    "branches",
-    "context_token_limit",
-    "context_tokens_used",
-    "context_usage_percent",
-    "created_on_branch",
-    "files_changed_count",
-    "force_mode",
-    "forked_from",
-    "git_worktree",
-    "is_agentic",
-    "is_archived",
-    "is_best_of_n_subcomposer",
-    "newly_created_files",
-    "status",
-    "subtitle",
-    "todos",
-    "total_lines_added",
-    "total_lines_removed",
-    "tracked_git_repos",
-    "unified_mode",
-    "usage_data",
-)
+EARLIER = " (earlier)"  # marks replaced versions of rows in the counts
+WORKSPACES = "workspaceStorage"
+InnerPath = tuple[str | int, ...]
+
+# Generations of records, the newest last: a tab of 2024, a head and a whole chat in a list, a row
+# of the table of 2026, a chat inside the call that started it, a row of its own.
+TAB, LIST_HEAD, LIST_CHAT, HEADER_ROW, EMBEDDED_CHAT, OWN_ROW = range(6)
 
 
-def derivation(material: Material) -> Derivation:
-    """What the records of a user's chats say."""
-    scope = scope_of(material)
-    outline = Outline(material, scope)
-    chats = _Chats(outline)
-    turns, sessions = _Turns(chats), chats.sessions
-    for agent in _agents(outline, {session.session_id for session in sessions if session.head}):
-        own = list(turns_of(material, agent, VERSION))
-        if own:
-            turns.of_agents += own
-            sessions.append(_agent_session(agent, own))
-    return Derivation(
-        turns=turns,
-        sessions=tuple(sessions),
-        faults=tuple(material.faults),
-        counts=material.counts,
-        part=_part(outline, scope) if scope is not None else None,
-    )
+class ChatVersion(Struct):
+    """What one record says of a chat."""
+
+    generation: int
+    data: records.ChatRecord
+    row: SourceRow
+    print: bytes  # of what it says of this chat alone
+    order: Numbering | None  # the ids of its bubbles
+    extra: Mapping[str, Any] = {}  # the fields that are not mapped
+
+    def rank(self) -> tuple[int, int, bytes]:
+        """Orders versions by which prevails, whatever was read first."""
+        return self.generation, milliseconds(self.data.last_updated_at), self.print
 
 
-def _part(outline: Outline, scope: Scope) -> Part:
-    """What was read. A store is read to its end, or else its turns stay as they are."""
-    stores = {store.file.id for store in outline.stores}
-    rows = {file_id: read for file_id, read in outline.read.items() if file_id not in stores}
-    return Part(scope.files, rows, scope.is_rest)
+class ChatSummary(NamedTuple):
+    """A summary that replaced earlier messages."""
+
+    text: str
+    row: SourceRow
 
 
-def _agents(outline: Outline, known: set[str]) -> Iterator[AgentSession]:
-    """Sessions of the agent that no chat tells of: from its stores, then from transcripts."""
-    for store in outline.stores:
-        if not outline.is_read(store.session_id):
-            continue
-        session = store.session(store.session_id not in known)
-        place = str(PurePath(store.file.path).parent)
-        session.workspace = outline.folders.get(place)
-        session.file_ids |= {outline.metas[place]} if place in outline.metas else set()
-        yield session
-        known.add(store.session_id)
-    for file in sorted(outline.transcripts, key=_best_first):
-        if not outline.is_read(PurePath(file.path).stem):
-            continue
-        wanted = PurePath(file.path).stem not in known
-        yield transcript(outline.material, file, wanted)
-        known.add(PurePath(file.path).stem)
+class CursorChat(Struct):
+    """A chat."""
 
+    id: str
+    versions: list[ChatVersion] = field(default_factory=list)
+    bubbles: PackedDict[Bubble] = field(
+        default_factory=lambda: PackedDict(Bubble)
+    )  # by the id in its key
+    rows: list[SourceRow] = field(default_factory=list)
+    contexts: dict[str, SourceRow] = field(default_factory=dict)
+    checkpoints: dict[str, SourceRow] = field(default_factory=dict)
+    summaries: dict[str, ChatSummary] = field(default_factory=dict)  # by the last bubble covered
+    folder: str | None = None
+    parent: str | None = None
+    task: dict[str, Any] = field(default_factory=dict)  # the parameters that started it
+    task_status: TaskStatus | None = None
 
-def _best_first(transcript: SourceFile) -> tuple[bool, int]:
-    """Of a session's transcripts the first is shown: one with records, as it was written last."""
-    return transcript.path.endswith(TEXT), -transcript.generation
+    def get(self, name: str) -> Any:
+        """A field, from the newest record that has it."""
+        for version in sorted(self.versions, key=ChatVersion.rank, reverse=True):
+            value = getattr(version.data, name)
+            if value not in (None, "", [], {}):
+                return value
+        return None
 
-
-def _agent_session(agent: AgentSession, turns: Sequence[DerivedTurn]) -> DerivedSession:
-    asked = {entry.id for entry in agent.entries if entry.asks}
-    heads = [turn.id for turn in turns if not set(turn.record_ids) <= asked]
-    times = [entry.at for entry in agent.entries if entry.at]
-    return DerivedSession(
-        session_id=agent.id,
-        label=label_of(agent.id),
-        head=heads[-1] if heads else None,
-        file_ids=frozenset(agent.file_ids),
-        title=agent.title,
-        created_at=agent.created_at or min(times, default=0),
-        updated_at=max(times, default=agent.created_at),
-        is_subagent=agent.parent is not None,
-        parent_label=label_of(agent.parent) if agent.parent else None,
-        routing_key=agent.workspace,
-        metadata=agent.described(),
-    )
-
-
-def label_of(session_id: str) -> str:
-    """The label of a chat's session. Ids of calls may hold line ends, and be long."""
-    plain = re.sub(r"\s+", "_", session_id)
-    if len(plain) > LABEL_MAX:
-        told = digest(session_id.encode(errors="surrogatepass")).hex()
-        plain = f"{plain[:LABEL_MAX]}-{told}"
-    return f"{NAME}:{plain}"
-
-
-class _Turns:
-    """All turns; those of chats are made whenever they are gone through."""
-
-    def __init__(self, chats: _Chats) -> None:
-        self._chats = chats
-        self.of_agents: list[DerivedTurn] = []
-
-    def __len__(self) -> int:
-        return len(self._chats.places) + len(self.of_agents)
-
-    def __iter__(self) -> Iterator[DerivedTurn]:
-        return chain(self._chats.turns(), self.of_agents)
-
-
-class _Timed(NamedTuple):
-    at: int
-    number: int  # among the bubbles of its chat
-    bubble: Bubble
-
-
-class _Path:
-    """Bubbles of a chat in order, each with its time."""
-
-    def __init__(self, composer: Composer, numbers: Sequence[int], times: Iterable[int]) -> None:
-        self._bubbles = composer.bubbles.values
-        self._numbers = numbers
-        self.times = array("q", times)
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def __iter__(self) -> Iterator[_Timed]:
-        for at, number in zip(self.times, self._numbers, strict=True):
-            yield _Timed(at, number, self._bubbles.read(number))
-
-
-class _Place(Struct, array_like=True):
-    """A turn and what it comes from."""
-
-    chat: str
-    parent: str | None
-    bubbles: list[int]  # of the chat
-    times: list[int]
-    file_ids: frozenset[int]
-    renamed: dict[str, str] = {}  # messages whose bubbles are another turn's too, by bubble
-    words: str | None = None  # of a summary
-    is_answered: bool = False
-    fingerprint: bytes = b""
-
-
-class _Frame(NamedTuple):
-    """What all turns of a chat have in common."""
-
-    model: str | None
-    workspace: str | None
-    spawned: Mapping[str, str]
-    asked_by: MessageSource
-
-
-class _Chats:
-    """Chats in the order of their ids. Copies of a chat share the turns they have in common."""
-
-    def __init__(self, outline: Outline) -> None:
-        self.outline = outline
-        self.places = Named(_Place)
-        self.claimed = Numbering(forgets=True)  # messages
-        self.claims = array("I")  # by message, the number of its turn
-        self.frames: dict[str, _Frame] = {}
-        self.sessions: list[DerivedSession] = []
-        for composer_id in sorted(outline.composers):
-            self._chat(outline.composers[composer_id])
-
-    def turns(self) -> Iterator[DerivedTurn]:
-        """All turns, parents first."""
-        for turn_id, place in self.places.items():
-            spec = self._spec(turn_id, place)
-            if place.words is None:
-                build = partial(build_turn, self.outline.bubbles, spec)
-                records = tuple(message_id for message_id, _, _ in spec.messages())
-            else:
-                parent = str(place.parent)
-                build = partial(summary_turn, turn_id, parent, place.words, place.times[0])
-                records = (f"{turn_id}:text",)
-            yield DerivedTurn(
-                turn_id,
-                place.parent,
-                place.fingerprint,
-                place.file_ids,
-                records,
-                build,
-                owner=label_of(place.chat),
-            )
-
-    # -- one chat -----------------------------------------------------------------------------
-
-    def _chat(self, composer: Composer) -> None:
-        path, loose_ends = self._ordered(composer)
-        if not path and not composer.parent and not composer.id.startswith(TASK):
-            return  # a draft that was never sent
-        parent: str | None = None
-        began, heads = array("q"), array("I")  # when each turn of the path did, and its number
-        for group in exchanges(path, _asks):
-            parent = self._turn(composer, group, parent)
-            began.append(group[0].at)
-            heads.append(self.places.number(parent))
-            for each in group:
-                if each.bubble.id in composer.summaries:
-                    parent = self._summary(composer, each, parent)
-        if loose_ends:
-            self._abandoned(composer, loose_ends, began, heads)
-        self._session(composer, path, parent)
-        for said in composer.said:
-            said.order = None
-
-    def _ordered(self, composer: Composer) -> tuple[_Path, _Path]:
-        """The bubbles of a chat as it shows them, and those it shows no more.
-
-        A bubble may be written before the chat lists it: what is later than all that is listed
-        belongs at the end.
-        """
-        bubbles = composer.bubbles.values
-        found, missing = self._found(composer, self._listed(composer))
-        if missing:
-            what = f"missing: {humanize.count(missing, 'message')} that chat {composer.id} lists"
-            self.outline.material.fault(composer.rows[0], what)
-        shown = bytearray(len(bubbles))
-        for number in found:
-            shown[number] = True
-        rest = self._by_time(
-            composer, (each for each, is_shown in enumerate(shown) if not is_shown)
-        )
-        if not found or (rest and composer.id.startswith(TASK)):
-            found, rest = self._by_time(composer, range(len(bubbles))), array("I")
-        last = max((bubbles.read(number).at for number in found), default=0)
-        late = [number for number in rest if bubbles.read(number).at > last > 0]
-        found.extend(late)
-        at_end = frozenset(late)
-        others = array("i", (number for number in rest if number not in at_end))
-        return (
-            _Path(composer, found, self._times(composer, found)),
-            _Path(composer, others, self._times(composer, others)),
-        )
-
-    @staticmethod
-    def _found(composer: Composer, listed: Numbering) -> tuple[array[int], int]:
-        """The bubbles that a chat lists, and how many it lists that there are none of."""
-        numbers = array("i", (composer.bubbles.number(listed.name(n)) for n in range(len(listed))))
-        if NONE not in numbers:
-            return numbers, 0
-        own = {  # some may be listed under their own ids
-            bubble.id: number
-            for number, (key, bubble) in enumerate(composer.bubbles.items())
-            if bubble.id != key
-        }
-        keys = (own.get(listed.name(at), NONE) if n == NONE else n for at, n in enumerate(numbers))
-        found = array("i", dict.fromkeys(number for number in keys if number != NONE))
-        return found, len(numbers) - len(found)
-
-    @staticmethod
-    def _by_time(composer: Composer, numbers: Iterable[int]) -> array[int]:
-        bubbles = composer.bubbles
-
-        def standing(number: int) -> tuple[int, str]:
-            return bubbles.values.read(number).at, bubbles.name(number)
-
-        return array("i", sorted(numbers, key=standing))
-
-    def _listed(self, composer: Composer) -> Numbering:
-        """In the order of the newest record that has one."""
-        for said in sorted(composer.said, key=lambda s: s.standing(), reverse=True):
-            if said.order:
-                return said.order
+    def order(self) -> Numbering:
+        """The ids of its bubbles, from the newest record that lists them."""
+        for version in sorted(self.versions, key=ChatVersion.rank, reverse=True):
+            if version.order:
+                return version.order
         return Numbering()
 
-    @staticmethod
-    def _times(composer: Composer, path: Sequence[int]) -> array[int]:
-        """Old bubbles have no times: they lie between those of others, or the chat's."""
-        first = milliseconds(composer.get("created_at"))
-        last = milliseconds(composer.get("last_updated_at"))
-        bubbles = map(composer.bubbles.values.read, path)
-        return filled(((each.at, each.role == "user") for each in bubbles), first, last)
+    @property
+    def extra(self) -> dict[str, Any]:
+        """The fields that are not mapped, each from the newest record that has it."""
+        fields: dict[str, Any] = {}
+        for version in sorted(self.versions, key=ChatVersion.rank):
+            fields |= version.extra
+        return fields
 
-    # -- turns --------------------------------------------------------------------------------
+    @property
+    def model(self) -> str | None:
+        config = as_dict(self.get("model_config"))
+        return as_text(config.get("modelName")) or as_text(self.task.get("model"))
 
-    def _turn(self, composer: Composer, group: list[_Timed], parent: str | None) -> str:
-        """The turn of a group; a copy of one that is known already is the same turn."""
-        turn_id = group[0].bubble.id
-        known = self.places.get(turn_id)
-        if known is not None and not self._same(known, group, parent):
-            turn_id = f"{composer.id}:{turn_id}"
-            known = self.places.get(turn_id)
-        renamed = self._claim(composer, turn_id, group)
-        files = frozenset(each.bubble.row.file_id for each in group)
-        if known is not None:
-            known.file_ids |= files
-            return turn_id
-        numbers, times = [each.number for each in group], [each.at for each in group]
-        place = _Place(composer.id, parent, numbers, times, files, renamed)
-        place.is_answered = any(each.bubble.role == "assistant" for each in group)
-        place.fingerprint = fingerprint(VERSION, _prints(self._spec(turn_id, place)))
-        self.places[turn_id] = place
-        return turn_id
+    @property
+    def is_subagent(self) -> bool:
+        return self.parent is not None or self.id.startswith(rules.TASK)
 
-    def _claim(self, composer: Composer, turn_id: str, group: list[_Timed]) -> dict[str, str]:
-        """The names of messages whose bubbles are another turn's already."""
-        known = self.places.number(turn_id)
-        turn = len(self.places) if known == NONE else known
-        renamed = {}
-        for each in group:
-            message = self.claimed.add(each.bubble.id)
-            if message == len(self.claims):
-                self.claims.append(turn)
-            if self.claims[message] != turn:
-                renamed[each.bubble.id] = f"{composer.id}:{each.bubble.id}"
-        return renamed
 
-    def _same(self, known: _Place, group: Sequence[_Timed], parent: str | None) -> bool:
-        """Whether a turn stands at the same place and says the same."""
-        if known.words is not None or known.parent != parent:
-            return False
-        there = [(bubble.id, bubble.print) for bubble in self._bubbles(known)]
-        return there == [(each.bubble.id, each.bubble.print) for each in group]
+class CursorChats:
+    """The chats of a user: all, or those of a scope."""
 
-    def _bubbles(self, place: _Place) -> list[Bubble]:
-        bubbles = self.outline.composers[place.chat].bubbles.values
-        return [bubbles.read(number) for number in place.bubbles]
+    def __init__(self, material: Material, scope: ChatScope | None = None) -> None:
+        self.material = material
+        self.scope = scope
+        self.offsets_read: dict[int, set[int]] = {}  # by file, the rows of the scope
+        self.reader = BubbleReader(material)
+        self.chats: dict[str, CursorChat] = {}
+        self.folders: dict[str, str] = {}  # by the directory of a workspace or an agent's store
+        self.meta_files: dict[str, int] = {}  # by the directory of an agent's store
+        self.listed_in: dict[str, str] = {}  # chat -> the directory of the workspace that lists it
+        self.spawned: dict[str, dict[str, str]] = {}  # chat -> call -> chat of the subagent
+        self.stores: list[AgentStore] = []
+        self.transcripts: list[SourceFile] = []
+        self._lists: dict[
+            int, dict[str, list[SourceRow]]
+        ] = {}  # rows that list chats, by file and key
+        self._seen_in_list: set[str] = set()  # chats of later versions of the current list
+        for file in material.files:
+            if file.kind == "rows":
+                self._read_database(file)
+            elif file.kind == "document":
+                self._read_document(file)
+            else:
+                self.transcripts.append(file)
+        self._read_lists()
+        self._find_subagents()
 
-    def _spec(self, turn_id: str, place: _Place) -> Spec:
-        composer = self.outline.composers[place.chat]
-        frame = self._frame(composer)
-        bubbles = self._bubbles(place)
-        timed = zip(bubbles, place.times, strict=True)
-        return Spec(
-            turn_id,
-            place.parent,
-            bubbles,
-            frame.model,
-            frame.workspace,
-            frame.spawned,
-            composer.contexts,
-            composer.checkpoints,
-            frame.asked_by,
-            place.renamed,
-            {bubble.id: at for bubble, at in timed if at != bubble.at},
-        )
+    def is_read(self, chat_id: str) -> bool:
+        """Whether a chat is in the scope."""
+        return self.scope is None or chat_id in self.scope.chats
 
-    def _frame(self, composer: Composer) -> _Frame:
-        if composer.id not in self.frames:
-            spawned = self.outline.spawned.get(composer.id, {})
-            self.frames[composer.id] = _Frame(
-                composer.model,
-                self._folder(composer),
-                {call: label_of(child) for call, child in spawned.items() if child != composer.id},
-                "agent" if _is_subagent(composer) else "human",
-            )
-        return self.frames[composer.id]
+    def chat(self, chat_id: str) -> CursorChat:
+        if chat_id not in self.chats:
+            self.chats[chat_id] = CursorChat(chat_id)
+        return self.chats[chat_id]
 
-    def _summary(self, composer: Composer, last: _Timed, parent: str) -> str:
-        words, row = composer.summaries[last.bubble.id]
-        turn_id = f"{composer.id}:summary:{last.bubble.id}"
-        print_ = fingerprint(VERSION, [digest(words.encode(errors="replace"))])
-        self.places[turn_id] = _Place(
-            composer.id,
-            parent,
-            [last.number],
-            [last.at],
-            frozenset({row.file_id}),
-            words=words,
-            is_answered=True,
-            fingerprint=print_,
-        )
-        return turn_id
+    # -- files --------------------------------------------------------------------------------
 
-    def _abandoned(
-        self, composer: Composer, rest: _Path, began: Sequence[int], heads: Sequence[int]
-    ) -> None:
-        """Branches of what the chat shows no more, each below the turn it came after."""
-        before: tuple[str | None, str | None] = (None, None)  # the turn below which, the last of it
-        begun = sorted((at, number) for number, at in enumerate(began) if at > 0)
-        earlier, last = 0, -1  # so many of them began before; the last of these on the path
-        for group in exchanges(rest, _asks):  # by time
-            while earlier < len(begun) and begun[earlier][0] < group[0].bubble.at:
-                last, earlier = max(last, begun[earlier][1]), earlier + 1
-            below = self.places.name(heads[last]) if last >= 0 else None
-            parent = before[1] if before[1] and before[0] == below else below
-            before = below, self._turn(composer, group, parent)
+    def _read_document(self, file: SourceFile) -> None:
+        """A workspace.json or meta.json, which names the folder of its directory."""
+        fields = as_dict(loose(self.material.text_document(file)))
+        path = PurePath(file.path)
+        is_meta = path.name.endswith(rules.META)
+        names = ("cwd",) if is_meta else ("folder", "workspace")
+        folder = next(filter(None, (path_of(fields.get(name)) for name in names)), None)
+        if folder is None:
+            self.material.count(path.name, "unmapped")
+            return
+        self.folders[str(path.parent)] = folder
+        if is_meta:
+            self.meta_files[str(path.parent)] = file.id
+        self.material.count(rules.META if is_meta else "workspace.json", "derived")
 
-    # -- sessions -----------------------------------------------------------------------------
+    def _read_database(self, file: SourceFile) -> None:
+        store = AgentStore(self.material, file)
+        offsets = self.offsets_read.setdefault(file.id, set())
+        lists = self._lists.setdefault(file.id, {})
+        for row in self.material.rows(file, self.scope.includes if self.scope else None):
+            if self.scope is not None:
+                offsets.add(row.offset)
+            key = (row.values or {}).get("key")
+            if row.table in ("meta", "blobs"):
+                self._add_store_row(store, row)
+                continue
+            if row.table == rules.HEADERS:
+                self._add_header(row)
+                continue
+            if not isinstance(key, str):
+                self.material.count(row.table, "unmapped")
+                continue
+            kind, _, rest = key.partition(":")
+            if kind in rules.LISTS or kind == rules.TABS:
+                lists.setdefault(kind, []).append(self.material.held_row(row))
+            elif row.latest:
+                self._add_row(kind, rest, row)
+            else:
+                self._add_earlier(kind, rest, row)
 
-    def _session(self, composer: Composer, path: _Path, last: str | None) -> None:
-        while last is not None and not (place := self.places.read(last)).is_answered:
-            last = place.parent
-        first = min(filter(None, path.times), default=0)
-        created = milliseconds(composer.get("created_at")) or first
-        rows = chain(composer.rows, (bubble.row for bubble in composer.bubbles.values))
-        self.sessions.append(
-            DerivedSession(
-                session_id=composer.id,
-                label=label_of(composer.id),
-                head=last,
-                file_ids=frozenset(row.file_id for row in rows),
-                title=as_text(composer.get("name")),
-                created_at=created,
-                updated_at=max(
-                    milliseconds(composer.get("last_updated_at")), max(path.times, default=0)
-                ),
-                is_subagent=_is_subagent(composer),
-                parent_label=label_of(composer.parent) if composer.parent else None,
-                task_description=as_text(composer.task.get("description")),
-                task_status=composer.task_status,
-                routing_key=self._folder(composer),
-                metadata=self._metadata(composer),
-            )
-        )
+    def _add_store_row(self, store: AgentStore, row: SourceRow) -> None:
+        if row.latest:
+            store.add(row)
+            if store not in self.stores:
+                self.stores.append(store)
+        if row.table == "meta" or not row.latest:  # blobs are counted where they are used
+            self.material.count(row.table, "derived" if row.latest else "unmapped")
 
-    def _metadata(self, composer: Composer) -> dict[str, Any]:
-        said = {name: pruned(composer.get(name)) for name in SAID}
-        folder = self._folder(composer)
-        if said["is_agentic"] is None and said["unified_mode"]:
-            said["is_agentic"] = said["unified_mode"] == "agent"
-        said |= {
-            "workspace_path": folder,
-            "project": project_name(folder) if folder else None,
-            "model": composer.model,
-            "prompt": as_text(composer.task.get("prompt")),
-            "composer": composer.more,
+    def _add_earlier(self, kind: str, rest: str, row: SourceRow) -> None:
+        """A replaced version of a row: only the summary of a chat is taken from it."""
+        self.material.count(f"{kind}{EARLIER}", "unmapped")
+        if kind == "composerData":
+            data = decoded((row.values or {}).get("value"), records.CHAT_DECODER)
+            if data is not None:
+                self._add_summary(rest, data, row)
+
+    def _add_row(self, kind: str, rest: str, row: SourceRow) -> None:
+        value = (row.values or {}).get("value")
+        if value is None:  # Cursor sets the rows of a deleted chat to NULL
+            self.material.count(kind, "unmapped")
+            return
+        if is_blank(value):
+            self.material.fault(row, f"{kind}:{rest} holds nothing")
+            self.material.count(kind, "malformed")
+            return
+        adders = {
+            "bubbleId": self._add_bubble_row,
+            "checkpointId": self._add_checkpoint,
+            "composer.composerData": self._add_list,
+            "composer.composerHeaders": self._add_list,
+            "composerData": self._add_chat_row,
+            "messageRequestContext": self._add_context,
+            rules.TABS: self._add_tabs,
         }
-        return {name: each for name, each in said.items() if each not in (None, "", [], {})}
+        add = adders.get(kind.removesuffix(EARLIER))
+        is_mapped = add(rest, row) if add else None
+        if is_mapped is False:
+            self.material.fault(row, f"{kind}:{rest} is not what it should be")
+            self.material.count(kind, "malformed")
+        else:
+            self.material.count(kind, "derived" if is_mapped else "unmapped")
 
-    def _folder(self, composer: Composer) -> str | None:
-        """The folder a chat was held in, or else the nearest above it that says one."""
-        way: list[Composer] = []
-        above: Composer | None = composer
-        while above is not None and above.folder is None:
-            above.folder = self._find_folder(above) or ""  # parents in a circle end there
-            way.append(above)
-            if not above.folder:
-                above = self.outline.composers.get(above.parent or "")
-        for each in way:
-            each.folder = above.folder if above is not None else ""
-        return composer.folder or None
+    def _path(self, row: SourceRow) -> PurePath:
+        return PurePath(self.material.file_of(row).path)
 
-    def _find_folder(self, composer: Composer) -> str | None:
-        """As it says itself, as its workspace says, as was sent."""
-        said = as_dict(composer.get("workspace_identifier"))
-        place = self.outline.listed.get(composer.id, "")
-        return (
-            path_of(said.get("uri"))
-            or self.outline.folders.get(place)
-            or chosen_folder(composer.get("context"))
-            or self._sent_folder(composer)
+    # -- chats: each of these returns None for a record that makes no rows, False for a broken one
+
+    def _add_chat_row(self, chat_id: str, row: SourceRow) -> bool | None:
+        cell = raw((row.values or {}).get("value"))  # once: it may list very many bubbles
+        data = decoded(cell, records.CHAT_DECODER)
+        if data is None:
+            self.chat(chat_id)
+            return False
+        fields = records.fields_of(cell)
+        order = records.bubble_order(data, fields)
+        extra = records.extra_fields(fields)
+        self._add_version(chat_id, ChatVersion(OWN_ROW, data, row, row.digest, order, extra))
+        self._add_summary(chat_id, data, row)
+        return True if order else None  # else a draft that was never sent
+
+    def _add_version(self, chat_id: str, version: ChatVersion, inner: InnerPath = ()) -> None:
+        """Add what a record says of a chat, with the bubbles inside it."""
+        if chat_id == rules.PLACEHOLDER:
+            return
+        chat, row, data = self.chat(chat_id), version.row, version.data
+        version.row = self.material.held_row(row)
+        chat.versions.append(version)
+        chat.rows.append(version.row)
+        for at, bubble in enumerate(as_list(data.conversation)):
+            self._add_inline(chat, bubble, row, (*inner, "conversation", at))
+        for name, bubble in as_dict(data.conversation_map).items():
+            self._add_inline(chat, bubble, row, (*inner, "conversationMap", name))
+        data.conversation = data.conversation_map = None  # the bubbles are read again from the row
+
+    def _add_value(
+        self, chat_id: str, generation: int, value: Any, row: SourceRow, inner: InnerPath = ()
+    ) -> None:
+        """Add what a part of a row's JSON says of a chat."""
+        data = records.chat_record(value)
+        if data is not None:
+            order, extra = records.bubble_order(data, value), records.extra_fields(value)
+            version = ChatVersion(generation, data, row, digest(encoded(value)), order, extra)
+            self._add_version(chat_id, version, inner)
+
+    def _add_inline(self, chat: CursorChat, bubble: Any, row: SourceRow, inner: InnerPath) -> None:
+        if isinstance(bubble, dict):
+            self._add_bubble(chat, str(inner[-1]), encoded(bubble), row, inner)
+
+    def _add_bubble_row(self, rest: str, row: SourceRow) -> bool | None:
+        chat_id, _, name = rest.partition(":")
+        value = (row.values or {}).get("value")
+        return self._add_bubble(self.chat(chat_id), name, raw(value), row, ())
+
+    def _add_bubble(
+        self, chat: CursorChat, name: str, value: bytes, row: SourceRow, inner: InnerPath
+    ) -> bool:
+        head = decoded(value, records.BUBBLE_DECODER)
+        if head is None:
+            return False
+        own = as_text(head.bubble_id) or as_text(head.id)
+        key = own if own and (inner or own == name) else name  # one string object for both
+        if own is None:  # a bubble of another chat may have the same number
+            own = f"{chat.id}:{name}" if inner and isinstance(inner[-1], int) else name
+        at = records.bubble_time(head.created_at, head.timing_info) or uuid7_ms(own)
+        text = as_text(head.text) or as_text(head.raw_text) or ""
+        content = [text.encode(errors="surrogatepass"), head.thinking, head.tool_former_data]
+        bubble = Bubble(
+            own,
+            "user" if head.type in rules.USER_TYPES else "assistant",
+            self.material.held_row(row),
+            inner,
+            at,
+            digest(b"\0".join(bytes(part) for part in content)),
+            as_text(as_dict(head.model_info).get("modelName")) or as_text(head.model_type),
+            as_text(head.request_id),
+            as_text(head.checkpoint_id),
+            any(mark in bytes(head.tool_former_data) for mark in (b'"task', b"48")),
         )
+        present = chat.bubbles.get(key)
+        if present is None or _bubble_rank(bubble) < _bubble_rank(present):
+            chat.bubbles[key] = bubble
+        return True
 
-    def _sent_folder(self, composer: Composer) -> str | None:
-        rows = (composer.contexts[name] for name in sorted(composer.contexts))
-        found = (sent_folder(self.outline.bubbles.value(row)) for row in rows)
-        return next(filter(None, found), None)
+    def _add_checkpoint(self, rest: str, row: SourceRow) -> bool:
+        chat_id, _, name = rest.partition(":")
+        self.chat(chat_id).checkpoints[name] = self.material.held_row(row)
+        return True
+
+    def _add_context(self, rest: str, row: SourceRow) -> bool:
+        chat_id, _, name = rest.partition(":")
+        self.chat(chat_id).contexts[name] = self.material.held_row(row)
+        return True
+
+    def _add_header(self, row: SourceRow) -> None:
+        """A row of the table of chats."""
+        values = row.values or {}
+        chat_id = as_text(values.get("composerId"))
+        value = loose(values.get("value"))
+        if not row.latest or chat_id is None or records.chat_record(value) is None:
+            self.material.count(
+                rules.HEADERS if row.latest else rules.HEADERS + EARLIER, "unmapped"
+            )
+            return
+        self.material.count(rules.HEADERS, "derived")
+        if self.is_read(chat_id):
+            if as_text(values.get("workspaceId")):
+                workspaces = self._path(row).parent.parent / WORKSPACES
+                self._note_list(chat_id, str(workspaces / values["workspaceId"]))
+            self._add_value(chat_id, HEADER_ROW, value, row)
+
+    def _note_list(self, chat_id: str, directory: str) -> None:
+        self.listed_in[chat_id] = max(self.listed_in.get(chat_id, ""), directory)
+
+    # -- lists of chats -----------------------------------------------------------------------
+
+    def _read_lists(self) -> None:
+        chats = frozenset(filter(self.is_read, self.chats))
+        for lists in self._lists.values():
+            for key, versions in lists.items():
+                self._read_list_versions(key, versions, chats)
+
+    def _read_list_versions(
+        self, key: str, versions: list[SourceRow], chats: frozenset[str]
+    ) -> None:
+        """Read versions of one list, newest first: a chat that is no longer listed is described by
+        the last version that has it. That version names it, or contains it whole."""
+        self._seen_in_list = set()
+        unseen, search = chats, IdSearch(_encoded(chats))
+        for row in reversed(versions):
+            if unseen != chats - self._seen_in_list:
+                unseen = chats - self._seen_in_list
+                search = IdSearch(_encoded(unseen))
+            whole = structs.replace(row, values=self.material.values_of(row))
+            data = raw((whole.values or {}).get("value"))
+            if row.latest or has_inline_bubbles(data) or any(search(data)):
+                self._add_row(key if row.latest else f"{key}{EARLIER}", "", whole)
+            else:
+                self._add_earlier(key, "", row)
+
+    def _is_described_by(self, chat_id: str) -> bool:
+        """Whether the current version of a list is the last one with a chat of the scope."""
+        is_last = chat_id not in self._seen_in_list
+        self._seen_in_list.add(chat_id)
+        return is_last and self.is_read(chat_id)
+
+    def _add_list(self, _: str, row: SourceRow) -> bool | None:
+        value = loose((row.values or {}).get("value"))
+        if not isinstance(value, dict):
+            return False
+        directory = str(self._path(row).parent)
+        for at, entry in enumerate(as_list(value.get("allComposers"))):
+            data = records.chat_record(entry)
+            chat_id = as_text(data.composer_id) if data else None
+            if data is None or chat_id is None or not self._is_described_by(chat_id):
+                continue
+            self._note_list(chat_id, directory)
+            generation = LIST_CHAT if data.conversation else LIST_HEAD
+            self._add_value(chat_id, generation, entry, row, ("allComposers", at))
+        return True
+
+    def _add_tabs(self, _: str, row: SourceRow) -> bool:
+        value = loose((row.values or {}).get("value"))
+        if not isinstance(value, dict):
+            return False
+        for at, tab in enumerate(as_list(value.get("tabs"))):
+            tab_id = as_text(as_dict(tab).get("tabId"))
+            if tab_id is None or not self._is_described_by(tab_id):
+                continue
+            order = Numbering()
+            chat = self.chat(tab_id)
+            for number, bubble in enumerate(_sent_bubbles(tab)):
+                self._add_inline(chat, bubble, row, ("tabs", at, "bubbles", number))
+                order.add(as_text(bubble.get("id")) or str(number))
+            data = records.ChatRecord(
+                name=tab.get("chatTitle"), last_updated_at=tab.get("lastSendTime")
+            )
+            version = ChatVersion(TAB, data, row, digest(encoded(tab)), order)
+            self._add_version(tab_id, version)
+            self.listed_in[tab_id] = str(self._path(row).parent)
+        return True
+
+    # -- summaries ----------------------------------------------------------------------------
+
+    def _add_summary(self, chat_id: str, data: records.ChatRecord, row: SourceRow) -> None:
+        """Add the summary of a chat; one that a later summary replaced in the source is kept."""
+        summary = as_dict(data.latest_conversation_summary)
+        summary = as_dict(summary.get("summary")) or summary
+        text = as_text(summary.get("summary"))
+        last = as_text(summary.get("truncationLastBubbleIdInclusive"))
+        if text and last:
+            present = self.chat(chat_id).summaries.get(last)
+            if present is None or present.text < text:
+                new = ChatSummary(text, self.material.held_row(row))
+                self.chat(chat_id).summaries[last] = new
+
+    # -- subagents ----------------------------------------------------------------------------
+
+    def _find_subagents(self) -> None:
+        done: set[str] = set()
+        while due := sorted(self.chats.keys() - done):  # a subagent may start others
+            for chat_id in due:
+                self._link_subagents(self.chats[chat_id])
+            done.update(due)
+
+    def _link_subagents(self, chat: CursorChat) -> None:
+        """Link a chat with its parent and its subagents; unlisted bubbles count."""
+        info = as_dict(chat.get("subagent_info"))
+        parent = as_text(info.get("parentComposerId"))
+        chat.parent = parent if parent and parent != chat.id else chat.parent
+        for child in as_list(chat.get("sub_composer_ids")):
+            if isinstance(child, str) and child != chat.id:
+                self.chat(child).parent = self.chat(child).parent or chat.id
+        for number in range(len(chat.bubbles)):
+            bubble = chat.bubbles.values.read(number)
+            if not bubble.may_spawn:
+                continue
+            for call in records.tool_calls(self.reader[bubble]):
+                if records.starts_subagent(call):
+                    self._add_subagent(chat, bubble, call)
+
+    def _add_subagent(self, parent: CursorChat, bubble: Bubble, call: dict[str, Any]) -> None:
+        call_id = as_text(call.get("toolCallId"))
+        if call_id is None:
+            return
+        extra = as_dict(call.get("additionalData"))
+        names = (as_text(extra.get(n)) for n in ("subagentComposerId", "composerId", "agentId"))
+        child_id = next((n for n in names if n and n in self.chats), f"{rules.TASK}{call_id}")
+        child = self.chat(child_id)
+        child.parent = child.parent or parent.id
+        child.task = as_dict(loose(call.get("params"))) or as_dict(call.get("params"))
+        child.task = child.task or as_dict(loose(call.get("rawArgs")))
+        child.task_status = rules.TASK_STATUSES[records.status_of(call)[0]]
+        if not child.rows:
+            child.rows.append(bubble.row)
+        self.spawned.setdefault(parent.id, {})[call_id] = child_id
+        inner = (*bubble.inner, "toolFormerData", "additionalData", EMBEDDED)
+        self._add_value(child_id, EMBEDDED_CHAT, records.embedded_chat(call), bubble.row, inner)
 
 
-def _is_subagent(composer: Composer) -> bool:
-    return composer.parent is not None or composer.id.startswith(TASK)
+def _encoded(chats: Iterable[str]) -> Iterator[bytes]:
+    return (chat.encode(errors="surrogatepass") for chat in chats if chat)
 
 
-def _asks(each: _Timed) -> bool:
-    return each.bubble.role == "user"
+def _sent_bubbles(tab: dict[str, Any]) -> list[dict[str, Any]]:
+    """The bubbles of a tab without the empty box for the next prompt, which is the last of them."""
+    bubbles = dicts(tab.get("bubbles"))
+    if bubbles and bubbles[-1].get("type") in rules.USER_TYPES and not records.text_of(bubbles[-1]):
+        bubbles.pop()
+    return bubbles
 
 
-def _prints(spec: Spec) -> Iterator[bytes]:
-    """Of all that goes into a turn."""
-    said = f"{spec.model};{spec.workspace};{spec.asked_by};{sorted(spec.spawned.items())};"
-    yield said.encode(errors="replace")
-    for message_id, at, bubble in spec.messages():
-        if message_id != bubble.id:  # that one is another turn's
-            yield message_id.encode(errors="replace")
-        rows: tuple[Row | None, ...] = (bubble.row, spec.context(bubble), spec.checkpoint(bubble))
-        yield b"%d;" % at + bubble.print if bubble.inner else bubble.row.print + b"%d;" % at
-        yield b"".join(row.print for row in rows[1:] if row is not None)
+def _bubble_rank(bubble: Bubble) -> tuple[bool, int, bytes]:
+    """A row of its own beats a bubble inside a chat; then the longer row, then the smaller hash."""
+    return bool(bubble.inner), -bubble.row.length, bubble.print

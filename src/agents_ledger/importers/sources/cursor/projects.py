@@ -1,4 +1,4 @@
-"""Cursor: which project a file or a chat is of, for those that are left out."""
+"""Cursor: which project a file or a chat belongs to, so that excluded ones are left out."""
 
 from __future__ import annotations
 
@@ -11,65 +11,148 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from agents_ledger.importers.parsing.json_values import BROKEN, decoded, dicts, loose, path_of
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_text
 from agents_ledger.importers.parsing.row_filter import told, value_of
-from agents_ledger.importers.port.source import Look, Project, Select, Table, Trace
-from agents_ledger.importers.sources.cursor.scope import (
-    HEADERS,
-    LISTS,
-    META,
-    OF_CHATS,
-    TABS,
-    TASK,
-    Mentions,
-)
-from agents_ledger.importers.transcript.turn_tree import as_dict, as_list, as_text
+from agents_ledger.importers.port.source import FileProbe, FolderTrace, Project, SelectRows, Table
+from agents_ledger.importers.sources.cursor import rules
+from agents_ledger.importers.sources.cursor.changes import IdSearch
+from agents_ledger.importers.sources.cursor.records import listed_chats, listed_id
 from agents_ledger.model.imports.records import Parted, RowRecord, raw
 
-KEPT_ALIKE = (*OF_CHATS, "codeBlockDiff")  # `<kind>:<chat>:...`
-OF_AGENT = ("checkpoint", "bubbleCheckpoint")  # `agentKv:<kind>:<chat>...`
-OF_ALL = ("aiService.generations", "aiService.prompts")  # of no chat
+KEPT_ALIKE = (*rules.CHAT_KINDS, "codeBlockDiff")  # `<kind>:<chat>:...`
+AGENT_KINDS = ("checkpoint", "bubbleCheckpoint")  # `agentKv:<kind>:<chat>...`
+SHARED_KEYS = ("aiService.generations", "aiService.prompts")  # of no single chat
 MD5 = re.compile(r"[0-9a-fA-F]{32}")
-ENTRIES = ("allComposers", "tabs")
-SOMEWHERE = Trace("long", "")
+UNKNOWN_PROJECT = FolderTrace("long", "")
 
 
-def projects(path: Path, look: Look) -> Collection[Project] | None:
-    """The projects of a file; of a database of many, its rows tell."""
+def projects(path: Path, probe: FileProbe) -> Collection[Project] | None:
+    """The projects of a file; of the global database, its rows tell."""
     if path.parent.parent.name == "workspaceStorage":
-        folder = _workspace(path.parent, look)
+        folder = _workspace_folder(path.parent, probe)
         return None if folder is None else [folder]
-    if path.parent.parent.parent.name == "chats" and path.name in (META, "store.db"):
-        said = path_of(as_dict(loose(look.head(path.with_name(META)))).get("cwd"))
+    if path.parent.parent.parent.name == "chats" and path.name in (rules.META, "store.db"):
+        cwd = path_of(as_dict(loose(probe.head(path.with_name(rules.META)))).get("cwd"))
         name = path.parent.parent.name
-        return [said or Trace("md5", name)] if said or MD5.fullmatch(name) else None
+        return [cwd or FolderTrace("md5", name)] if cwd or MD5.fullmatch(name) else None
     if "agent-transcripts" in path.parts:
         at = path.parts.index("agent-transcripts")
-        return [Trace("dashes", path.parts[at - 1])] if at else None
+        return [FolderTrace("dashes", path.parts[at - 1])] if at else None
     return [] if path.name == "state.vscdb" else None
 
 
-def _workspace(folder: Path, look: Look) -> str | None:
-    said = as_dict(loose(look.head(folder / "workspace.json")))
-    return path_of(said.get("folder")) or path_of(said.get("workspace"))
+def _workspace_folder(directory: Path, probe: FileProbe) -> str | None:
+    fields = as_dict(loose(probe.head(directory / "workspace.json")))
+    return path_of(fields.get("folder")) or path_of(fields.get("workspace"))
 
 
 def chosen_folder(context: object) -> str | None:
-    """The folder that was chosen for a chat."""
-    chosen = dicts(as_dict(context).get("folderSelections"))
-    return next((path_of(each.get("absolutePath") or each.get("uri")) for each in chosen), None)
+    """The folder that was selected for a chat."""
+    selections = dicts(as_dict(context).get("folderSelections"))
+    return next((path_of(s.get("absolutePath") or s.get("uri")) for s in selections), None)
 
 
-def sent_folder(sent: object) -> str | None:
-    """The folder whose layout went with a prompt."""
-    for layout in as_list(as_dict(sent).get("projectLayouts")):
-        said = as_dict(loose(layout) if isinstance(layout, str) else layout)
-        if as_text(said.get("rootPath")):
-            return str(said["rootPath"])
+def sent_folder(context: object) -> str | None:
+    """The folder whose layout was sent with a prompt."""
+    for layout in as_list(as_dict(context).get("projectLayouts")):
+        fields = as_dict(loose(layout) if isinstance(layout, str) else layout)
+        if as_text(fields.get("rootPath")):
+            return str(fields["rootPath"])
     return None
 
 
-class _Brief(Struct, rename="camel"):
-    """A chat, as far as it tells where it was held."""
+# -- rows of a database with many projects ----------------------------------------------------
+
+_decode_list = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_entries = msgspec.json.Decoder(list[Raw]).decode
+
+
+class ChatRowFilter(Struct):
+    """Drops the rows of excluded chats; lists of chats are kept without these."""
+
+    excluded: frozenset[str]
+    with_project: frozenset[str]
+    has_one_project: bool = False
+    uncertain: frozenset[str] = frozenset()
+    without_project: set[str] = field(default_factory=set)
+
+    def __call__(self, row: RowRecord) -> RowRecord | None:
+        """The row as far as it may be kept."""
+        if row.table == rules.HEADERS:
+            return None if value_of(row, "composerId") in self.excluded else row
+        key = value_of(row, "key")
+        if not isinstance(key, str):
+            return row
+        if row.table == "cursorDiskKV":
+            return row if self._passes(key) else None
+        if key in SHARED_KEYS:
+            return row if self.has_one_project or not self.excluded else None
+        return self._filtered_list(row) if key in (*rules.LISTS, rules.TABS) else row
+
+    def _passes(self, key: str) -> bool:
+        kind, _, rest = key.partition(":")
+        chat = rest.partition(":")[0]
+        if kind == "agentKv":
+            # Blobs are parts of requests that all chats share: nothing tells whose they are.
+            agent_kind, _, name = rest.partition(":")
+            is_own = agent_kind in AGENT_KINDS and name.partition(":")[0] not in self.excluded
+            return is_own or not self.excluded
+        if kind in ("bubbleId", "composerData") and chat not in self.with_project:
+            self.without_project.add(chat)
+        return kind not in KEPT_ALIKE or chat not in self.excluded
+
+    def _filtered_list(self, row: RowRecord) -> RowRecord | None:
+        """A list without the excluded chats; None if it is too long to search."""
+        if row.parted:
+            return None if self.excluded else row
+        at = row.columns.index("value")
+        data = raw(row.values[at])
+        try:
+            fields = _decode_list(data)
+            lists = {n: _decode_entries(fields[n]) for n in rules.LIST_FIELDS if n in fields}
+        except BROKEN:
+            return None if self._names_excluded(data) else row
+        ids = {entry: listed_id(as_dict(loose(entry))) for entry in _all_entries(lists)}
+        filtered = {
+            name: [entry for entry in entries if ids[bytes(entry)] not in self.excluded]
+            for name, entries in lists.items()
+        }
+        self.without_project |= {chat for chat in ids.values() if chat} - self.with_project
+        remaining = {
+            name: value
+            for name, value in fields.items()
+            if name in filtered or not self._names_excluded(bytes(value))
+        }
+        if filtered == lists and remaining == fields:
+            return row
+        cut: Any = msgspec.json.encode({**remaining, **filtered})
+        cut = cut.decode() if isinstance(row.values[at], str) else cut
+        return row._replace(values=(*row.values[:at], cut, *row.values[at + 1 :]))
+
+    def _names_excluded(self, data: bytes) -> bool:
+        return any(chat.encode(errors="surrogatepass") in data for chat in self.excluded if chat)
+
+
+def _all_entries(lists: dict[str, list[Raw]]) -> Iterator[bytes]:
+    return (bytes(entry) for entries in lists.values() for entry in entries)
+
+
+def row_filter(
+    path: Path, select: SelectRows, probe: FileProbe, is_excluded: Callable[[Project], bool]
+) -> ChatRowFilter:
+    """What may be kept of a database with many projects."""
+    search = _FolderSearch(path, select, probe)
+    folder = _workspace_folder(path.parent, probe)
+    if folder is not None:
+        search.folders = {**dict.fromkeys(search.chats, folder), **search.folders}
+    uncertain = frozenset(search.uncertain - search.folders.keys() if folder is None else ())
+    folders = {**dict.fromkeys(uncertain, UNKNOWN_PROJECT), **search.folders}
+    excluded, with_project = told(folders, search.parents, search.chats | uncertain, is_excluded)
+    return ChatRowFilter(excluded, with_project, folder is not None, uncertain)
+
+
+class _ChatPlace(Struct, rename="camel"):
+    """The fields of a chat that tell where it was held."""
 
     composer_id: Any = None
     workspace_identifier: Any = None
@@ -78,181 +161,97 @@ class _Brief(Struct, rename="camel"):
     sub_composer_ids: Any = None
 
 
-_BRIEF = msgspec.json.Decoder(_Brief)
-_LISTED = msgspec.json.Decoder(dict[str, Raw])
-_ENTRIES = msgspec.json.Decoder(list[Raw])
+_PLACE_DECODER = msgspec.json.Decoder(_ChatPlace)
 
 
-class ChatSieve(Struct):
-    """The rows of all chats but those left out. Lists of chats are kept without these."""
+class _FolderSearch:
+    """Where chats were held: by their records, by lists of them, by what was sent with them."""
 
-    excluded: frozenset[str]
-    known: frozenset[str]
-    is_of_one: bool = False  # all of the database is of one project
-    uncertain: frozenset[str] = frozenset()
-    without_project: set[str] = field(default_factory=set)
-
-    def __call__(self, row: RowRecord) -> RowRecord | None:
-        """The row as far as it may be kept."""
-        if row.table == HEADERS:
-            return None if value_of(row, "composerId") in self.excluded else row
-        key = value_of(row, "key")
-        if not isinstance(key, str):
-            return row
-        if row.table == "cursorDiskKV":
-            return row if self._passes(key) else None
-        if key in OF_ALL:
-            return row if self.is_of_one or not self.excluded else None
-        return self._without(row) if key in (*LISTS, TABS) else row
-
-    def _passes(self, key: str) -> bool:
-        kind, _, rest = key.partition(":")
-        chat = rest.partition(":")[0]
-        if kind == "agentKv":
-            # Pieces of requests that any chat may share: none of them says whose it is.
-            of_chat, _, name = rest.partition(":")
-            is_own = of_chat in OF_AGENT and name.partition(":")[0] not in self.excluded
-            return is_own or not self.excluded
-        if kind in ("bubbleId", "composerData") and chat not in self.known:
-            self.without_project.add(chat)
-        return kind not in KEPT_ALIKE or chat not in self.excluded
-
-    def _without(self, row: RowRecord) -> RowRecord | None:
-        """A list of chats without those left out, each of the others as it was. One that is too
-        long to look through is left out."""
-        if row.parted:
-            return None if self.excluded else row
-        at = row.columns.index("value")
-        data = raw(row.values[at])
-        try:
-            said = _LISTED.decode(data)
-            lists = {name: _ENTRIES.decode(said[name]) for name in ENTRIES if name in said}
-        except BROKEN:
-            return None if self._is_named(data) else row
-        names = {entry: _id_of(entry) for each in lists.values() for entry in map(bytes, each)}
-        kept = {
-            name: [e for e in each if names[bytes(e)] not in self.excluded]
-            for name, each in lists.items()
-        }
-        self.without_project |= {name for name in names.values() if name} - self.known
-        rest = {name: e for name, e in said.items() if name in kept or not self._is_named(bytes(e))}
-        if kept == lists and rest == said:
-            return row
-        cut: Any = msgspec.json.encode({**rest, **kept})
-        cut = cut.decode() if isinstance(row.values[at], str) else cut
-        return row._replace(values=(*row.values[:at], cut, *row.values[at + 1 :]))
-
-    def _is_named(self, data: bytes) -> bool:
-        """Whether a chat that is left out stands in it."""
-        return any(chat.encode(errors="surrogatepass") in data for chat in self.excluded if chat)
-
-
-def _id_of(entry: bytes) -> str | None:
-    said = as_dict(loose(entry))
-    return as_text(said.get("composerId")) or as_text(said.get("tabId"))
-
-
-def sieve(path: Path, own: Select, look: Look, is_left: Callable[[Project], bool]) -> ChatSieve:
-    """What may be kept of a database of many projects."""
-    found = _Finder(path, own, look)
-    folder = _workspace(path.parent, look)
-    if folder is not None:
-        found.folders = {**dict.fromkeys(found.chats, folder), **found.folders}
-    doubted = frozenset(found.doubted - found.folders.keys() if folder is None else ())
-    folders = {**dict.fromkeys(doubted, SOMEWHERE), **found.folders}
-    left, known = told(folders, found.parents, found.chats | doubted, is_left)
-    return ChatSieve(left, known, folder is not None, doubted)
-
-
-class _Finder:
-    """Where chats were held: as they say, as lists of them do, as was sent with them."""
-
-    def __init__(self, path: Path, own: Select, look: Look) -> None:
+    def __init__(self, path: Path, select: SelectRows, probe: FileProbe) -> None:
         self.folders: dict[str, Project] = {}
         self.parents: dict[str, str] = {}
         self.chats: set[str] = set()
-        self.doubted: set[str] = set()  # what tells of them is too long to look through
-        self._own = own
-        self._look = look
-        self._are_lists_long = False
+        self.uncertain: set[str] = set()  # chats whose folder may be in a value too long to search
+        self._select = select
+        self._probe = probe
+        self._has_long_list = False
         self._workspaces = path.parent.parent / "workspaceStorage"
-        for key, value in self._rows("composerData:"):
-            self._told(key, value)
-        self._headers()
-        for name in look.names(self._workspaces):
-            self._listed(name)
+        for chat, value in self._rows("composerData:"):
+            self._add_cell(chat, value)
+        self._read_lists()
+        for name in probe.names(self._workspaces):
+            self._read_workspace(name)
         for key, _ in self._rows("bubbleId:", "key"):
             self.chats.add(key.partition(":")[0])
-        self._sent()
-        self._tasks()
-        if self._are_lists_long:
-            self.doubted |= {*self.chats, LISTS[0]}
+        self._read_contexts()
+        self._find_spawning_chats()
+        if self._has_long_list:
+            self.uncertain |= {*self.chats, rules.LISTS[0]}
 
     def _rows(self, prefix: str, *columns: str) -> Iterator[tuple[str, Any]]:
-        """The rows of a kind, by what stands behind it in the key."""
+        """The rows of a kind, each with the rest of its key."""
         table = Table("cursorDiskKV", ("key",), prefixes=(prefix,))
-        for key, *value in self._own(table, columns or ("key", "value")):
+        for key, *value in self._select(table, columns or ("key", "value")):
             if isinstance(key, str):
                 yield key.removeprefix(prefix), value[0] if value else None
 
-    def _told(self, chat: str, value: Any) -> None:
-        """What a cell says of a chat."""
+    def _add_cell(self, chat: str, value: Any) -> None:
         if Parted.of(value):
-            self.doubted.add(chat)
-        self._say(chat, decoded(value, _BRIEF))
+            self.uncertain.add(chat)
+        self._add_place(chat, decoded(value, _PLACE_DECODER))
 
-    def _say(self, chat: str, said: _Brief | None) -> None:
-        """What a record says of a chat; the first one that says it counts."""
+    def _add_place(self, chat: str, place: _ChatPlace | None) -> None:
+        """Add what a record says of a chat; the first folder and parent count."""
         self.chats.add(chat)
-        if said is None:
+        if place is None:
             return
-        identifier = as_dict(said.workspace_identifier)
-        place = path_of(identifier.get("uri")) or path_of(identifier.get("configPath"))
-        place = place or self._place(identifier.get("id")) or chosen_folder(said.context)
-        if place:
-            self.folders.setdefault(chat, place)
-        parent = as_text(as_dict(said.subagent_info).get("parentComposerId"))
+        identifier = as_dict(place.workspace_identifier)
+        folder = path_of(identifier.get("uri")) or path_of(identifier.get("configPath"))
+        folder = folder or self._folder_of(identifier.get("id")) or chosen_folder(place.context)
+        if folder:
+            self.folders.setdefault(chat, folder)
+        parent = as_text(as_dict(place.subagent_info).get("parentComposerId"))
         if parent:
             self.parents.setdefault(chat, parent)
-        for child in as_list(said.sub_composer_ids):
+        for child in as_list(place.sub_composer_ids):
             self.parents.setdefault(str(child), chat)
 
-    def _place(self, workspace: Any) -> str | None:
+    def _folder_of(self, workspace: Any) -> str | None:
         name = as_text(workspace)
-        if name is None or name not in self._look.names(self._workspaces):
+        if name is None or name not in self._probe.names(self._workspaces):
             return None
-        return _workspace(self._workspaces / name, self._look)
+        return _workspace_folder(self._workspaces / name, self._probe)
 
-    def _headers(self) -> None:
-        """The lists of the database itself."""
-        table = Table("ItemTable", ("key",), keys=(*LISTS, TABS))
-        for _, value in self._own(table, ("key", "value")):
-            for chat, entry in self._entries(value):
-                self._say(chat, decoded(bytes(entry), _BRIEF))
-        table = Table(HEADERS, ("composerId",))
-        for chat, workspace, value in self._own(table, ("composerId", "workspaceId", "value")):
+    def _read_lists(self) -> None:
+        """Read the lists and the table of chats of the database itself."""
+        table = Table("ItemTable", ("key",), keys=(*rules.LISTS, rules.TABS))
+        for _, value in self._select(table, ("key", "value")):
+            for chat, entry in self._listed(value):
+                self._add_place(chat, msgspec.convert(entry, _ChatPlace))
+        table = Table(rules.HEADERS, ("composerId",))
+        for chat, workspace, value in self._select(table, ("composerId", "workspaceId", "value")):
             if isinstance(chat, str):
-                self._told(chat, value)
-                if chat not in self.folders and (place := self._place(workspace)):
-                    self.folders[chat] = place
+                self._add_cell(chat, value)
+                if chat not in self.folders and (folder := self._folder_of(workspace)):
+                    self.folders[chat] = folder
 
-    def _listed(self, workspace: str) -> None:
-        """The chats that the database of a workspace lists."""
-        folder = _workspace(self._workspaces / workspace, self._look)
+    def _read_workspace(self, workspace: str) -> None:
+        """Read the lists of the database of a workspace."""
+        folder = _workspace_folder(self._workspaces / workspace, self._probe)
         if folder is None:
             return
-        table = Table("ItemTable", ("key",), keys=(LISTS[0], TABS))
+        table = Table("ItemTable", ("key",), keys=(rules.LISTS[0], rules.TABS))
         database = self._workspaces / workspace / "state.vscdb"
-        for _, value in self._look.rows(database, table, ("key", "value")):
-            for chat, _ in self._entries(value):
+        for _, value in self._probe.rows(database, table, ("key", "value")):
+            for chat, _ in self._listed(value):
                 self.folders.setdefault(chat, folder)
 
-    def _entries(self, value: Any) -> Iterator[tuple[str, Raw]]:
-        self._are_lists_long = self._are_lists_long or Parted.of(value) is not None
-        return _entries(value)
+    def _listed(self, value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+        self._has_long_list = self._has_long_list or Parted.of(value) is not None
+        return listed_chats(value)
 
-    def _sent(self) -> None:
-        """The layout of the project that went with a prompt."""
+    def _read_contexts(self) -> None:
+        """Read the layouts of projects that were sent with prompts, where no folder is known."""
         if self.chats <= self.folders.keys():
             return
         for key, value in self._rows("messageRequestContext:"):
@@ -260,44 +259,27 @@ class _Finder:
             if chat in self.folders:
                 continue
             if Parted.of(value):
-                self.doubted.add(chat)
-            elif place := sent_folder(loose(value)):
-                self.folders[chat] = place
+                self.uncertain.add(chat)
+            elif folder := sent_folder(loose(value)):
+                self.folders[chat] = folder
 
-    def _tasks(self) -> None:
-        """The chats in which a call stands that started another."""
+    def _find_spawning_chats(self) -> None:
+        """Find the chats with the calls that started the chats of tasks."""
         tasks = {
-            chat.removeprefix(TASK).encode(errors="surrogatepass"): chat
+            chat.removeprefix(rules.TASK).encode(errors="surrogatepass"): chat
             for chat in self.chats
-            if chat.startswith(TASK) and len(chat) > len(TASK)
+            if chat.startswith(rules.TASK) and len(chat) > len(rules.TASK)
             if chat not in self.folders and chat not in self.parents
         }
         if not tasks:
             return
-        named = Mentions(_escaped(tasks))
+        # The id of a call may contain line breaks, which are escaped in JSON.
+        search = IdSearch(call_id.replace(b"\n", b"\\n") for call_id in tasks)
         for key, value in self._rows("bubbleId:"):
             chat = key.partition(":")[0]
             if Parted.of(value):
-                self.doubted.update(tasks.values())
-            for name in named(raw(value)):
-                task = tasks.get(name.replace(b"\\n", b"\n"), "")
+                self.uncertain.update(tasks.values())
+            for call_id in search(raw(value)):
+                task = tasks.get(call_id.replace(b"\\n", b"\n"), "")
                 if task and task != chat:
                     self.parents.setdefault(task, chat)
-
-
-def _escaped(names: dict[bytes, str]) -> Iterator[bytes]:
-    """As they stand in JSON: ids of calls may hold line ends."""
-    for name in names:
-        yield name.replace(b"\n", b"\\n")
-
-
-def _entries(value: Any) -> Iterator[tuple[str, Raw]]:
-    try:
-        said = _LISTED.decode(raw(value))
-        entries = [e for name in ENTRIES if name in said for e in _ENTRIES.decode(said[name])]
-    except BROKEN:
-        return
-    for entry in entries:
-        name = _id_of(bytes(entry))
-        if name is not None:
-            yield name, entry

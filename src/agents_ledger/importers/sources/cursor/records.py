@@ -1,23 +1,37 @@
-"""Cursor: what a record says of a chat, however many bubbles it lists."""
+"""Cursor: what one record is: a chat, a bubble, a tool call."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
-from agents_ledger.importers.parsing.json_values import BROKEN, encoded, loose, pruned
-from agents_ledger.importers.transcript.turn_tree import as_dict, as_list, as_text
+from agents_ledger.importers.parsing.json_values import (
+    BROKEN,
+    EMBEDDED,
+    dicts,
+    encoded,
+    loose,
+    pruned,
+)
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_text
+from agents_ledger.importers.parsing.timestamps import milliseconds
+from agents_ledger.importers.sources.cursor import rules
 from agents_ledger.model.imports.interning import Numbering
 from agents_ledger.model.imports.records import raw
+from agents_ledger.model.turns import CallStatus
 
-FIELD_MAX = 4000  # bytes of a field that is not read: a longer one is a state of the editor
+EXTRA_FIELD_MAX = 4000  # bytes; longer unknown fields are states of the editor
+LONG_ARGUMENT = 2000  # characters; longer ones are not repeated in the metadata
+LEXICAL_DEPTH_MAX = 50
+
+# -- chats ------------------------------------------------------------------------------------
 
 
-class ComposerData(Struct, rename="camel"):
-    """What a record says of a chat. Anything may be missing, or be something else."""
+class ChatRecord(Struct, rename="camel"):
+    """What a record says of a chat. Any field may be missing or have another type."""
 
     composer_id: Any = None
     name: Any = None
@@ -54,78 +68,271 @@ class ComposerData(Struct, rename="camel"):
     workspace_identifier: Any = None
 
 
-LISTED = "fullConversationHeadersOnly"
-READ = {LISTED, *(each.encode_name for each in msgspec.structs.fields(ComposerData))} - {
+BUBBLE_LIST = "fullConversationHeadersOnly"
+MAPPED_FIELDS = {BUBBLE_LIST, *(f.encode_name for f in msgspec.structs.fields(ChatRecord))} - {
     "context",
     "modelConfig",
     "subagentInfo",
 }
 
 
-class _Head(Struct, rename="camel", gc=False):
-    """A bubble in the list of its chat."""
+class _ListedBubble(Struct, rename="camel", gc=False):
+    """A bubble in the list of its chat, which may be very long."""
 
     bubble_id: Any = None
 
 
-COMPOSER = msgspec.json.Decoder(ComposerData)
-_FIELDS = msgspec.json.Decoder(dict[str, Raw])
-_HEADS = msgspec.json.Decoder(list[_Head])
-
-
-def order_of(data: ComposerData, said: Mapping[str, Any]) -> Numbering | None:
-    """The ids of a chat's bubbles as they stand in it."""
-    for listed in (_heads(said.get(LISTED)), as_list(data.conversation)):
-        if listed:
-            named = (as_text(_head(each)) or str(at) for at, each in enumerate(listed))
-            return _numbered(named)
-    return _numbered(as_dict(data.conversation_map))
-
-
-def _numbered(names: Iterable[str]) -> Numbering | None:
-    found = Numbering()
-    for name in names:
-        found.add(name)
-    return found if len(found) else None
-
-
-def _heads(listed: Any) -> list[Any]:
-    """The list of a chat's bubbles: there may be very many, and all but their ids is left."""
-    if not isinstance(listed, Raw):
-        return as_list(listed)
-    try:
-        return _HEADS.decode(listed)
-    except BROKEN:
-        return as_list(loose(bytes(listed)))
-
-
-def _head(listed: Any) -> Any:
-    return listed.bubble_id if isinstance(listed, _Head) else as_dict(listed).get("bubbleId")
-
-
-def converted(said: Any) -> ComposerData | None:
-    """What JSON that was read says of a chat."""
-    try:
-        return msgspec.convert(said, ComposerData) if isinstance(said, dict) else None
-    except (msgspec.ValidationError, RecursionError):
-        return None
+CHAT_DECODER = msgspec.json.Decoder(ChatRecord)
+_decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_items = msgspec.json.Decoder(list[Raw]).decode
+_decode_bubble_list = msgspec.json.Decoder(list[_ListedBubble]).decode
 
 
 def fields_of(cell: Any) -> Mapping[str, Any]:
-    """All that a record says, by field, read as far as it has to be."""
+    """All fields of a chat record, decoded as far as necessary."""
     try:
-        return _FIELDS.decode(raw(cell))
+        return _decode_fields(raw(cell))
     except BROKEN:
         return as_dict(loose(cell))
 
 
-def more_of(said: Mapping[str, Any]) -> dict[str, Any]:
+def chat_record(value: Any) -> ChatRecord | None:
+    """The record that a JSON value is."""
+    try:
+        return msgspec.convert(value, ChatRecord) if isinstance(value, dict) else None
+    except (msgspec.ValidationError, RecursionError):
+        return None
+
+
+def bubble_order(record: ChatRecord, fields: Mapping[str, Any]) -> Numbering | None:
+    """The ids of a chat's bubbles in its order; None if it has none."""
+    for listed in (_bubble_list(fields.get(BUBBLE_LIST)), as_list(record.conversation)):
+        if listed:
+            return _numbered(as_text(_bubble_id(b)) or str(at) for at, b in enumerate(listed))
+    return _numbered(as_dict(record.conversation_map))
+
+
+def _numbered(names: Iterable[str]) -> Numbering | None:
+    order = Numbering()
+    for name in names:
+        order.add(name)
+    return order if len(order) else None
+
+
+def _bubble_list(value: Any) -> list[Any]:
+    if not isinstance(value, Raw):
+        return as_list(value)
+    try:
+        return _decode_bubble_list(value)
+    except BROKEN:
+        return as_list(loose(bytes(value)))
+
+
+def _bubble_id(listed: Any) -> Any:
+    if isinstance(listed, _ListedBubble):
+        return listed.bubble_id
+    return as_dict(listed).get("bubbleId")
+
+
+def extra_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a chat that nothing else is made of."""
-    found = {}
-    for name, value in said.items():
-        if name in READ:
+    extra = {}
+    for name, value in fields.items():
+        if name in MAPPED_FIELDS:
             continue
         data = bytes(value) if isinstance(value, Raw) else encoded(value)
-        if len(data) <= FIELD_MAX:
-            found[name] = loose(data)
-    return as_dict(pruned(found))
+        if len(data) <= EXTRA_FIELD_MAX:
+            extra[name] = loose(data)
+    return as_dict(pruned(extra))
+
+
+def listed_chats(value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The chats in the value of a list, each with its id; decoded one at a time."""
+    fields = fields_of(value)
+    for name in rules.LIST_FIELDS:
+        for item in _items(fields.get(name)):
+            entry = as_dict(loose(bytes(item)) if isinstance(item, Raw) else item)
+            chat_id = listed_id(entry)
+            if chat_id is not None:
+                yield chat_id, entry
+
+
+def listed_id(entry: dict[str, Any]) -> str | None:
+    """The id of a chat in a list."""
+    return as_text(entry.get("composerId")) or as_text(entry.get("tabId"))
+
+
+def _items(value: Any) -> list[Any]:
+    if not isinstance(value, Raw):
+        return as_list(value)
+    try:
+        return _decode_items(value)
+    except BROKEN:
+        return as_list(loose(bytes(value)))
+
+
+# -- bubbles ----------------------------------------------------------------------------------
+
+
+def _null() -> Raw:
+    return Raw(b"null")
+
+
+class BubbleHead(Struct, rename="camel"):
+    """The fields of a bubble that decide its place in the tree."""
+
+    type: Any = None
+    bubble_id: Any = None
+    id: Any = None
+    created_at: Any = None
+    timing_info: Any = None
+    model_info: Any = None
+    model_type: Any = None
+    request_id: Any = None
+    checkpoint_id: Any = None
+    text: Any = None
+    raw_text: Any = None
+    thinking: Raw = field(default_factory=_null)
+    tool_former_data: Raw = field(default_factory=_null)
+
+
+BUBBLE_DECODER = msgspec.json.Decoder(BubbleHead)
+
+
+def bubble_time(created: Any, timing: Any) -> int:
+    """When a bubble was made; 0 if unknown."""
+    if created:
+        return milliseconds(created)
+    for name in rules.CLIENT_TIMES:
+        at = as_dict(timing).get(name)
+        if isinstance(at, (int, float)) and at > rules.CLIENT_TIME_MIN:
+            return milliseconds(at)
+    return 0
+
+
+def text_of(bubble: dict[str, Any]) -> str:
+    """The text of a bubble of any generation."""
+    for name in ("text", "rawText", "message"):
+        if as_text(bubble.get(name)):
+            return str(bubble[name])
+    answer = as_text(as_dict(bubble.get("modelResponse")).get("text"))
+    if answer:
+        return answer
+    for name in ("richText", "initText"):
+        text = "".join(_lexical(loose(bubble.get(name)))).strip("\n")
+        if text:
+            return text
+    initial, delegated = bubble.get("initText"), as_dict(bubble.get("delegate")).get("a")
+    plain = initial if loose(initial) is None else None
+    return as_text(plain) or as_text(delegated) or ""
+
+
+def _lexical(node: Any, depth: int = 0) -> Iterator[str]:
+    """The text of a Lexical editor state, with a line per paragraph."""
+    node = as_dict(node)
+    kind = node.get("type")
+    if kind == "linebreak":
+        yield "\n"
+    elif kind == "tab":
+        yield "\t"
+    elif isinstance(node.get("text"), str):
+        yield node["text"]
+    elif depth < LEXICAL_DEPTH_MAX:
+        for child in [node.get("root"), *as_list(node.get("children"))]:
+            yield from _lexical(child, depth + 1)
+    if kind == "paragraph":
+        yield "\n"
+
+
+def thinking_of(bubble: dict[str, Any]) -> str | None:
+    """What the model thought before it answered."""
+    thinking = bubble.get("thinking")
+    texts = [as_text(thinking) or as_text(as_dict(thinking).get("text"))]
+    if not texts[0]:
+        texts = [
+            as_text(block.get("thinking")) or as_text(block.get("text"))
+            for block in dicts(bubble.get("allThinkingBlocks"))
+        ]
+    return "\n\n".join(filter(None, texts)) or None
+
+
+def metadata_of(bubble: dict[str, Any]) -> dict[str, Any]:
+    """Every field of a bubble that is not empty and has no column."""
+    content = text_of(bubble)
+    fields = pruned(
+        {
+            name: value
+            for name, value in bubble.items()
+            if not (name in ("text", "rawText") and value == content)
+        }
+    )
+    fields["thinking"] = _thinking_metadata(fields.get("thinking"))
+    if isinstance(fields.get("context"), dict):
+        del fields["context"]
+    if isinstance(fields.get("toolFormerData"), dict):
+        fields["toolFormerData"] = _call_metadata(fields["toolFormerData"])
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+
+
+def _thinking_metadata(thinking: Any) -> Any:
+    if isinstance(thinking, dict) and as_text(thinking.get("text")):
+        return {name: value for name, value in thinking.items() if name != "text"}
+    return None if isinstance(thinking, str) else thinking
+
+
+def _call_metadata(call: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a call without the long ones that the tool call has."""
+    params, raw_args = call.get("params"), call.get("rawArgs")
+    in_call = {"error", "result", "params" if params else "rawArgs"}
+    if params and raw_args and _is_long(raw_args) and loose(raw_args) == (loose(params) or params):
+        in_call.add("rawArgs")
+    fields = {n: value for n, value in call.items() if not (n in in_call and _is_long(value))}
+    extra = as_dict(fields.get("additionalData"))
+    if starts_subagent(call) and isinstance(embedded_chat(call), dict):  # it is its own session
+        fields["additionalData"] = {n: value for n, value in extra.items() if n != EMBEDDED}
+    return fields
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, str) and len(value) > LONG_ARGUMENT
+
+
+# -- tool calls -------------------------------------------------------------------------------
+
+
+def tool_calls(bubble: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tool calls of a bubble; a prompt's toolFormerData is only a state of the editor."""
+    data = bubble.get("toolFormerData")
+    calls = dicts(data) if isinstance(data, list) else dicts([data])
+    return [call for call in calls if {"name", "tool", "toolCallId"} & call.keys()]
+
+
+def starts_subagent(call: dict[str, Any]) -> bool:
+    """Whether a call starts a subagent."""
+    return call.get("name") in rules.TASK_TOOLS or call.get("tool") == rules.TASK_NUMBER
+
+
+def embedded_chat(call: dict[str, Any]) -> Any:
+    """The chat of a subagent that is part of the call that started it."""
+    value = as_dict(call.get("additionalData")).get(EMBEDDED)
+    return loose(value) if isinstance(value, str) else value
+
+
+def params_of(call: dict[str, Any]) -> Any:
+    """The parameters of a call: an object, or JSON text, in one of two fields."""
+    for name in ("params", "rawArgs"):
+        value = call.get(name)
+        value = loose(value) if isinstance(value, str) else value
+        if value:
+            return value
+    return {}
+
+
+def status_of(call: dict[str, Any]) -> tuple[CallStatus, str | None]:
+    """The status of a call, and the source's own word for it."""
+    status = as_text(call.get("status"))
+    status = status or as_text(as_dict(call.get("additionalData")).get("status"))
+    if call.get("userDecision") == "rejected":
+        return "rejected", status or "rejected"
+    default: CallStatus = "completed" if call.get("result") else "running"
+    return rules.STATUSES.get((status or "").lower(), default), status

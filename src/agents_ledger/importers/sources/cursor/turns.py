@@ -1,34 +1,35 @@
-"""Cursor: the content of one turn, from its bubbles in order."""
+"""Cursor: the content of one turn, from the bubbles of a chat or the messages of the agent."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
 from agents_ledger.importers.parsing.json_values import (
-    EMBEDDED,
     dicts,
     json_or_text,
     loose,
     path_of,
     pruned,
 )
-from agents_ledger.importers.port.source import Material, Row
-from agents_ledger.importers.transcript.turn_builder import (
-    TurnBuilder,
-    milliseconds,
-    msgspec_text,
+from agents_ledger.importers.parsing.lenient_json import (
+    as_dict,
+    as_list,
+    as_number,
+    as_text,
+    without_data,
 )
-from agents_ledger.importers.transcript.turn_tree import as_dict, as_list, as_number, as_text
+from agents_ledger.importers.port.material import Material, SourceRow
+from agents_ledger.importers.sources.cursor import records, rules
+from agents_ledger.importers.transcript.field_maps import token_counts
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder, json_text
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.imports.records import LARGE
 from agents_ledger.model.turns import (
     OPEN_CALL,
-    CallStatus,
-    FileKind,
     MessageCodeblock,
     MessageFile,
     MessageLint,
@@ -36,107 +37,33 @@ from agents_ledger.model.turns import (
     Turn,
 )
 
-NAME = "cursor"
-STATUSES: dict[str, CallStatus] = {
-    "aborted": "cancelled",
-    "canceled": "cancelled",
-    "cancelled": "cancelled",
-    "completed": "completed",
-    "error": "failed",
-    "errored": "failed",
-    "failed": "failed",
-    "loading": "running",
-    "pending": "pending",
-    "rejected": "rejected",
-    "running": "running",
-    "success": "completed",
-}
-FILE_TOOLS: dict[str, FileKind] = {
-    "apply_patch": "written",
-    "delete_file": "written",
-    "edit_file": "written",
-    "edit_file_v2": "written",
-    "read_file": "read",
-    "read_file_v2": "read",
-    "search_replace": "written",
-    "write": "written",
-}
-PATH_NAMES = ("path", "relativeWorkspacePath", "targetFile", "target_file", "file_path", "filePath")
-TASK_NAMES = ("task", "task_v2")
-TASK_NUMBER = 48
-RULES = "cursorRules"
-REQUEST = "messageRequestContext"
-LONG_ARGUMENT = 2000  # a longer one stands in its tool call only
-DECODED_ROWS = 4
+DECODED_ROWS = 4  # decoded rows that are cached
 
 
 class Bubble(Struct, frozen=True, gc=False, array_like=True):
-    """A message, and where it stands."""
+    """A message of a chat, and where it is recorded."""
 
     id: str  # the source's own
     role: Literal["user", "assistant"]
-    row: Row
-    inner: tuple[str | int, ...]  # the way to it inside the row's JSON
-    at: int  # 0: not said
-    print: bytes  # of what it says
+    row: SourceRow
+    inner: tuple[str | int, ...]  # the path to it inside the row's JSON
+    at: int  # 0: unknown
+    print: bytes  # of its content
     model: str | None
     request_id: str | None
     checkpoint_id: str | None
     may_spawn: bool  # its tool call may start a subagent
 
 
-class Summary(NamedTuple):
-    """What stands for the turns before it."""
-
-    words: str
-    row: Row
-
-
-class Spec(NamedTuple):
-    """A turn to be built."""
-
-    turn_id: str
-    parent_id: str | None
-    bubbles: Sequence[Bubble]
-    model: str | None
-    workspace: str | None
-    spawned: Mapping[str, str]  # the sessions of subagents, by call
-    contexts: Mapping[str, Row]  # what was sent with a message, by bubble or request
-    checkpoints: Mapping[str, Row]
-    asked_by: MessageSource = "human"
-    renamed: Mapping[str, str] = {}  # messages whose bubbles are another turn's too, by bubble
-    guessed: Mapping[str, int] = {}  # the times of bubbles that say none
-
-    def messages(self) -> Iterator[tuple[str, int, Bubble]]:
-        """The id and the time of each message, and its bubble."""
-        for bubble in self.bubbles:
-            at = bubble.at or self.guessed.get(bubble.id, 0)
-            yield self.renamed.get(bubble.id, bubble.id), at, bubble
-
-    @property
-    def started(self) -> int:
-        """When it began."""
-        return next((at for _, at, _ in self.messages()), 0)
-
-    def context(self, bubble: Bubble) -> Row | None:
-        """What was sent with a message."""
-        asked = bubble.request_id if bubble.role == "user" else None
-        return self.contexts.get(bubble.id) or self.contexts.get(asked or "")
-
-    def checkpoint(self, bubble: Bubble) -> Row | None:
-        """The files as they were at a message."""
-        return self.checkpoints.get(bubble.checkpoint_id or "")
-
-
-class Bubbles:
-    """Reads bubbles again; of the last few rows the JSON is held, of large ones only of one."""
+class BubbleReader:
+    """Reads bubbles again; caches the JSON of the last few rows, or of one large row."""
 
     def __init__(self, material: Material) -> None:
         self.material = material
         self._cache: OrderedDict[tuple[int, int], Any] = OrderedDict()
 
-    def value(self, row: Row) -> Any:
-        """What a row's JSON says."""
+    def value(self, row: SourceRow) -> Any:
+        """The JSON of a row."""
         key = (row.file_id, row.offset)
         if key not in self._cache:
             while len(self._cache) >= (DECODED_ROWS if row.length < LARGE else 1):
@@ -156,220 +83,157 @@ class Bubbles:
         return as_dict(value)
 
 
-def summary_turn(turn_id: str, parent_id: str, words: str, at: int) -> Turn:
-    """A compaction."""
+class ChatFacts(NamedTuple):
+    """What all turns of a chat have in common."""
+
+    model: str | None
+    workspace: str | None
+    spawned: Mapping[str, str]  # call -> label of the subagent's session
+    contexts: Mapping[str, SourceRow]  # what was sent with a prompt, by bubble or request
+    checkpoints: Mapping[str, SourceRow]
+    asked_by: MessageSource
+
+
+class CursorMessage(NamedTuple):
+    """A message of a turn, and the rows that it is made of."""
+
+    id: str
+    at: int
+    bubble: Bubble
+    context: SourceRow | None  # what was sent with it
+    checkpoint: SourceRow | None  # the files at that time
+
+
+def message_of(facts: ChatFacts, message_id: str, at: int, bubble: Bubble) -> CursorMessage:
+    request = bubble.request_id if bubble.role == "user" else None
+    context = facts.contexts.get(bubble.id) or facts.contexts.get(request or "")
+    checkpoint = facts.checkpoints.get(bubble.checkpoint_id or "")
+    return CursorMessage(message_id, at, bubble, context, checkpoint)
+
+
+# -- chats ------------------------------------------------------------------------------------
+
+
+def build_summary(turn_id: str, parent_id: str, summary: str, at: int) -> Turn:
+    """The turn of a compaction."""
     builder = TurnBuilder(turn_id, parent_id)
-    builder.message(f"{turn_id}:text", "system", words, at=at, source="event")
-    builder.compaction = Compaction(words, parent_id)
+    builder.message(f"{turn_id}:text", "system", summary, at=at, source="event")
+    builder.compaction = Compaction(summary, parent_id)
     return builder.build()
 
 
-def build_turn(bubbles: Bubbles, spec: Spec) -> Turn:
-    """The turn that these bubbles make."""
-    return _Turn(bubbles, spec).built()
+class ChatTurn:
+    """Builds a turn of a chat."""
 
+    def __init__(self, reader: BubbleReader, builder: TurnBuilder, facts: ChatFacts) -> None:
+        self.reader = reader
+        self.builder = builder
+        self.facts = facts
 
-class _Turn:
-    def __init__(self, bubbles: Bubbles, spec: Spec) -> None:
-        self.bubbles = bubbles
-        self.spec = spec
-        self.builder = TurnBuilder(spec.turn_id, spec.parent_id)
-
-    def built(self) -> Turn:
-        self.builder.model, self.builder.workspace_path = self.spec.model, self.spec.workspace
-        for message_id, at, bubble in self.spec.messages():
-            said = self.bubbles[bubble]
-            self.builder.model = bubble.model or self.builder.model
-            self._say(message_id, at, bubble, said)
-            for position, call in enumerate(tool_data(said)):
-                self._call(call, message_id, at, position)
-            self._count(said)
-        self.builder.provider = NAME if self.builder.model else None
+    def build(self, messages: Iterable[CursorMessage]) -> Turn:
+        self.builder.model = self.facts.model
+        self.builder.workspace_path = self.facts.workspace
+        for message in messages:
+            record = self.reader[message.bubble]
+            self.builder.model = message.bubble.model or self.builder.model
+            self._add_message(message, record)
+            for position, call in enumerate(records.tool_calls(record)):
+                self._add_call(call, message, position)
+            self._add_usage(record)
+        self.builder.provider = rules.NAME if self.builder.model else None
         return self.builder.build()
 
-    def _say(self, message_id: str, at: int, bubble: Bubble, said: dict[str, Any]) -> None:
-        metadata = metadata_of(said)
-        checkpoint = self.spec.checkpoint(bubble)
-        if checkpoint is not None:
-            metadata["checkpoint"] = _without_contents(self.bubbles.value(checkpoint))
-        context = pruned(as_dict(said.get("context")))
-        sent = self.spec.context(bubble)
-        if sent is not None:
-            context = _joined(context, pruned(as_dict(self.bubbles.value(sent))))
-        if context.get(RULES):
-            metadata.setdefault(RULES, context[RULES])
+    def _add_message(self, message: CursorMessage, record: dict[str, Any]) -> None:
+        metadata = records.metadata_of(record)
+        if message.checkpoint is not None:
+            metadata["checkpoint"] = _checkpoint_paths(self.reader.value(message.checkpoint))
+        context = pruned(as_dict(record.get("context")))
+        if message.context is not None:
+            sent = pruned(as_dict(self.reader.value(message.context)))
+            context = _merged_context(context, sent)
+        if context.get("cursorRules"):
+            metadata.setdefault("cursorRules", context["cursorRules"])
+        role = message.bubble.role
         self.builder.message(
-            message_id,
-            bubble.role,
-            text_of(said),
-            at=at,
-            source=self.spec.asked_by if bubble.role == "user" else None,
-            thinking=thinking_of(said),
+            message.id,
+            role,
+            records.text_of(record),
+            at=message.at,
+            source=self.facts.asked_by if role == "user" else None,
+            thinking=records.thinking_of(record),
             metadata=metadata,
             context=context,
-            files=tuple(dict.fromkeys(_files(said))),
-            lints=tuple(_lints(said)),
-            codeblocks=tuple(_codeblocks(said)),
+            files=tuple(dict.fromkeys(_files(record))),
+            lints=tuple(_lints(record)),
+            codeblocks=tuple(_codeblocks(record)),
         )
 
-    def _count(self, said: dict[str, Any]) -> None:
-        tokens = as_dict(said.get("tokenCount"))
-        read, written = as_number(tokens.get("inputTokens")), as_number(tokens.get("outputTokens"))
-        if read or written:
-            total = (read or 0) + (written or 0)
-            self.builder.add_tokens(input_tokens=read, output_tokens=written, total_tokens=total)
-        wrong = said.get("errorDetails")
-        self.builder.failed = bool(wrong)
-        self.builder.error = _words(wrong) if wrong else None
+    def _add_usage(self, record: dict[str, Any]) -> None:
+        tokens = token_counts(record.get("tokenCount"), rules.TOKENS)
+        if any(tokens.values()):
+            self.builder.add_tokens(**tokens, total_tokens=sum(tokens.values()))
+        error = record.get("errorDetails")
+        self.builder.failed = bool(error)
+        self.builder.error = _error_text(error) if error else None
 
-    def _call(self, call: dict[str, Any], message_id: str, at: int, position: int) -> None:
+    def _add_call(self, call: dict[str, Any], message: CursorMessage, position: int) -> None:
         number = as_number(call.get("tool"))
-        call_id = as_text(call.get("toolCallId")) or f"{message_id}:{position}"
+        call_id = as_text(call.get("toolCallId")) or f"{message.id}:{position}"
         params = call.get("params") or call.get("rawArgs") or {}
         self.builder.call(
             call_id,
             as_text(call.get("name")) or (f"tool_{number}" if number is not None else "unknown"),
-            msgspec_text(json_or_text(params)),
-            at=at,
-            message_id=message_id,
+            json_text(json_or_text(params)),
+            at=message.at,
+            message_id=message.id,
             tool_number=number,
         )
-        status, word = status_of(call)
+        status, source_status = records.status_of(call)
         error = call.get("error")
         self.builder.result(
             call_id,
             json_or_text(call.get("result") or None),
-            at=at if status not in OPEN_CALL else 0,
+            at=message.at if status not in OPEN_CALL else 0,
             status=status,
-            error=_words(error) if error else ("failed" if status == "failed" else None),
-            source_status=word,
-            spawned=self.spec.spawned.get(call_id),
+            error=_error_text(error) if error else ("failed" if status == "failed" else None),
+            source_status=source_status,
+            spawned=self.facts.spawned.get(call_id),
         )
 
 
-def _words(wrong: Any) -> str:
-    said = as_dict(wrong)
-    found = (as_text(said.get(name)) for name in ("message", "detail", "title", "error"))
-    return next((each for each in found if each), None) or as_text(wrong) or "failed"
+def _error_text(error: Any) -> str:
+    fields = as_dict(error)
+    texts = (as_text(fields.get(name)) for name in ("message", "detail", "title", "error"))
+    return next(filter(None, texts), None) or as_text(error) or "failed"
 
 
-# -- what a bubble says -----------------------------------------------------------------------
+def _merged_context(context: dict[str, Any], sent: dict[str, Any]) -> dict[str, Any]:
+    """The context of a message with what was sent with it; differing fields are kept apart."""
+    differing = {name: value for name, value in sent.items() if context.get(name, value) != value}
+    merged = {**sent, **context}
+    return {**merged, "messageRequestContext": differing} if differing else merged
 
 
-def text_of(said: dict[str, Any]) -> str:
-    """The words of a bubble of any generation."""
-    for name in ("text", "rawText", "message"):
-        if as_text(said.get(name)):
-            return str(said[name])
-    answer = as_text(as_dict(said.get("modelResponse")).get("text"))
-    if answer:
-        return answer
-    for name in ("richText", "initText"):
-        words = "".join(_lexical(loose(said.get(name)))).strip("\n")
-        if words:
-            return words
-    first, asked = said.get("initText"), as_dict(said.get("delegate")).get("a")
-    plain = first if loose(first) is None else None
-    return as_text(plain) or as_text(asked) or ""
-
-
-def _lexical(node: Any, depth: int = 0) -> Iterator[str]:
-    """The text of an editor's state: paragraphs on lines of their own."""
-    node = as_dict(node)
-    kind = node.get("type")
-    if kind == "linebreak":
-        yield "\n"
-    elif kind == "tab":
-        yield "\t"
-    elif isinstance(node.get("text"), str):
-        yield node["text"]
-    elif depth < 50:  # noqa: PLR2004 - no editor nests so deep
-        for child in [node.get("root"), *as_list(node.get("children"))]:
-            yield from _lexical(child, depth + 1)
-    if kind == "paragraph":
-        yield "\n"
-
-
-def thinking_of(said: dict[str, Any]) -> str | None:
-    """What the model thought before it answered."""
-    thought = said.get("thinking")
-    words = [as_text(thought) or as_text(as_dict(thought).get("text"))]
-    if not words[0]:
-        words = [
-            as_text(block.get("thinking")) or as_text(block.get("text"))
-            for block in dicts(said.get("allThinkingBlocks"))
-        ]
-    return "\n\n".join(word for word in words if word) or None
-
-
-def metadata_of(said: dict[str, Any]) -> dict[str, Any]:
-    """Every field of a bubble that is not empty and has no column."""
-    content = text_of(said)
-    kept = pruned(
-        {
-            name: value
-            for name, value in said.items()
-            if not (name in ("text", "rawText") and value == content)
-        }
-    )
-    kept["thinking"] = _beside_thoughts(kept.get("thinking"))
-    if isinstance(kept.get("context"), dict):
-        del kept["context"]
-    if isinstance(kept.get("toolFormerData"), dict):
-        kept["toolFormerData"] = _beside_call(kept["toolFormerData"])
-    return {name: value for name, value in kept.items() if value not in (None, "", [], {})}
-
-
-def _beside_thoughts(thought: Any) -> Any:
-    if isinstance(thought, dict) and as_text(thought.get("text")):
-        return {name: value for name, value in thought.items() if name != "text"}
-    return None if isinstance(thought, str) else thought
-
-
-def _beside_call(call: dict[str, Any]) -> dict[str, Any]:
-    """What a call says, without what is long and stands in the tool call."""
-    params, asked = call.get("params"), call.get("rawArgs")
-    held = {"error", "result", "params" if params else "rawArgs"}
-    if params and asked and _is_long(asked) and loose(asked) == (loose(params) or params):
-        held.add("rawArgs")
-    kept = {name: value for name, value in call.items() if not (name in held and _is_long(value))}
-    extra = as_dict(kept.get("additionalData"))
-    if is_task(call) and isinstance(embedded(call), dict):  # it is a session of its own
-        kept["additionalData"] = {n: value for n, value in extra.items() if n != EMBEDDED}
-    return kept
-
-
-def _is_long(value: Any) -> bool:
-    return isinstance(value, str) and len(value) > LONG_ARGUMENT
-
-
-def _joined(context: dict[str, Any], sent: dict[str, Any]) -> dict[str, Any]:
-    """The context of a message with what was sent with it; where both say something, apart."""
-    apart = {name: value for name, value in sent.items() if context.get(name, value) != value}
-    joined = {**sent, **context}
-    return {**joined, REQUEST: apart} if apart else joined
-
-
-def _files(said: dict[str, Any]) -> Iterator[MessageFile]:
-    for name in as_list(said.get("relevantFiles")):
+def _files(record: dict[str, Any]) -> Iterator[MessageFile]:
+    for name in as_list(record.get("relevantFiles")):
         path = path_of(name)
         if path:
             yield MessageFile("referenced", path)
-    context = as_dict(said.get("context")) or said
+    context = as_dict(record.get("context")) or record
     for selected in dicts(context.get("fileSelections")):
         path = path_of(selected.get("uri"))
         if path:
             yield MessageFile("attached", path)
-    for call in tool_data(said):
-        kind = FILE_TOOLS.get(str(call.get("name")))
-        params = as_dict(_params(call))
-        path = next((path_of(params[n]) for n in PATH_NAMES if as_text(params.get(n))), None)
-        if kind and path:
-            yield MessageFile(kind, path)
+    for call in records.tool_calls(record):
+        params = as_dict(records.params_of(call))
+        for file in rules.FILE_TOOLS.files(str(call.get("name")), params):
+            path = path_of(file.file_path)
+            if path:
+                yield MessageFile(file.kind, path)
 
 
-def _lints(said: dict[str, Any]) -> Iterator[MessageLint]:
-    for of_file in dicts(said.get("multiFileLinterErrors")):
+def _lints(record: dict[str, Any]) -> Iterator[MessageLint]:
+    for of_file in dicts(record.get("multiFileLinterErrors")):
         path = as_text(of_file.get("relativeWorkspacePath"))
         for error in dicts(of_file.get("errors")):
             span = as_dict(error.get("range"))
@@ -385,8 +249,8 @@ def _lints(said: dict[str, Any]) -> Iterator[MessageLint]:
             )
 
 
-def _codeblocks(said: dict[str, Any]) -> Iterator[MessageCodeblock]:
-    for block in dicts(said.get("codeBlocks")):
+def _codeblocks(record: dict[str, Any]) -> Iterator[MessageCodeblock]:
+    for block in dicts(record.get("codeBlocks")):
         content = block.get("content")
         yield MessageCodeblock(
             content if isinstance(content, str) else "",
@@ -395,63 +259,131 @@ def _codeblocks(said: dict[str, Any]) -> Iterator[MessageCodeblock]:
         )
 
 
-def _without_contents(checkpoint: Any) -> Any:
-    """The files of a checkpoint, by name; what they held stays in the source record."""
-    said = as_dict(checkpoint)
-    names = {}
+def _checkpoint_paths(checkpoint: Any) -> Any:
+    """The paths of the files of a checkpoint; their contents stay in the source record."""
+    fields = as_dict(checkpoint)
+    paths = {}
     for name in ("files", "nonExistentFiles", "newlyCreatedFolders"):
-        paths = [path_of(as_dict(each).get("uri") or each) for each in as_list(said.get(name))]
-        names[name] = [path for path in paths if path]
-    return pruned(names)
+        files = as_list(fields.get(name))
+        paths[name] = [path for f in files if (path := path_of(as_dict(f).get("uri") or f))]
+    return pruned(paths)
 
 
-# -- tools ------------------------------------------------------------------------------------
+# -- the agent --------------------------------------------------------------------------------
 
 
-def tool_data(said: dict[str, Any]) -> list[dict[str, Any]]:
-    """The tool calls of a bubble. On what the user wrote there is only a state of the editor."""
-    data = said.get("toolFormerData")
-    found = dicts(data) if isinstance(data, list) else dicts([data])
-    return [call for call in found if {"name", "tool", "toolCallId"} & call.keys()]
+class AgentTurn:
+    """Builds a turn of the agent, from a transcript or a store."""
+
+    def __init__(self, builder: TurnBuilder, asked_by: MessageSource) -> None:
+        self.builder = builder
+        self.asked_by = asked_by
+        self.at = 0
+        self.open_calls: OrderedDict[str, None] = OrderedDict()  # without a result yet
+        self.last_calls: set[str] = set()  # of the last message
+
+    def add(self, message_id: str, record: dict[str, Any], at: int) -> None:
+        self.at = at
+        if "role" not in record:
+            self._add_end(record)
+            return
+        self.builder.model = as_text(record.get("model")) or self.builder.model
+        blocks = agent_blocks(record)
+        text = agent_text(blocks)
+        is_user = record["role"] == "user"
+        prompt = rules.prompt_in(text) if is_user else rules.CursorPrompt(text, 0, False)
+        metadata: dict[str, Any] = {"text": text} if prompt.words != text else {}
+        other_blocks = [without_data(b) for b in blocks if b.get("type") not in rules.MAPPED_BLOCKS]
+        if other_blocks:
+            metadata["blocks"] = other_blocks
+        role = rules.ROLES.get(str(record["role"]), "system")
+        if role == "user" and are_results(blocks):
+            role = "tool"
+        if role == "assistant":
+            self.last_calls = set()
+        if role != "tool":
+            source: MessageSource = "event" if prompt.is_event else self.asked_by
+            self.builder.message(
+                message_id,
+                role,
+                prompt.words,
+                at=self.at,
+                source=source if role == "user" else None,
+                thinking="\n\n".join(_thoughts(blocks)) or None,
+                metadata=metadata,
+            )
+        self._add_calls(message_id, blocks)
+
+    def close_calls(self) -> None:
+        """Complete calls that the agent continued after: most transcripts have no results."""
+        for call_id in self.open_calls:
+            if call_id not in self.last_calls:
+                self.builder.result(call_id, None, at=self.at)
+
+    def _add_end(self, record: dict[str, Any]) -> None:
+        error = record.get("error")
+        if error or record.get("status") == "error":
+            text = as_text(error) or as_text(as_dict(error).get("message"))
+            self.builder.failed, self.builder.error = True, text or "failed"
+
+    def _add_calls(self, message_id: str, blocks: Sequence[dict[str, Any]]) -> None:
+        for position, block in enumerate(blocks):
+            kind = block.get("type")
+            own_id = as_text(block.get("toolCallId")) or as_text(block.get("id"))
+            if kind in rules.CALL_BLOCKS:
+                call_id = own_id or f"{message_id}:{position}"
+                params = block.get("args") if "args" in block else block.get("input")
+                name = as_text(block.get("toolName")) or as_text(block.get("name")) or "unknown"
+                params = {} if params is None else params
+                self.builder.call(call_id, name, params, at=self.at, message_id=message_id)
+                self.open_calls[call_id] = None
+                self.last_calls.add(call_id)
+            elif kind in rules.RESULT_BLOCKS:
+                self._add_result(own_id or as_text(block.get("tool_use_id")), block)
+
+    def _add_result(self, own_id: str | None, block: dict[str, Any]) -> None:
+        """To the call that it names, or to the oldest open one: transcripts have no call ids."""
+        if not self.open_calls:
+            return
+        is_open = own_id is not None and own_id in self.open_calls
+        call_id = own_id if own_id and is_open else next(iter(self.open_calls))
+        del self.open_calls[call_id]
+        result = next((block[n] for n in ("result", "content", "output") if n in block), None)
+        failed = bool(block.get("isError") or block.get("is_error"))
+        self.builder.result(
+            call_id,
+            without_data(result),
+            at=self.at,
+            status="failed" if failed else "completed",
+            error="failed" if failed else None,
+        )
 
 
-def is_task(call: dict[str, Any]) -> bool:
-    """Whether a call starts a subagent."""
-    return call.get("name") in TASK_NAMES or call.get("tool") == TASK_NUMBER
+def agent_blocks(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """The blocks of a message of the agent; a text is one."""
+    content = record.get("content")
+    if content is None:
+        content = as_dict(record.get("message")).get("content")
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [{**block, "type": as_text(block.get("type"))} for block in dicts(content)]
 
 
-def embedded(call: dict[str, Any]) -> Any:
-    """The chat of a subagent that is written into the call that started it."""
-    value = as_dict(call.get("additionalData")).get(EMBEDDED)
-    return loose(value) if isinstance(value, str) else value
+def agent_text(blocks: Iterable[dict[str, Any]]) -> str:
+    """The text of blocks, unknown ones included."""
+    not_text = rules.MAPPED_BLOCKS - {"text"}
+    texts = (as_text(b.get("text")) for b in blocks if b.get("type") not in not_text)
+    return "\n\n".join(filter(None, texts))
 
 
-def _params(call: dict[str, Any]) -> Any:
-    """Of a call: an object, or JSON in text; empty in one field, it may stand in another."""
-    for name in ("params", "rawArgs"):
-        value = call.get(name)
-        value = loose(value) if isinstance(value, str) else value
-        if value:
-            return value
-    return {}
+def are_results(blocks: Sequence[dict[str, Any]]) -> bool:
+    """Whether a message has nothing but results of tools."""
+    return bool(blocks) and all(b.get("type") in rules.RESULT_BLOCKS for b in blocks)
 
 
-def status_of(call: dict[str, Any]) -> tuple[CallStatus, str | None]:
-    """The status of a call, and the source's own word for it."""
-    said = as_text(call.get("status")) or as_text(as_dict(call.get("additionalData")).get("status"))
-    if call.get("userDecision") == "rejected":
-        return "rejected", said or "rejected"
-    done: CallStatus = "completed" if call.get("result") else "running"
-    return STATUSES.get((said or "").lower(), done), said
-
-
-def bubble_time(created: Any, timing: Any) -> int:
-    """When a bubble was made; 0 if it does not say. A small number counts from the start of the
-    program, not from 1970."""
-    if created:
-        return milliseconds(created)
-    for name in ("clientRpcSendTime", "clientSettleTime", "clientEndTime", "clientStartTime"):
-        moment = as_dict(timing).get(name)
-        if isinstance(moment, (int, float)) and moment > 1e12:  # noqa: PLR2004 - ms since 2001
-            return milliseconds(moment)
-    return 0
+def _thoughts(blocks: Iterable[dict[str, Any]]) -> Iterator[str]:
+    for block in blocks:
+        if block.get("type") in rules.THINKING_BLOCKS:
+            text = as_text(block.get("thinking")) or as_text(block.get("text"))
+            if text:
+                yield text

@@ -1,5 +1,8 @@
-"""Gemini CLI: which project a chat is of. A chat says its hash alone; where it also names the
-folder, as most do, the hash tells which of all the paths in it that is."""
+"""Gemini CLI: which project a chat belongs to.
+
+A chat records only the hash of its folder. If it also mentions the folder, or a file in it, as two
+of three real chats do, the hash identifies that path among all others.
+"""
 
 from __future__ import annotations
 
@@ -9,74 +12,71 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from agents_ledger.importers.port.source import Look, Project, Trace
-from agents_ledger.importers.transcript.turn_tree import as_dict, as_text, parsed
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_text, parse_json
+from agents_ledger.importers.port.source import FileProbe, FolderTrace, Project
 from agents_ledger.model.imports.sources import SHA256, SourceFile, SourceTitle
 
-ROOT = ".project_root"  # beside the chats of a project: its folder
-LOOKED = 4096  # bytes of a message: of 200 real chats more tells the folder of three
-SAID = re.compile(rb'"projectHash"\s*:\s*"([0-9a-f]{64})"')
-_BEGIN = rb"(?:(?<![A-Za-z])[A-Za-z]:(?:\\\\|/)|(?<![\w.~/\\-])/(?=\w))"
-_WHOLE = rb'(?<=")' + _BEGIN + rb'(?:[^"\\]|\\.){1,250}(?=")'  # one may have spaces
-_WORD = _BEGIN + rb"""(?:[^\s"'`<>|*?:;,()\[\]{}\\]|\\\\|\\u[0-9a-f]{4}){1,250}"""
-PATH = re.compile(_WHOLE + rb"|" + _WORD)
-ABSOLUTE = re.compile(r"(?:/|[A-Za-z]:[\\/]|\\\\)[^\r\n]{0,4095}")
-END = re.compile(r"[\\/]|\Z")
+ROOT_FILE = ".project_root"  # written next to the chats since 2026: the folder of the project
+SEARCHED_BYTES = 4096  # of a message; in 200 real chats, searching more finds three more folders
+PROJECT_HASH = re.compile(rb'"projectHash"\s*:\s*"([0-9a-f]{64})"')
+_PATH_START = rb"(?:(?<![A-Za-z])[A-Za-z]:(?:\\\\|/)|(?<![\w.~/\\-])/(?=\w))"
+_QUOTED_PATH = rb'(?<=")' + _PATH_START + rb'(?:[^"\\]|\\.){1,250}(?=")'  # may contain spaces
+_BARE_PATH = _PATH_START + rb"""(?:[^\s"'`<>|*?:;,()\[\]{}\\]|\\\\|\\u[0-9a-f]{4}){1,250}"""
+PATH = re.compile(_QUOTED_PATH + rb"|" + _BARE_PATH)
+ABSOLUTE_PATH = re.compile(r"(?:/|[A-Za-z]:[\\/]|\\\\)[^\r\n]{0,4095}")
+SEPARATOR = re.compile(r"[\\/]|\Z")
 
 
-def folder_in(data: bytes, hashed: str) -> str | None:
-    """Of the paths in a piece of JSON, and of the folders above them, the one with this hash."""
-    return next((folder for folder in _folders(data) if hash_of(folder) == hashed), None)
-
-
-def root_of(data: bytes) -> str:
-    """The folder that such a file names."""
-    return data.decode(errors="replace").strip()
-
-
-def is_root(data: bytes) -> bool:
-    """Whether a file of that name is such a one: it has one path, and nothing else."""
-    return ABSOLUTE.fullmatch(root_of(data)) is not None
-
-
-def called(folder: str, file: SourceFile) -> SourceTitle:
-    """What a file says that the folder of its project is, by the hash that chats have of it."""
-    return SourceTitle(hash_of(folder), file.id, file.path, file.generation, 0, folder)
-
-
-def _folders(data: bytes) -> set[str]:
-    paths = (as_text(parsed(b'"%b"' % word)) or "" for word in set(PATH.findall(data)))
-    return {path[: end.start()] for path in paths for end in END.finditer(path, 1)}
+def folder_with_hash(data: bytes, project_hash: str) -> str | None:
+    """The path in some JSON, or folder above one, that has this hash."""
+    paths = (as_text(parse_json(b'"%b"' % word)) or "" for word in set(PATH.findall(data)))
+    folders = {path[: end.start()] for path in paths for end in SEPARATOR.finditer(path, 1)}
+    return next((folder for folder in folders if hash_of(folder) == project_hash), None)
 
 
 def hash_of(folder: str) -> str:
-    """What a chat says instead of its folder."""
+    """What a chat records in place of its folder."""
     return hashlib.sha256(folder.encode(errors="surrogatepass")).hexdigest()
 
 
-def projects(path: Path, look: Look) -> Collection[Project] | None:
-    """As the folder of its project says, or the program's list of them; else by its hash."""
+def root_in(data: bytes) -> str:
+    """The folder that a root file names."""
+    return data.decode(errors="replace").strip()
+
+
+def is_root_file(data: bytes) -> bool:
+    """Whether a file contains one path and nothing else."""
+    return ABSOLUTE_PATH.fullmatch(root_in(data)) is not None
+
+
+def folder_title(folder: str, file: SourceFile) -> SourceTitle:
+    """The folder that a root file names, keyed by the hash that the chats have."""
+    return SourceTitle(hash_of(folder), file.id, file.path, file.generation, 0, folder)
+
+
+def projects(path: Path, probe: FileProbe) -> Collection[Project] | None:
+    """By the root file, else by the program's list of projects, else by the hash."""
     at = len(path.parts) - 1 - path.parts[::-1].index("chats") if "chats" in path.parts else 0
     folder = Path(*path.parts[:at]) if at else path.parent
-    root = root_of(look.head(folder / ROOT))
+    root = root_in(probe.head(folder / ROOT_FILE))
     if root:
         return [root]
-    known = look.document(folder.parent.parent / "projects.json", _listed)
+    listed = probe.document(folder.parent.parent / "projects.json", _listed_projects)
     name = folder.name
-    if not SHA256.fullmatch(name) and name not in known:
-        told = SAID.search(look.head(path))
-        name = told[1].decode() if told else name
-    if name in known:
-        return known[name]
+    if not SHA256.fullmatch(name) and name not in listed:
+        recorded = PROJECT_HASH.search(probe.head(path))
+        name = recorded[1].decode() if recorded else name
+    if name in listed:
+        return listed[name]
     if not SHA256.fullmatch(name):
         return None
-    return [folder_in(look.head(path), name) or Trace("sha256", name)]
+    return [folder_with_hash(probe.head(path), name) or FolderTrace("sha256", name)]
 
 
-def _listed(said: Any) -> dict[str, list[Project]]:
+def _listed_projects(document: Any) -> dict[str, list[Project]]:
     """The folders of projects, by their short names and by their hashes."""
-    found: dict[str, list[Project]] = {}
-    for folder, short in as_dict(as_dict(said).get("projects")).items():
-        for name in {str(short), hash_of(folder)}:
-            found.setdefault(name, []).append(folder)
-    return found
+    listed: dict[str, list[Project]] = {}
+    for folder, short_name in as_dict(as_dict(document).get("projects")).items():
+        for name in {str(short_name), hash_of(folder)}:
+            listed.setdefault(name, []).append(folder)
+    return listed

@@ -1,215 +1,176 @@
-"""What the messages of Gemini CLI make of a turn."""
+"""Gemini CLI: the content of one turn, from its messages in order."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from agents_ledger.importers.port.source import Material
-from agents_ledger.importers.transcript.message_tree import Node, PlannedTurn
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder, milliseconds
-from agents_ledger.importers.transcript.turn_tree import (
+from agents_ledger.importers.parsing.lenient_json import (
     as_dict,
     as_list,
     as_number,
     as_text,
-    record_of,
     without_data,
 )
-from agents_ledger.model.turns import CallStatus, FileKind, MessageFile, MessageSource, Turn
-
-NAME = "gemini-cli"
-CANCELLED = "Request cancelled."
-API_ERROR = "[API Error: "
-STATUSES: dict[str, CallStatus] = {
-    "success": "completed",
-    "error": "failed",
-    "cancelled": "cancelled",
-}
-FILE_TOOLS: dict[str, FileKind] = {
-    "read_file": "read",
-    "replace": "written",
-    "write_file": "written",
-}
-TOKENS = {
-    "input": "input_tokens",
-    "output": "output_tokens",
-    "cached": "cached_input_tokens",
-    "thoughts": "reasoning_tokens",
-    "total": "total_tokens",
-}
-CALLED_AT = re.compile(r"[-_](\d{13})[-_]")  # in the id of a call, in milliseconds
-BY_CLIENT = (
-    "System: Please continue.",
-    "<session_context>",
-    "This is the Gemini CLI.",
-    "You have exceeded the maximum number of turns. You have one final chance",
-    "You have exceeded the time limit. You have one final chance",
-    "You have stopped calling tools without finishing. You have one final chance",
-)
+from agents_ledger.importers.parsing.timestamps import milliseconds
+from agents_ledger.importers.port.material import Material
+from agents_ledger.importers.sources.gemini import rules
+from agents_ledger.importers.sources.gemini.records import content_of, is_cancellation
+from agents_ledger.importers.transcript.field_maps import token_counts
+from agents_ledger.importers.transcript.lines import record_of
+from agents_ledger.importers.transcript.message_tree import MessageKind, MessageNode, MessageTurn
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
+from agents_ledger.model.turns import MessageSource, Turn
 
 
-class Told(NamedTuple):
-    """What is known of a turn beside its messages."""
+class GeminiTurnContext(NamedTuple):
+    """What is known of a turn besides its messages."""
 
     asked_by: MessageSource
     folder: str | None
-    spawned: dict[str, str]  # by call
+    spawned: dict[str, str]  # call -> label of the subagent's session
+
+    def evidence(self) -> bytes:
+        """Its part of the turn's fingerprint; every ledger has the class's first name in it."""
+        fields = ", ".join(f"{name}={value!r}" for name, value in self._asdict().items())
+        return f"Told({fields})".encode()
 
 
 def build_turn(
     material: Material,
-    turn: PlannedTurn,
-    nodes: list[tuple[str, Node]],
-    told: Told,
+    turn: MessageTurn,
+    messages: Sequence[tuple[str, MessageNode]],
+    context: GeminiTurnContext,
 ) -> Turn:
-    """The turn that these messages make."""
-    builder = TurnBuilder(turn.id, turn.parent)
-    builder.workspace_path = told.folder
-    done = False  # nothing that was asked waits for an answer
-    for message_id, node in nodes:
-        said = record_of(material, node.record)
-        if node.kind == "reply":
-            _reply(builder, message_id, said, told.spawned)
-            done = bool(content(said)[0].strip()) and not said.get("toolCalls")
-            continue
-        _input(builder, message_id, said, told.asked_by if node.kind == "prompt" else None)
-        done = done and node.kind != "prompt"
-        if node.kind == "failure":
-            _fail(builder, said, done)
-    return builder.build()
+    """The turn of these messages."""
+    building = _GeminiTurn(TurnBuilder(turn.id, turn.parent), context)
+    for message_id, node in messages:
+        building.add(message_id, node.kind, record_of(material, node.record))
+    return building.builder.build()
 
 
-def _fail(builder: TurnBuilder, said: dict[str, Any], done: bool) -> None:
-    """A request that met an error failed. What the program says behind an answer is of something
-    else, such as a command it does not know, unless it is the model's error."""
-    text, _ = content(said)
-    fails = not builder.answered if is_cancelled(said) else not done or text.startswith(API_ERROR)
-    if fails:
-        builder.failed, builder.error = True, text or "error"
+class _GeminiTurn:
+    def __init__(self, builder: TurnBuilder, context: GeminiTurnContext) -> None:
+        self.builder = builder
+        self.builder.workspace_path = context.folder
+        self.context = context
+        self.is_done = False  # whether the last request has its final answer
 
-
-def _input(
-    builder: TurnBuilder, message_id: str, said: dict[str, Any], asked_by: MessageSource | None
-) -> None:
-    text, others = content(said)
-    at = milliseconds(said.get("timestamp") or said.get("ts"))
-    metadata: dict[str, Any] = {"parts": others} if others else {}
-    shown, _ = content({"content": said.get("displayContent")})
-    if shown and shown != text:
-        metadata["display"] = shown
-    if asked_by is not None:
-        builder.failed, builder.error = False, None
-        source: MessageSource = "event" if text.startswith(BY_CLIENT) else asked_by
-        builder.message(message_id, "user", text, at=at, source=source, metadata=metadata)
-        return
-    type_ = str(said.get("type"))
-    metadata["type"] = type_
-    builder.message(message_id, "system", text, at=at, source="event", metadata=metadata)
-
-
-def is_cancelled(said: dict[str, Any]) -> bool:
-    """Whether the program says that nothing will come of a request."""
-    return content(said)[0].strip() == CANCELLED
-
-
-def content(said: dict[str, Any]) -> tuple[str, list[Any]]:
-    """The words of a message, and its other parts without their bytes."""
-    found = said.get("content", said.get("parts"))
-    if isinstance(found, str):
-        return found, []
-    parts = found if isinstance(found, list) else [found] if found else []
-    words: list[str] = []
-    others: list[Any] = []
-    for part in parts:
-        text = part if isinstance(part, str) else as_dict(part).get("text")
-        if isinstance(text, str):
-            words.append(text)
+    def add(self, message_id: str, kind: MessageKind, message: dict[str, Any]) -> None:
+        if kind == "reply":
+            self._add_reply(message_id, message)
+            self.is_done = bool(content_of(message)[0].strip()) and not message.get("toolCalls")
+        elif kind == "prompt":
+            self._add_prompt(message_id, message)
+            self.is_done = False
         else:
-            others.append(without_data(part))
-    return "\n".join(words), others
+            self._add_notice(message_id, message)
+            if kind == "failure":
+                self._note_failure(message)
+
+    def _note_failure(self, message: dict[str, Any]) -> None:
+        text, _ = content_of(message)
+        if is_cancellation(message):
+            fails = not self.builder.answered
+        else:
+            fails = not self.is_done or text.startswith(rules.API_ERROR)
+        if fails:
+            self.builder.failed, self.builder.error = True, text or "error"
+
+    def _add_prompt(self, message_id: str, message: dict[str, Any]) -> None:
+        text, metadata = _input(message)
+        source: MessageSource = (
+            "event" if text.startswith(rules.INJECTED) else self.context.asked_by
+        )
+        self.builder.failed, self.builder.error = False, None
+        self.builder.message(
+            message_id, "user", text, at=_time(message), source=source, metadata=metadata
+        )
+
+    def _add_notice(self, message_id: str, message: dict[str, Any]) -> None:
+        text, metadata = _input(message)
+        metadata["type"] = str(message.get("type"))
+        self.builder.message(
+            message_id, "system", text, at=_time(message), source="event", metadata=metadata
+        )
+
+    def _add_reply(self, message_id: str, message: dict[str, Any]) -> None:
+        text, other_parts = content_of(message)
+        at = _time(message)
+        self.builder.failed, self.builder.error = False, None
+        self.builder.model = as_text(message.get("model")) or self.builder.model
+        self.builder.provider = "google"
+        usage = as_dict(message.get("tokens"))
+        self.builder.add_tokens(**token_counts(usage, rules.TOKENS))
+        metadata: dict[str, Any] = {"parts": other_parts} if other_parts else {}
+        if as_number(usage.get("tool")):
+            metadata["tool_tokens"] = usage["tool"]
+        thinking = "\n\n".join(_thoughts(message)) or None
+        self.builder.message(
+            message_id, "assistant", text, at=at, thinking=thinking, metadata=metadata
+        )
+        for number, call in enumerate(as_list(message.get("toolCalls"))):
+            if isinstance(call, dict):
+                call_id = str(call.get("id") or f"{message_id}:{number}")
+                self._add_call(message_id, call_id, call, at)
+
+    def _add_call(self, message_id: str, call_id: str, call: dict[str, Any], at: int) -> None:
+        name, args = as_text(call.get("name")) or "unknown", as_dict(call.get("args"))
+        ended = milliseconds(call.get("timestamp")) or at
+        started = _call_start(call_id, at, ended)
+        self.builder.call(call_id, name, args, at=started, message_id=message_id)
+        source_status = as_text(call.get("status"))
+        status = rules.STATUSES.get(source_status or "", "running")
+        result = _result(call.get("result"))
+        error = None
+        if status == "failed":
+            displayed = as_text(call.get("resultDisplay"))
+            error = as_text(as_dict(result).get("error")) or displayed or "failed"
+        agent = as_text(call.get("agentId"))
+        self.builder.result(
+            call_id,
+            result,
+            at=ended if status != "running" else 0,
+            status=status,
+            error=error,
+            source_status=source_status,
+            spawned=f"{rules.NAME}:{agent}" if agent else self.context.spawned.get(call_id),
+        )
+        self.builder.add_files(message_id, rules.FILE_TOOLS.files(name, args))
 
 
-def _reply(
-    builder: TurnBuilder, message_id: str, said: dict[str, Any], spawned: dict[str, str]
-) -> None:
-    text, others = content(said)
-    at = milliseconds(said.get("timestamp") or said.get("ts"))
-    builder.failed, builder.error = False, None
-    builder.model = as_text(said.get("model")) or builder.model
-    builder.provider = "google"
-    tokens = as_dict(said.get("tokens"))
-    builder.add_tokens(**{ours: as_number(tokens.get(name)) for name, ours in TOKENS.items()})
-    metadata: dict[str, Any] = {"parts": others} if others else {}
-    if as_number(tokens.get("tool")):
-        metadata["tool_tokens"] = tokens["tool"]
-    builder.message(
-        message_id,
-        "assistant",
-        text,
-        at=at,
-        thinking="\n\n".join(_thoughts(said)) or None,
-        metadata=metadata,
-    )
-    for number, call in enumerate(as_list(said.get("toolCalls"))):
-        if isinstance(call, dict):
-            named = {**call, "id": call.get("id") or f"{message_id}:{number}"}
-            _call(builder, message_id, named, at, spawned)
+def _input(message: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The text and metadata of a message that is not the model's."""
+    text, other_parts = content_of(message)
+    metadata: dict[str, Any] = {"parts": other_parts} if other_parts else {}
+    displayed, _ = content_of({"content": message.get("displayContent")})
+    if displayed and displayed != text:
+        metadata["display"] = displayed
+    return text, metadata
 
 
-def _thoughts(said: dict[str, Any]) -> Iterator[str]:
-    for thought in as_list(said.get("thoughts")):
-        words = [as_dict(thought).get(name) for name in ("subject", "description")]
-        told = ": ".join(word for word in words if isinstance(word, str) and word)
-        if told:
-            yield told
+def _time(message: dict[str, Any]) -> int:
+    return milliseconds(message.get("timestamp") or message.get("ts"))
 
 
-def _call(
-    builder: TurnBuilder,
-    message_id: str,
-    call: dict[str, Any],
-    at: int,
-    spawned: dict[str, str],
-) -> None:
-    call_id = str(call["id"])
-    name, args = as_text(call.get("name")) or "unknown", as_dict(call.get("args"))
-    ended = milliseconds(call.get("timestamp")) or at
-    builder.call(call_id, name, args, at=_began(call_id, at, ended), message_id=message_id)
-    said = as_text(call.get("status"))
-    status = STATUSES.get(said or "", "running")
-    result = _result(call.get("result"))
-    error = None
-    if status == "failed":
-        shown = call.get("resultDisplay")
-        error = as_text(as_dict(result).get("error")) or as_text(shown) or "failed"
-    agent = as_text(call.get("agentId"))
-    builder.result(
-        call_id,
-        result,
-        at=ended if status != "running" else 0,
-        status=status,
-        error=error,
-        source_status=said,
-        spawned=f"{NAME}:{agent}" if agent else spawned.get(call_id),
-    )
-    path = as_text(args.get("file_path")) or as_text(args.get("absolute_path"))
-    if name in FILE_TOOLS and path:
-        builder.add_files(message_id, [MessageFile(FILE_TOOLS[name], path)])
+def _thoughts(message: dict[str, Any]) -> Iterator[str]:
+    for thought in map(as_dict, as_list(message.get("thoughts"))):
+        words = filter(None, (as_text(thought.get(name)) for name in ("subject", "description")))
+        text = ": ".join(words)
+        if text:
+            yield text
 
 
-def _began(call_id: str, at: int, ended: int) -> int:
-    """When a call began: its id says so. Its message may have been written when it had ended."""
-    found = CALLED_AT.search(call_id)
-    began = int(found[1]) if found else at
-    return began if began <= ended else min(at, ended)
+def _call_start(call_id: str, at: int, ended: int) -> int:
+    """The time in the id of a call: its message may have been written after it ended."""
+    match = rules.CALL_TIME.search(call_id)
+    started = int(match[1]) if match else at
+    return started if started <= ended else min(at, ended)
 
 
 def _result(result: Any) -> Any:
-    """What the tool answered; several parts as they are."""
+    """The response of the tool; if there are several parts, all as they are."""
     parts = as_list(result)
     if len(parts) == 1 and "functionResponse" in as_dict(parts[0]):
-        answer = as_dict(parts[0]["functionResponse"]).get("response")
-        return without_data(answer)
+        return without_data(as_dict(parts[0]["functionResponse"]).get("response"))
     return without_data(result)

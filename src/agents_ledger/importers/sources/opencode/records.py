@@ -1,372 +1,186 @@
-"""opencode: messages and their parts by number, in columns: a database may have a great many."""
+"""opencode: one record, and messages of the second format translated to the first."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from agents_ledger.importers.parsing.json_values import loose
-from agents_ledger.importers.port.source import Material, Row
-from agents_ledger.importers.transcript.turn_tree import NONE, Groups, as_dict, as_text
-from agents_ledger.model.imports.interning import Numbering
-from agents_ledger.model.imports.sources import SourceFile
+import msgspec
+from msgspec import Raw, Struct, field
 
-PRINT = 16  # bytes of a hash
-PART = 32  # bits before the number of a message in an export
-WHEN = 16  # letters of an id
-ASKS, ANSWERS, SUMMARY = 1, 2, 4
-FLAGS = 3  # bits before the type
-WEAKEST = -1  # the rank of a message that any other prevails over
+from agents_ledger.importers.parsing.json_values import dicts, loose, pruned
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_list, as_text, without_data
+from agents_ledger.importers.sources.opencode.rules import BECOME_PARTS, SUBAGENT_TOOLS
 
-Standing = tuple[bool, bool, bool, int, int, bytes]
-Place = tuple[int, int]  # a number of the second format, and a time
-
-# Of the second format; others are no part of a conversation.
-TYPES = {
-    "user": ASKS,
-    "synthetic": ASKS,
-    "skill": ASKS,
-    "shell": ASKS | ANSWERS,
-    "assistant": ANSWERS,
-    "system": 0,
-    "compaction": ANSWERS | SUMMARY,
-}
-TYPE_NAMES = ("", *TYPES)
+MessageParts = list[dict[str, Any]]
+Fields = dict[str, Any]
 
 
-def kind_of(type_: str) -> int:
-    """The kind of a message of the second format."""
-    return TYPES[type_] | TYPE_NAMES.index(type_) << FLAGS
+def _null() -> Raw:
+    return Raw(b"null")
 
 
-def rank_of(updated: int, *, is_first: bool) -> int:
-    """Which of two rows of a message prevails: the later one. What the second format has from the
-    first is as late, and says less."""
-    return 2 * updated + is_first
+class OpencodeRecord(Struct):
+    """The fields of any record that the tree needs. Any may be missing, or of another type."""
+
+    id: Any = None
+    type: Any = None
+    role: Any = None
+    tool: Any = None
+    time: Any = None
+    summary: Raw = field(default_factory=_null)
+    state: Raw = field(default_factory=_null)
+    session: Any = field(default=None, name="sessionID")
+    message: Any = field(default=None, name="messageID")
+    worktree: Any = None
+    info: Any = None
+    messages: Any = None
+    status: Any = None
+    content: Raw = field(default_factory=_null)
+
+    @property
+    def kind(self) -> str:
+        """What a document is, by its fields."""
+        if self.info is not None and isinstance(self.messages, list):
+            return "export"
+        if self.message is not None and as_text(self.type):
+            return "part"
+        if as_text(self.role) and as_text(self.id):
+            return "message"
+        if as_text(self.worktree):
+            return "project"
+        return "session" if as_text(self.id) and self.time is not None else "other"
 
 
-class Said(NamedTuple):
-    """Where something is said: in a row, or in a file, perhaps deep inside."""
-
-    file: SourceFile
-    at: int  # where the row begins; what it is of a file, see `inside`
-    length: int
-    print: bytes
-    cell: Any = None  # what the row says, unless it is to be read again
-
-    def standing(self, rank: int) -> Standing:
-        """Which of two prevails: the database, then a file of its own, then by rank, then the
-        longer."""
-        is_row = self.file.kind == "rows"
-        return rank >= 0, is_row, is_row or not self.at, rank, self.length, self.print
+RECORD_DECODER = msgspec.json.Decoder(OpencodeRecord)
 
 
-def inside(message: int, part: int = NONE) -> int:
-    """A message of an export, or a part of one; 0 is the whole of a file."""
-    return 1 + (message << PART | part + 1)
-
-
-def _way(at: int) -> tuple[str | int, ...]:
-    if not at:
-        return ()
-    message, part = divmod(at - 1, 1 << PART)
-    return ("messages", message, "parts", part - 1) if part else ("messages", message, "info")
-
-
-class Loader:
-    """Reads again what was found. The last file is held: an export is read for every message."""
-
-    def __init__(self, material: Material) -> None:
-        self.material = material
-        self.numbers = {file.id: number for number, file in enumerate(material.files)}
-        self._last: tuple[int, Any] = (-1, None)
-
-    def row(self, file: SourceFile, offset: int, length: int) -> dict[str, Any]:
-        """What the row says that stands there."""
-        row = Row(file.id, offset, length, "", None, b"", latest=True)
-        return as_dict(loose(self.material.values_of(row).get("data")))
-
-    def document(self, file: SourceFile, at: int) -> dict[str, Any]:
-        """What a file says, or something inside of it."""
-        if self._last[0] != file.id:
-            self._last = (file.id, loose(self.material.document(file)))
-        value = self._last[1]
-        for step in _way(at):
-            try:  # in the second format a message stands there itself
-                value = value.get(step, value) if step == "info" else value[step]
-            except (LookupError, TypeError, AttributeError):
-                return {}
-        return as_dict(value)
-
-
-class Records:
-    """Records by number, and where each is said."""
-
-    def __init__(self, loader: Loader) -> None:
-        self.ids = Numbering()
-        self._loader = loader
-        self._files = array("I")
-        self._ats = array("Q")
-        self._lengths = array("I")  # 0: it is named, but not here
-        self._prints = bytearray()
-        self._cells: list[Any] | None = [] if loader.material.holds else None
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __iter__(self) -> Iterator[int]:
-        """Those that are here."""
-        return (number for number, length in enumerate(self._lengths) if length)
-
-    def __contains__(self, number: int) -> bool:
-        return 0 <= number < len(self._lengths) and self._lengths[number] > 0
-
-    def put(self, name: str, said: Said, rank: int = 0) -> int:
-        """The number of a record; NONE if it is here, and what is said there prevails."""
-        number = self.ids.add(name)
-        while number >= len(self._lengths):
-            self._grow()
-        if self._lengths[number]:
-            known = self._said(number).standing(self._rank(number))
-            if known >= said.standing(rank):
-                return NONE
-        self._files[number] = self._loader.numbers[said.file.id]
-        self._ats[number], self._lengths[number] = said.at, said.length
-        self._prints[PRINT * number : PRINT * number + PRINT] = said.print
-        if self._cells is not None:
-            self._cells[number] = said.cell
-        return number
-
-    def _grow(self) -> None:
-        self._files.append(0)
-        self._ats.append(0)
-        self._lengths.append(0)
-        self._prints += bytes(PRINT)
-        if self._cells is not None:
-            self._cells.append(None)
-
-    def _rank(self, _: int) -> int:
-        return 0
-
-    def _said(self, number: int) -> Said:
-        file, print_ = self._file(number), self.print(number)
-        return Said(file, self._ats[number], self._lengths[number], print_)
-
-    def _file(self, number: int) -> SourceFile:
-        return self._loader.material.files[self._files[number]]
-
-    def file_id(self, number: int) -> int:
-        """The file that a record stands in."""
-        return self._file(number).id
-
-    def print(self, number: int) -> bytes:
-        """The fingerprint of a record."""
-        return bytes(self._prints[PRINT * number : PRINT * number + PRINT])
-
-    def is_inside(self, number: int) -> bool:
-        """Whether it stands in a file with others."""
-        return self._ats[number] > 0 and self._file(number).kind != "rows"
-
-    def __getitem__(self, number: int) -> dict[str, Any]:
-        """What a record says."""
-        file, at = self._file(number), self._ats[number]
-        if file.kind != "rows":
-            return self._loader.document(file, at)
-        if self._cells is not None:
-            return as_dict(loose(self._cells[number]))
-        return self._loader.row(file, at, self._lengths[number])
-
-
-class Task(NamedTuple):
-    """A session that a call started, and how that went."""
+class OpencodeTask(NamedTuple):
+    """A session that a call started, and the call's status."""
 
     session: str
     status: str | None
     description: str | None
 
 
-def child_of(state: dict[str, Any]) -> str | None:
-    """The session that a call started, as its state says."""
-    said = as_dict(state.get("metadata"))
-    return as_text(said.get("sessionId")) or as_text(said.get("sessionID"))
+def child_session(state: Fields) -> str | None:
+    """The session that a call started, by the state of the call."""
+    metadata = as_dict(state.get("metadata"))
+    return as_text(metadata.get("sessionId")) or as_text(metadata.get("sessionID"))
 
 
-def task_of(state: dict[str, Any]) -> Task | None:
-    """The same, and what is said of it."""
-    child, given = child_of(state), as_dict(state.get("input"))
+def task_of(state: Fields) -> OpencodeTask | None:
+    """The task of a call that started a session."""
+    child, params = child_session(state), as_dict(state.get("input"))
     if child is None:
         return None
-    return Task(child, as_text(state.get("status")), as_text(given.get("description")))
+    return OpencodeTask(child, as_text(state.get("status")), as_text(params.get("description")))
 
 
-class Messages(Records):
-    """Messages by number. A part may name one before it is here."""
-
-    def __init__(self, loader: Loader) -> None:
-        super().__init__(loader)
-        self.sessions = Numbering()
-        self.tasks: dict[int, list[Task]] = {}  # of the second format
-        self._sessions = array("I")
-        self._created = array("Q")
-        self._kinds = bytearray()
-        self._ranks = array("q")
-        self._seqs = array("Q")  # one more than in the second format; 0: it is not there
-
-    def _grow(self) -> None:
-        super()._grow()
-        self._sessions.append(0)
-        self._created.append(0)
-        self._kinds.append(0)
-        self._ranks.append(0)
-        self._seqs.append(0)
-
-    def _rank(self, number: int) -> int:
-        return self._ranks[number]
-
-    def add(
-        self,
-        name: str,
-        said: Said,
-        *,
-        session: str,
-        created: int,
-        kind: int,
-        rank: int = 0,
-        seq: int = NONE,
-        tasks: list[Task] | None = None,
-    ) -> None:
-        """A message, unless what is said of it elsewhere prevails."""
-        number = self.put(name, said, rank)
-        if number != NONE:
-            self._sessions[number] = self.sessions.add(session)
-            self._created[number] = created
-            self._kinds[number] = kind
-            self._ranks[number] = rank
-            self.tasks.pop(number, None)
-            if tasks:
-                self.tasks[number] = tasks
-        if seq != NONE and (number != NONE or said.file.kind == "rows"):
-            self._seqs[self.ids.get(name)] = seq + 1
-
-    def session(self, number: int) -> int:
-        """The number of the session it is of."""
-        return self._sessions[number]
-
-    def created(self, number: int) -> int:
-        """When it was made."""
-        return self._created[number]
-
-    def type(self, number: int) -> str:
-        """Its type in the second format; empty in the first."""
-        return TYPE_NAMES[self._kinds[number] >> FLAGS]
-
-    def asks(self, number: int) -> bool:
-        """Whether it is the user's."""
-        return bool(self._kinds[number] & ASKS)
-
-    def answers(self, number: int) -> bool:
-        """Whether it is more than a question."""
-        return bool(self._kinds[number] & ANSWERS)
-
-    def is_summary(self, number: int) -> bool:
-        """Whether it sums up what was said before."""
-        return bool(self._kinds[number] & SUMMARY)
-
-    def places(self, group: Iterable[int]) -> list[Place]:
-        """What copies of an exchange in another session have too: the numbers and times of how it
-        begins and of what was answered. What else there is differs if it was upgraded: then the
-        first format tells what was added to a prompt in it, and a compaction in two messages, of
-        which the second has no number."""
-        numbered = [number for number in group if self._seqs[number]]
-        told = [each for each in numbered if each == numbered[0] or self.answers(each)]
-        return [(self._seqs[each], self._created[each]) for each in told]
-
-    def without_repeated(self, numbers: array[int], *, is_second: bool) -> array[int]:
-        """The messages of a session, each told once: in one that was upgraded, what was added to a
-        prompt stands in it, and behind it as a message of the second format. In one that was not,
-        all of that format only repeat some."""
-        if not 0 < sum(map(bool, map(self.type, numbers))) < len(numbers):
-            return numbers
-        seconds = set(filter(self.type, numbers))
-        if is_second:
-            added = {self._when(n): n for n in seconds if self.type(n) == "synthetic"}
-            firsts = (self._when(each) for each in numbers if each not in seconds)
-            seconds = {added[when] for when in firsts if when in added}
-        return array("I", (each for each in numbers if each not in seconds))
-
-    def _when(self, number: int) -> str:
-        """How its id begins: with when it was made. That of what was added to a prompt begins as
-        that of the prompt."""
-        return self.ids.name(number)[:WHEN]
-
-    def in_order(self, numbers: array[int]) -> Iterator[int]:
-        """The same in the order they were made. In the second format they are numbered: a clock
-        that was set back does not count."""
-        latest = 0
-        for number in sorted(filter(self._seqs.__getitem__, numbers), key=self._seqs.__getitem__):
-            latest = self._created[number] = max(latest, self._created[number])
-        for _, some in groupby(sorted(numbers, key=self.created), key=self.created):
-            named = sorted(some, key=self.ids.name)
-            named.sort(key=self._seqs.__getitem__)
-            yield from named
-
-    def exchanges(self, numbers: Iterable[int]) -> Iterator[list[int]]:
-        """What was asked with all that was answered; a summary of the second format by itself: the
-        agent may go on behind it without being asked."""
-        found: list[int] = []
-        answered = False
-        for number in numbers:
-            is_alone = self.type(number) == "compaction"
-            if found and (is_alone or (answered and self.asks(number))):
-                yield found
-                found, answered = [], False
-            found.append(number)
-            answered = answered or self.answers(number)
-            if is_alone:
-                yield found
-                found, answered = [], False
-        if found:
-            yield found
+def tasks_in(content: bytes) -> list[OpencodeTask]:
+    """The tasks of the calls in a message of the second format."""
+    if not any(b'"%s"' % name.encode() in content for name in SUBAGENT_TOOLS):
+        return []
+    calls = [call for call in dicts(loose(content)) if str(call.get("name")) in SUBAGENT_TOOLS]
+    return [task for call in calls if (task := task_of(as_dict(call.get("state"))))]
 
 
-class Parts(Records):
-    """Parts of messages by number."""
-
-    def __init__(self, loader: Loader) -> None:
-        super().__init__(loader)
-        self.tasks: dict[int, Task] = {}
-        self._owners = array("i")
-        self._groups = Groups((), 0)
-
-    def _grow(self) -> None:
-        super()._grow()
-        self._owners.append(NONE)
-
-    def add(self, name: str, said: Said, message: int, task: Task | None) -> None:
-        """A part, unless what is said of it elsewhere prevails."""
-        number = self.put(name, said)
-        if number != NONE:
-            self._owners[number] = message
-            self.tasks.pop(number, None)
-            if task is not None:
-                self.tasks[number] = task
-
-    def message(self, number: int) -> int:
-        """The message it is of."""
-        return self._owners[number]
-
-    def group(self, messages: int) -> None:
-        """All parts are here: put those of each message, which are so many, beside each other."""
-        self._groups = Groups(self._owners, messages)
-
-    def of(self, message: int) -> list[int]:
-        """The parts of a message in order."""
-        return sorted(self._groups[message], key=self.ids.name)
+# -- the second format: a message without parts -----------------------------------------------
 
 
-def parts_of(messages: Messages, parts: Parts, message: int) -> list[int]:
-    """The parts of a message in order. In the second format it has none: what there are, are what
-    it was made of."""
-    return [] if messages.type(message) else parts.of(message)
+def to_first_format(kind: str, data: Fields) -> tuple[Fields, MessageParts]:
+    """A message of the second format and its parts, as the first format would have them."""
+    info = {name: value for name, value in data.items() if name not in BECOME_PARTS}
+    return _TRANSLATIONS[kind](info, data)
+
+
+def _user(info: Fields, data: Fields) -> tuple[Fields, MessageParts]:
+    skills = dicts(data.get("skills"))
+    texts = (_text(skill.get("text"), synthetic=True) for skill in skills)
+    parts = [_text(data.get("text")), *texts, *map(_file, dicts(data.get("files")))]
+    names = [{key: value for key, value in skill.items() if key != "text"} for skill in skills]
+    return {**info, "role": "user", "skills": names}, parts
+
+
+def _synthetic(info: Fields, data: Fields) -> tuple[Fields, MessageParts]:
+    return {**info, "role": "user"}, [_text(data.get("text"), synthetic=True)]
+
+
+def _system(info: Fields, data: Fields) -> tuple[Fields, MessageParts]:
+    return {**info, "role": "system"}, [_text(data.get("text"))]
+
+
+def _shell(info: Fields, data: Fields) -> tuple[Fields, MessageParts]:
+    """A command that the user ran, with its output."""
+    times, output = as_dict(data.get("time")), data.get("output")
+    truncated = as_dict(output).get("truncated")
+    state = {
+        "status": data.get("status"),
+        "input": {"command": data.get("command")},
+        "output": output.get("output") if isinstance(output, dict) else output,
+        "metadata": pruned({"exit": data.get("exit"), "truncated": truncated}),
+        "time": {"start": times.get("created"), "end": times.get("completed")},
+    }
+    call = {"type": "tool", "tool": "shell", "callID": data.get("shellID"), "state": state}
+    return {**info, "role": "user"}, [_text(data.get("command")), call]
+
+
+def _assistant(info: Fields, data: Fields) -> tuple[Fields, MessageParts]:
+    model = as_dict(data.get("model"))
+    ids = {"modelID": model.get("id"), "providerID": model.get("providerID")}
+    blocks = dicts(data.get("content"))
+    parts = [_call(block) if block.get("type") == "tool" else block for block in blocks]
+    return {**info, **ids, "role": "assistant"}, parts
+
+
+def _compaction(info: Fields, data: Fields) -> tuple[Fields, MessageParts]:
+    part = {"type": "compaction", "auto": data.get("reason") == "auto"}
+    return {**info, "role": "assistant", "summary": True}, [_text(data.get("summary")), part]
+
+
+_TRANSLATIONS: dict[str, Callable[[Fields, Fields], tuple[Fields, MessageParts]]] = {
+    "user": _user,
+    "synthetic": _synthetic,
+    "skill": _synthetic,
+    "system": _system,
+    "shell": _shell,
+    "assistant": _assistant,
+    "compaction": _compaction,
+}
+
+
+def _text(text: Any, *, synthetic: bool = False) -> Fields:
+    return {"type": "text", "text": text, "synthetic": synthetic}
+
+
+def _file(file: Fields) -> Fields:
+    """An attached file. Its bytes stay in the source record."""
+    uri = as_text(as_dict(file.get("source")).get("uri"))
+    part = {"type": "file", "filename": file.get("name"), "url": uri or "data:"}
+    return {**as_dict(without_data(file)), **part}
+
+
+def _call(call: Fields) -> Fields:
+    """A call with its result: the texts of its content are the output."""
+    state, times = as_dict(call.get("state")), as_dict(call.get("time"))
+    content, error = as_list(state.get("content")), state.get("error")
+    texts = [text for block in dicts(content) if (text := as_text(block.get("text")))]
+    params = state.get("input")
+    state = {
+        **state,
+        "input": _partial_input(params) if isinstance(params, str) else params,
+        "output": "\n\n".join(texts) or state.get("output"),
+        "attachments": [block for block in content if as_dict(block).get("type") != "text"],
+        "error": as_text(as_dict(error).get("message")) or error,
+        "time": {
+            "start": times.get("ran") or times.get("created"),
+            "end": times.get("completed"),
+        },
+    }
+    return {"type": "tool", "tool": call.get("name"), "callID": call.get("id"), "state": state}
+
+
+def _partial_input(text: str) -> Fields:
+    """The parameters of a call that may still be streaming."""
+    value = loose(text)
+    return value if isinstance(value, dict) else pruned({"input": text})

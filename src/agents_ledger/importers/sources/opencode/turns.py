@@ -2,174 +2,177 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from agents_ledger.importers.parsing.json_values import path_of, pruned
-from agents_ledger.importers.sources.opencode.records import Messages, Parts, child_of, parts_of
-from agents_ledger.importers.sources.opencode.second_format import SUBAGENTS, in_first_format
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder, milliseconds
-from agents_ledger.importers.transcript.turn_tree import (
-    DEEPEST,
+from agents_ledger.importers.parsing.lenient_json import (
+    DEPTH_MAX,
     TOO_DEEP,
     as_dict,
     as_list,
-    as_number,
     as_text,
 )
+from agents_ledger.importers.parsing.timestamps import milliseconds
+from agents_ledger.importers.sources.opencode import rules
+from agents_ledger.importers.sources.opencode.messages import MessageStore, RecordStore
+from agents_ledger.importers.sources.opencode.records import child_session, to_first_format
+from agents_ledger.importers.sources.opencode.tree import OpencodeTree, session_label
+from agents_ledger.importers.transcript.field_maps import token_counts
+from agents_ledger.importers.transcript.lazy_turns import LazyTurns
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.model.compaction import Compaction
-from agents_ledger.model.turns import (
-    CallStatus,
-    FileKind,
-    MessageFile,
-    MessageRole,
-    MessageSource,
-    Turn,
-)
+from agents_ledger.model.turns import FileKind, MessageFile, MessageSource, Turn
 
-NAME = "opencode"
-STATUSES: dict[str, CallStatus] = {
-    "completed": "completed",
-    "error": "failed",
-    "exited": "completed",
-    "killed": "failed",
-    "pending": "pending",
-    "running": "running",
-    "streaming": "running",
-    "success": "completed",
-    "timeout": "failed",
-}
-ROLES: dict[str, MessageRole] = {"user": "user", "system": "system"}
-FILE_TOOLS: dict[str, FileKind] = {
-    "edit": "written",
-    "multiedit": "written",
-    "patch": "written",
-    "read": "read",
-    "write": "written",
-}
-WITH_COLUMNS = {"id", "messageID", "modelID", "providerID", "role", "sessionID", "time", "tokens"}
-PLAIN_PARTS = {"reasoning", "step-finish", "step-start", "text", "tool"}
+RESULT_FIELDS = ("output", "title", "metadata", "attachments")
 
 
-def label_of(session_id: str) -> str:
-    """The label of a session."""
-    return f"{NAME}:{session_id}"[:500]
+class OpencodeTurns(LazyTurns):
+    def __init__(self, tree: OpencodeTree, version: int) -> None:
+        self._tree = tree
+        self._messages = tree.messages
+        super().__init__(tree, version)
 
+    def name(self, turn: int) -> str:
+        return self._tree.name(turn)
 
-def build_turn(
-    messages: Messages,
-    parts: Parts,
-    group: Sequence[int],
-    parent_id: str | None,
-    *,
-    workspace: str | None,
-    compacts: bool,
-    asked_by: MessageSource,
-) -> Turn:
-    """The turn that these messages make."""
-    turn_id = messages.ids.name(group[0])
-    turn = _Turn(TurnBuilder(turn_id, parent_id), asked_by)
-    turn.builder.workspace_path = workspace
-    for number in group:
-        name, type_ = messages.ids.name(number), messages.type(number)
-        own = [(parts.ids.name(part), parts[part]) for part in parts_of(messages, parts, number)]
-        info = messages[number]
-        if type_:
-            info, told = in_first_format(type_, info)
-            own = [(f"{name}:{at}", part) for at, part in enumerate(told)]
-        turn.message(name, info, own)
-    if compacts and parent_id is not None:
-        turn.builder.compaction = Compaction(
-            "\n\n".join(turn.summary),
-            parent_id,
-            model=turn.builder.model or "none",
-            provider=turn.builder.provider,
-            trigger=turn.trigger,
+    def _prompt_source(self, turn: int) -> MessageSource:
+        return "agent" if self._tree.session(turn).parent else "human"
+
+    def evidence(self, turn: int) -> tuple[Iterable[bytes], Iterable[int]]:
+        directory, is_compaction = (
+            self._tree.session(turn).directory,
+            self._tree.is_compaction(turn),
         )
-    return turn.builder.build()
+        context = f"{directory};{is_compaction};{self._prompt_source(turn)};"
+        fingerprints, file_ids = [context.encode(errors="replace")], set()
+        for store, number in self._records(turn):
+            fingerprints.append(store.fingerprint(number))
+            file_ids.add(store.file_id(number))
+        return fingerprints, file_ids
+
+    def _records(self, turn: int) -> Iterator[tuple[RecordStore, int]]:
+        """The messages of a turn, each followed by its parts."""
+        for message in self._tree.members(turn):
+            yield self._messages, message
+            for part in self._messages.parts_of(message):
+                yield self._messages.parts, part
+
+    def record_ids(self, turn: int) -> Iterable[str]:
+        return map(self._messages.ids.name, self._tree.members(turn))
+
+    def repeated_ids(self, turn: int) -> Iterable[str]:
+        return map(self._messages.ids.name, self._tree.copies.get(turn, ()))
+
+    def build(self, turn: int) -> Turn:
+        parent = self.parent_name(turn)
+        builder = TurnBuilder(self.name(turn), parent)
+        builder.workspace_path = self._tree.session(turn).directory
+        content = OpencodeTurnContent(builder, self._prompt_source(turn))
+        for number in self._tree.members(turn):
+            content.add(_read_message(self._messages, number))
+        if self._tree.is_compaction(turn) and parent is not None:
+            builder.compaction = Compaction(
+                "\n\n".join(content.summary),
+                parent,
+                model=builder.model or "none",
+                provider=builder.provider,
+                trigger=content.trigger,
+            )
+        return builder.build()
 
 
-class _Turn:
-    def __init__(self, builder: TurnBuilder, asked_by: MessageSource) -> None:
-        self.asked_by = asked_by
+class OpencodeMessage(NamedTuple):
+    """A message and its parts by id, in the first format."""
+
+    id: str
+    info: dict[str, Any]
+    parts: list[tuple[str, dict[str, Any]]]
+
+    def of_type(self, kind: str) -> list[dict[str, Any]]:
+        return [part for _, part in self.parts if part.get("type") == kind]
+
+
+def _read_message(messages: MessageStore, number: int) -> OpencodeMessage:
+    name, kind, info = messages.ids.name(number), messages.type(number), messages[number]
+    if kind:
+        info, parts = to_first_format(kind, info)
+        named = [(f"{name}:{index}", part) for index, part in enumerate(parts)]
+        return OpencodeMessage(name, info, named)
+    store = messages.parts
+    named = [(store.ids.name(part), store[part]) for part in messages.parts_of(number)]
+    return OpencodeMessage(name, info, named)
+
+
+class OpencodeTurnContent:
+    """Adds messages to one turn."""
+
+    def __init__(self, builder: TurnBuilder, prompt_source: MessageSource) -> None:
         self.builder = builder
+        self.prompt_source = prompt_source
         self.summary: list[str] = []
         self.trigger: str | None = None
-        self.called: set[str] = set()  # not every provider gives each call an id of its own
+        self.call_ids: set[str] = set()
 
-    def message(
-        self, message_id: str, info: dict[str, Any], parts: list[tuple[str, dict[str, Any]]]
-    ) -> None:
-        role = ROLES.get(str(info.get("role")), "assistant")
+    def add(self, message: OpencodeMessage) -> None:
+        info = message.info
+        role = rules.ROLES.get(str(info.get("role")), "assistant")
         at = milliseconds(as_dict(info.get("time")).get("created"))
-        said = [part for _, part in parts if _is_text(part) and not part.get("synthetic")]
-        added = [part for _, part in parts if _is_text(part) and part.get("synthetic")]
+        texts = [part for part in message.of_type("text") if as_text(part.get("text"))]
+        typed = [part["text"] for part in texts if not part.get("synthetic")]
+        synthetic = [part["text"] for part in texts if part.get("synthetic")]
         source: MessageSource | None = None
         if role == "user":
-            source = self.asked_by if said or not added else "event"
-        words = "\n\n".join(part["text"] for part in said or added)
+            source = self.prompt_source if typed or not synthetic else "event"
+        text = "\n\n".join(typed or synthetic)
         if info.get("summary") is True:
-            self.summary.append(words)
-        self._compacting(parts)
-        self._model(info)
+            self.summary.append(text)
+        for part in message.of_type("compaction"):
+            self.trigger = "context_limit" if part.get("auto") else "manual"
+        self._add_model(info)
+        reasoning = [as_text(part.get("text")) for part in message.of_type("reasoning")]
         self.builder.message(
-            message_id,
+            message.id,
             role,
-            words,
+            text,
             at=at,
             source=source,
-            thinking="\n\n".join(_thoughts(parts)) or None,
-            metadata=_metadata(info, parts),
-            context={"synthetic": [part["text"] for part in added]} if said and added else None,
-            files=tuple(dict.fromkeys(_files(info, parts))),
+            thinking="\n\n".join(filter(None, reasoning)) or None,
+            metadata=_metadata(message),
+            context={"synthetic": synthetic} if typed and synthetic else None,
+            files=tuple(dict.fromkeys(_files(message))),
         )
-        for part_id, part in parts:
+        for part_id, part in message.parts:
             if part.get("type") == "tool":
-                self._call(part_id, part, message_id, at)
+                self._add_call(part_id, part, message.id, at)
         if role == "assistant":
             self._finish(info)
 
-    def _compacting(self, parts: list[tuple[str, dict[str, Any]]]) -> None:
-        for _, part in parts:
-            if part.get("type") == "compaction":
-                self.trigger = "context_limit" if part.get("auto") else "manual"
-
-    def _model(self, info: dict[str, Any]) -> None:
-        chosen = as_dict(info.get("model"))
-        model = as_text(info.get("modelID")) or as_text(chosen.get("modelID"))
-        if model:
-            self.builder.model = model
-            self.builder.provider = as_text(info.get("providerID")) or as_text(
-                chosen.get("providerID")
-            )
+    def _add_model(self, info: dict[str, Any]) -> None:
+        model = as_dict(info.get("model"))
+        model_id = as_text(info.get("modelID")) or as_text(model.get("modelID"))
+        if model_id:
+            provider = as_text(info.get("providerID")) or as_text(model.get("providerID"))
+            self.builder.model, self.builder.provider = model_id, provider
 
     def _finish(self, info: dict[str, Any]) -> None:
-        done = milliseconds(as_dict(info.get("time")).get("completed"))
-        self.builder.ended_at = max(self.builder.ended_at, done)
-        wrong = as_dict(info.get("error"))
-        self.builder.failed = bool(wrong)
-        told = as_dict(wrong.get("data")).get("message"), wrong.get("message"), wrong.get("name")
-        said = next(filter(None, map(as_text, told)), "failed")
-        self.builder.error = said if wrong else None
-        tokens, cache = (
-            as_dict(info.get("tokens")),
-            as_dict(as_dict(info.get("tokens")).get("cache")),
-        )
-        if not tokens:
-            return
-        parts = {
-            "input_tokens": as_number(tokens.get("input")),
-            "output_tokens": as_number(tokens.get("output")),
-            "reasoning_tokens": as_number(tokens.get("reasoning")),
-            "cached_input_tokens": as_number(cache.get("read")),
-            "cache_write_tokens": as_number(cache.get("write")),
-        }
-        self.builder.add_tokens(**parts, total_tokens=sum(n or 0 for n in parts.values()))
+        """Add the end, the error and the tokens of an answer."""
+        completed = milliseconds(as_dict(info.get("time")).get("completed"))
+        self.builder.ended_at = max(self.builder.ended_at, completed)
+        error = as_dict(info.get("error"))
+        names = as_dict(error.get("data")).get("message"), error.get("message"), error.get("name")
+        text = next(filter(None, map(as_text, names)), "failed")
+        self.builder.failed, self.builder.error = bool(error), text if error else None
+        if as_dict(info.get("tokens")):
+            counts = token_counts(info["tokens"], rules.TOKENS)
+            self.builder.add_tokens(**counts, total_tokens=sum(counts.values()))
 
-    def _call(self, part_id: str, part: dict[str, Any], message_id: str, at: int) -> None:
-        said = as_text(part.get("callID"))
-        call_id = said if said and said not in self.called else part_id
-        self.called.add(call_id)
+    def _add_call(self, part_id: str, part: dict[str, Any], message_id: str, at: int) -> None:
+        # Not every provider gives each call an id of its own.
+        call_id = as_text(part.get("callID"))
+        if call_id is None or call_id in self.call_ids:
+            call_id = part_id
+        self.call_ids.add(call_id)
         state = as_dict(part.get("state"))
         times = as_dict(state.get("time"))
         self.builder.call(
@@ -180,72 +183,68 @@ class _Turn:
             message_id=message_id,
         )
         word = as_text(state.get("status"))
-        status = STATUSES.get(word or "", "completed" if "output" in state else "running")
+        status = rules.STATUSES.get(word or "", "completed" if "output" in state else "running")
         result = {
-            name: _without_data(state[name])
-            for name in ("output", "title", "metadata", "attachments")
+            name: _without_data_urls(state[name])
+            for name in RESULT_FIELDS
             if state.get(name) not in (None, "", [], {})
         }
-        child = child_of(state)
-        error = as_text(state.get("error"))
+        child = child_session(state) if str(part.get("tool")) in rules.SUBAGENT_TOOLS else None
         self.builder.result(
             call_id,
             result or None,
             at=milliseconds(times.get("end")),
             status=status,
-            error=error or ("failed" if status == "failed" else None),
+            error=as_text(state.get("error")) or ("failed" if status == "failed" else None),
             source_status=word,
-            spawned=label_of(child) if child and str(part.get("tool")) in SUBAGENTS else None,
+            spawned=session_label(child) if child else None,
         )
 
 
-def _is_text(part: dict[str, Any]) -> bool:
-    return part.get("type") == "text" and bool(as_text(part.get("text")))
-
-
-def _thoughts(parts: list[tuple[str, dict[str, Any]]]) -> list[str]:
-    said = [part.get("text") for _, part in parts if part.get("type") == "reasoning"]
-    return [words for words in said if isinstance(words, str) and words]
-
-
-def _metadata(info: dict[str, Any], parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+def _metadata(message: OpencodeMessage) -> dict[str, Any]:
     """What has no column. The bytes of attached files stay in the source record."""
-    kept = {name: value for name, value in info.items() if name not in WITH_COLUMNS}
-    others = [
-        {"id": part_id} | {k: _without_data(v) for k, v in part.items() if k not in WITH_COLUMNS}
-        for part_id, part in parts
-        if str(part.get("type")) not in PLAIN_PARTS
+    info = {name: value for name, value in message.info.items() if name not in rules.IN_COLUMNS}
+    parts = [
+        {"id": part_id}
+        | {name: _without_data_urls(part[name]) for name in part if name not in rules.IN_COLUMNS}
+        for part_id, part in message.parts
+        if str(part.get("type")) not in rules.IN_CONTENT
     ]
-    found = pruned({**kept, "parts": others})
-    return as_dict(found)
+    return as_dict(pruned({**info, "parts": parts}))
 
 
-def _without_data(value: Any, levels: int = DEEPEST) -> Any:
+def _without_data_urls(value: Any, levels: int = DEPTH_MAX) -> Any:
+    """The value without the content of data: URLs, and without what is nested too deeply."""
     if isinstance(value, (dict, list)) and not levels:
         return TOO_DEEP
     if isinstance(value, list):
-        return [_without_data(each, levels - 1) for each in value]
+        return [_without_data_urls(item, levels - 1) for item in value]
     if isinstance(value, dict):
-        return {name: _without_data(each, levels - 1) for name, each in value.items()}
+        return {name: _without_data_urls(item, levels - 1) for name, item in value.items()}
     if isinstance(value, str) and value.startswith("data:") and ";base64," in value[:200]:
         return value[: value.index(",") + 1]
     return value
 
 
-def _files(info: dict[str, Any], parts: list[tuple[str, dict[str, Any]]]) -> list[MessageFile]:
-    found: list[tuple[FileKind, Any]] = []
-    for _, part in parts:
+def _files(message: OpencodeMessage) -> Iterator[MessageFile]:
+    for kind, name in _file_names(message):
+        path = path_of(name)
+        if path:
+            yield MessageFile(kind, path)
+
+
+def _file_names(message: OpencodeMessage) -> Iterator[tuple[FileKind, Any]]:
+    for _, part in message.parts:
         kind = part.get("type")
         if kind == "file":
             url = as_text(part.get("url")) or ""
-            found.append(("attached", part.get("filename") if url.startswith("data:") else url))
+            yield "attached", part.get("filename") if url.startswith("data:") else url
         elif kind == "patch":
-            found += [("written", name) for name in as_list(part.get("files"))]
-        elif kind == "tool" and str(part.get("tool")) in FILE_TOOLS:
-            state = as_dict(as_dict(part.get("state")).get("input"))
-            found.append(
-                (FILE_TOOLS[str(part.get("tool"))], state.get("filePath") or state.get("path"))
-            )
-    found += [("written", name) for name in as_list(as_dict(info.get("snapshot")).get("files"))]
-    paths = [(kind, path_of(name)) for kind, name in found]
-    return [MessageFile(kind, path) for kind, path in paths if path]
+            for name in as_list(part.get("files")):
+                yield "written", name
+        elif kind == "tool":
+            params = as_dict(as_dict(part.get("state")).get("input"))
+            for file in rules.FILE_TOOLS.files(str(part.get("tool")), params):
+                yield file.kind, file.file_path
+    for name in as_list(as_dict(message.info.get("snapshot")).get("files")):
+        yield "written", name

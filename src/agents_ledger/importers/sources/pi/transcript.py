@@ -3,124 +3,58 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from array import array
 from functools import cmp_to_key
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Raw, Struct
 
-from agents_ledger.importers.port.source import Line, Material
-from agents_ledger.importers.sources.pi.nodes import (
-    ASSISTANT,
-    BASH,
-    BRANCH,
-    COMPACTION,
-    DIGEST,
-    NOTICE,
-    PROMPT,
-    RESULT,
-    USAGE,
-    Nodes,
-    Spawned,
-)
-from agents_ledger.importers.sources.pi.rows import Told, unpacked
-from agents_ledger.importers.sources.pi.turns import TIME, text_of, total_of
-from agents_ledger.importers.transcript.turn_builder import milliseconds
-from agents_ledger.importers.transcript.turn_tree import (
+from agents_ledger.importers.parsing.lenient_json import (
     BROKEN,
-    NONE,
-    as_dict,
     as_number,
     as_text,
-    malformed,
-    mend,
-    parsed,
+    parse_json,
+    repair_json,
 )
+from agents_ledger.importers.parsing.timestamps import milliseconds
+from agents_ledger.importers.port.material import Material, SourceLine
+from agents_ledger.importers.sources.pi.database import DatabaseTranscript, unpacked
+from agents_ledger.importers.sources.pi.entries import (
+    NAMED,
+    PREVIOUS,
+    ROOT,
+    PiEntries,
+    SpawnedSession,
+)
+from agents_ledger.importers.sources.pi.records import (
+    PiMessage,
+    PiRecord,
+    calls_in,
+    decode_record,
+    digest_of,
+    kind_of,
+    own_time,
+    record_without_message,
+    spawned_key,
+    text_of,
+    tokens_of,
+)
+from agents_ledger.importers.sources.pi.rules import (
+    INJECTED_KINDS,
+    SETTINGS,
+    SUBAGENT_CONTEXT,
+    SUBAGENT_END,
+    SUBAGENT_ENDS,
+    TIME,
+)
+from agents_ledger.importers.transcript.columns import Column, Links
+from agents_ledger.importers.transcript.lines import report_malformed
 from agents_ledger.model.imports.interning import Numbering
 from agents_ledger.model.imports.sources import SourceFile
 
-ROLES = {"user": PROMPT, "assistant": ASSISTANT, "toolResult": RESULT, "bashExecution": BASH}
-TYPES = {
-    "compaction": COMPACTION,
-    "branch_summary": BRANCH,
-    "custom_message": NOTICE,
-    "usage": USAGE,
-}
-PUT_IN = (COMPACTION, BRANCH, NOTICE)
-SINCE = 10**12  # milliseconds: a smaller number is no time of a message
-PROMPT_ERROR = "openclaw:prompt-error"
-NOTHING = Raw(b"null")
-SETTINGS = {
-    "model_change": {"provider": "provider", "model": "model_id"},
-    "thinking_level_change": {"thinking_level": "thinking_level"},
-}
 
-# How OpenClaw tells the session that started another of its end, as it stands in the bytes.
-ENDING = b"[Internal task completion event]"
-ENDED = re.compile(
-    rb"\[Internal task completion event\]\\nsource: subagent\\n"
-    rb'session_key: ([^\s\\"]+)\\nsession_id: ([^\s\\"]+)'
-)
-SUBAGENT = "[Subagent Context]"  # before what the first prompt of one asks
-LOST = 2  # the rank of a parent that is only the entry before
-
-
-class EntryMessage(Struct, rename="camel"):
-    """What the outline needs of a message."""
-
-    role: Any = None
-    model: Any = None
-    tool_call_id: Any = None
-    tool_name: Any = None
-    timestamp: Any = None
-    content: Raw = NOTHING
-    details: Raw = NOTHING
-    usage: Raw = NOTHING
-
-
-class Entry(Struct, rename="camel"):
-    """What the outline needs of an entry. Anything may be missing, or be something else."""
-
-    type: Any = None
-    id: Any = None
-    parent_id: Any = msgspec.UNSET
-    timestamp: Any = None
-    version: Any = None
-    cwd: Any = None
-    provider: Any = None
-    parent_session: Any = None
-    branched_from: Any = None
-    custom_type: Any = None
-    name: Any = None
-    model_id: Any = None
-    thinking_level: Any = None
-    first_kept_entry_id: Any = None
-    first_kept_entry_index: Any = None
-    summary: Raw = NOTHING
-    content: Raw = NOTHING
-    data: Raw = NOTHING
-    usage: Raw = NOTHING
-    message: EntryMessage | None = None
-
-
-class _Bare(Struct):
-    message: Raw = NOTHING
-
-
-class _Block(Struct):
-    type: Any = None
-    id: Any = None
-
-
-decode_entry = msgspec.json.Decoder(Entry).decode
-_decode_bare = msgspec.json.Decoder(_Bare).decode
-_decode_blocks = msgspec.json.Decoder(list[_Block]).decode
-
-
-class _Last:
-    """What has a name: of several the last."""
+class _LastByName:
+    """A number for every name; the last one counts."""
 
     def __init__(self) -> None:
         self._names = Numbering(forgets=True)
@@ -133,312 +67,243 @@ class _Last:
         else:
             self._numbers[at] = number
 
-    def get(self, name: str) -> int:
+    def get(self, name: str) -> int | None:
         at = self._names.get(name)
-        return self._numbers[at] if at >= 0 else NONE
+        return self._numbers[at] if at >= 0 else None
 
 
-class _Above(NamedTuple):
-    """What an entry hangs on."""
-
-    entry: int  # or NONE
-    rank: int  # how sure that is: 0 if the entry names it
+class _Parent(NamedTuple):
+    entry: int | None
+    rank: int  # how it is known
 
 
 class Transcript:
-    """One file, whose entries are added to those of its family, each with the one it hangs on."""
+    """One transcript, whose entries are added to those of its family.
+
+    Records are counted by their position in the file; one that is no entry, such as a setting,
+    stands for the entry above it.
+    """
 
     def __init__(
-        self, material: Material, nodes: Nodes, file: SourceFile, told: Told | None = None
+        self,
+        material: Material,
+        entries: PiEntries,
+        file: SourceFile,
+        part: DatabaseTranscript | None = None,
     ) -> None:
-        """`told`: one of several in a database; else it is the whole file."""
+        """`part` is one of several transcripts in a database; else it is the whole file."""
         self.material = material
-        self.nodes = nodes
         self.file = file
-        self.told = told
-        self.header = Entry()
+        self.part = part
+        self._was_rewritten = part is not None and part.was_rewritten
+        self.header = PiRecord()
         self.title: str | None = None
         self.started: list[str] = []  # keys of sessions
-        self.ended: dict[str, str] = {}  # sessions that it was told the end of, by key
+        self.ended: dict[str, str] = {}  # by key, sessions whose end it was told
         self.is_subagent: bool | None = None  # by its first prompt
-        self.first_at = 0  # when its first entry was written
+        self.first_at = 0
         self.last_at = 0
-        self.leaf = NONE  # where the session stands: at its last entry
-        self._first = b""
-        self._ids = _Last()  # places in the file
-        self._here = array("i")  # by place: the entry itself, or what it hangs on
-        self._configs = array("I")  # by place
-        self._config = self._unset = nodes.config({})  # at the entry before
-        self._calls = _Last()  # entries
-        self._written = _Last()  # entries that are no messages, by what they say
+        self.leaf: int | None = None  # the last entry: where the session is
+        self._entries = entries
+        self._first_record = b""
+        self._positions = _LastByName()  # by id of a record
+        self._entry_at = Links()  # by position
+        self._config_at = Column("I")  # by position
+        self._no_config = entries.config_number({})
+        self._config = self._no_config  # at the record before
+        self._calls = _LastByName()  # by id of a call, its entry
+        self._injected = _LastByName()  # by content, entries that are not messages
         self._leaf_at = 0
-        self._place = 0  # of the event before, and what was said there, by role and time
+        self._event = 0  # of the database, and the entries there by role and time
         self._states: dict[tuple[str, int], int] = {}
-        for line in told.lines if told else material.lines(file):
+        for line in part.lines if part else material.lines(file):
             self._read(line)
-        self.entries = nodes.end()
-        del self._ids, self._here, self._configs, self._calls  # what only reading needs
-        del self._written, self._states
+        self.entries = entries.end_transcript()
+        del self._positions, self._entry_at, self._config_at, self._calls
+        del self._injected, self._states
 
     @property
     def session_id(self) -> str:
-        """The session's own id, whatever its file is called."""
-        said = self.told.session_id if self.told else as_text(self.header.id)
-        return said or hashlib.blake2b(self._first, digest_size=8).hexdigest()
+        """The id in the header, whatever the file is called."""
+        name = self.part.session_id if self.part else as_text(self.header.id)
+        return name or hashlib.blake2b(self._first_record, digest_size=8).hexdigest()
 
     def rank(self) -> tuple[Any, ...]:
-        """An order of files that does not depend on their names: forks after their parents."""
-        born = milliseconds(self.header.timestamp)
-        names = cmp_to_key(self.nodes.compare)(self.entries)
-        return born, self.session_id, -len(self.entries), names
+        """An order of transcripts that does not depend on file names: forks after their parents."""
+        created = milliseconds(self.header.timestamp)
+        names = cmp_to_key(self._entries.compare)(self.entries)
+        return created, self.session_id, -len(self.entries), names
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _read(self, line: Line, mended: bytes | None = None) -> None:
-        data = mended or unpacked(line.data or b"")
+    def _read(self, line: SourceLine, repaired: bytes | None = None) -> None:
+        data = repaired or unpacked(line.data or b"")
         try:
-            entry = decode_entry(data)
+            record = decode_record(data)
         except msgspec.ValidationError:
-            found = parsed(data)
-            if not isinstance(found, dict):
-                malformed(self.material, line, "not an object")
+            fields = parse_json(data)
+            if not isinstance(fields, dict):
+                report_malformed(self.material, line, "not an object")
                 return
-            entry = _as_far_as_it_goes(found)
+            record = record_without_message(fields)
         except BROKEN as error:
-            again = mend(data) if mended is None else None
+            again = repair_json(data) if repaired is None else None
             if again is None:
-                malformed(self.material, line, error)
+                report_malformed(self.material, line, error)
             else:
                 self._read(line, again)
             return
-        self._first = self._first or data
-        used = self._take(line, data, entry)
-        name = str(entry.type)
-        if entry.message is not None and entry.type == "message":
-            name = f"{name}/{entry.message.role}"
-        self.material.count(name, "derived" if used else "unmapped")
+        self._first_record = self._first_record or data
+        is_mapped = self._read_record(line, data, record)
+        name = str(record.type)
+        if record.message is not None and record.type == "message":
+            name = f"{name}/{record.message.role}"
+        self.material.count(name, "derived" if is_mapped else "unmapped")
 
-    def _take(self, line: Line, data: bytes, entry: Entry) -> bool:
-        self.last_at = max(self.last_at, self.material.moment(entry.timestamp, line))
-        if entry.type == "session":
+    def _read_record(self, line: SourceLine, data: bytes, record: PiRecord) -> bool:
+        self.last_at = max(self.last_at, self.material.timestamp(record.timestamp, line))
+        if record.type == "session":
             if as_text(self.header.id) is None:
-                self.header = entry
-            self._note(None, NONE)
+                self.header = record
+            self._end_record(None, None)
             return True
-        if entry.type == "session_info":
-            self.title = as_text(entry.name) or self.title
-        kind = _kind(entry)
-        place = self._ids.get(str(entry.parent_id))
-        self._config = self._configured(entry, place)
-        above = self._above(entry, place)
-        if kind == USAGE and above.entry == NONE:
+        if record.type == "session_info":
+            self.title = as_text(record.name) or self.title
+        kind = kind_of(record)
+        position = self._positions.get(str(record.parent_id))
+        self._config = self._config_after(record, position)
+        parent = self._parent_of(record, position)
+        if kind == "usage" and parent.entry is None:
             kind = None
-        here = above.entry  # what hangs on an entry that says nothing hangs on the one above it
+        here = parent.entry
         if kind is not None:
-            added = self._added(line, data, entry, kind, above)
-            if kind != USAGE:  # which stands beside what goes on
-                here = added
-                self._follow(here, kind, entry)
-        self._note(as_text(entry.id), here)
-        return kind is not None or entry.type == "session_info" or str(entry.type) in SETTINGS
+            entry = self._add(line, data, record, kind, parent)
+            if kind != "usage":  # which nothing hangs on
+                here = entry
+                self._follow(entry, kind, record)
+        self._end_record(as_text(record.id), here)
+        return kind is not None or record.type == "session_info" or str(record.type) in SETTINGS
 
-    def _added(self, line: Line, data: bytes, entry: Entry, kind: int, above: _Above) -> int:
-        """The number of an entry. What the program put in may be there again below what is: then
-        it is that which it had. So all is that follows a result which OpenClaw shortens, with
-        other ids and at other times; messages are told by their own."""
-        again = ""
-        if above.rank == 0 and above.entry != NONE and kind in PUT_IN and entry.type != "message":
-            again = self._digest(data, entry, self.nodes.digest(above.entry)).hex()
-            if (known := self._written.get(again)) != NONE:
-                return known
-        if above.rank == LOST and isinstance(entry.parent_id, str):
-            self.material.fault(line, f"the entry it follows is not there: {entry.parent_id}")
-        number = self.nodes.add(
-            self._digest(data, entry, entry.timestamp),
+    def _add(
+        self, line: SourceLine, data: bytes, record: PiRecord, kind: str, parent: _Parent
+    ) -> int:
+        """The entry of a record.
+
+        Where OpenClaw shortens a result it writes all that follows again, with other ids and times.
+        Messages are known by their own times; what the program injected, by what it is below.
+        """
+        key = ""
+        is_named = parent.rank == NAMED and parent.entry is not None
+        if is_named and kind in INJECTED_KINDS and record.type != "message":
+            above = self._entries.digest(parent.entry or 0)
+            key = digest_of(record, data, self.session_id, above).hex()
+            if (same := self._injected.get(key)) is not None:
+                return same
+        if parent.rank == PREVIOUS and isinstance(record.parent_id, str):
+            self.material.fault(line, f"the entry it follows is missing: {record.parent_id}")
+        entry = self._entries.add(
+            digest_of(record, data, self.session_id, record.timestamp),
             kind,
             line,
             data,
-            weight=len(data) if kind == RESULT else _tokens(entry),
-            is_timed=_own_time(entry) > 0,
-            above=above.entry,
-            rank=above.rank,
+            weight=len(data) if kind == "result" else tokens_of(record),
+            has_own_time=own_time(record) > 0,
+            parent=parent.entry,
+            parent_rank=parent.rank,
             config=self._config,
         )
-        if again:
-            self._written[again] = number
-        return self._changed(line, entry, number) if self._may_change(entry, kind) else number
+        if key:
+            self._injected[key] = entry
+        return self._merge_states(line, record, entry) if self._may_change(record, kind) else entry
 
-    def _may_change(self, entry: Entry, kind: int) -> bool:
-        """Whether there may be other states of an entry: in a database events are changed where
-        they stand. Of results the longest is shown anyway."""
-        return bool(self.told and self.told.was_rewritten and kind != RESULT and _own_time(entry))
+    def _may_change(self, record: PiRecord, kind: str) -> bool:
+        """Whether an entry may have other states: in a database events are changed in their place.
+        Of results the longest is shown anyway."""
+        return self._was_rewritten and kind != "result" and own_time(record) > 0
 
-    def _changed(self, line: Line, entry: Entry, number: int) -> int:
+    def _merge_states(self, line: SourceLine, record: PiRecord, entry: int) -> int:
         """The first of the states of an entry, which are shown as one."""
-        if line.number != self._place:
-            self._place, self._states = line.number, {}
-        role = entry.message.role if entry.message else None
-        first = self._states.setdefault((str(role), _own_time(entry)), number)
-        if first != number:
-            self.nodes.change(first, number)
+        if line.number != self._event:
+            self._event, self._states = line.number, {}
+        role = record.message.role if record.message else None
+        first = self._states.setdefault((str(role), own_time(record)), entry)
+        if first != entry:
+            self._entries.replace_content(first, entry)
         return first
 
-    def _note(self, entry_id: str | None, here: int) -> None:
-        """What later entries may refer to."""
-        if entry_id is not None:
-            self._ids[entry_id] = len(self._here)
-        self._here.append(here)
-        self._configs.append(self._config)
+    def _end_record(self, record_id: str | None, entry: int | None) -> None:
+        if record_id is not None:
+            self._positions[record_id] = len(self._entry_at)
+        self._entry_at.append(entry)
+        self._config_at.append(self._config)
 
-    def _configured(self, entry: Entry, place: int) -> int:
-        """The settings that hold from an entry on: those of its parent, and what it sets."""
-        config = self._configs[place] if place >= 0 else self._config
-        if entry.parent_id is None:
-            config = self._unset
-        names = SETTINGS.get(str(entry.type))
-        if names is None:
+    def _config_after(self, record: PiRecord, position: int | None) -> int:
+        """The settings from a record on: those at its parent, and what it sets."""
+        config = self._config if position is None else self._config_at[position]
+        if record.parent_id is None:
+            config = self._no_config
+        fields = SETTINGS.get(str(record.type))
+        if fields is None:
             return config
-        chosen = {name: as_text(getattr(entry, where)) for name, where in names.items()}
-        more = {name: value for name, value in chosen.items() if value}
-        return self.nodes.config({**self.nodes.configs[config], **more})
+        chosen = {name: as_text(getattr(record, attribute)) for name, attribute in fields.items()}
+        changed = {name: value for name, value in chosen.items() if value}
+        return self._entries.config_number({**self._entries.configs[config], **changed})
 
-    def _above(self, entry: Entry, place: int) -> _Above:
-        """What an entry hangs on. Without ids, and where the parent is lost: the one before."""
-        said = entry.parent_id
-        if isinstance(said, str) and place >= 0:
-            return _Above(self._here[place], 0)
-        if said is None or (isinstance(said, str) and said == self.header.id):
-            return _Above(NONE, 1)
-        return _Above(self.leaf, LOST)
+    def _parent_of(self, record: PiRecord, position: int | None) -> _Parent:
+        """The parent of an entry. Version 1 has no ids, and repairs lose parents (13 in real
+        files): then it is the entry before."""
+        parent_id = record.parent_id
+        if isinstance(parent_id, str) and position is not None:
+            return _Parent(self._entry_at[position], NAMED)
+        if parent_id is None or (isinstance(parent_id, str) and parent_id == self.header.id):
+            return _Parent(None, ROOT)
+        return _Parent(self.leaf, PREVIOUS)
 
-    def _follow(self, here: int, kind: int, entry: Entry) -> None:
-        """Go on to an entry, and see what it has to do with others."""
-        at = milliseconds(entry.timestamp)
-        if self.leaf == NONE:
+    def _follow(self, entry: int, kind: str, record: PiRecord) -> None:
+        """Continue at an entry, and note what links it to others."""
+        at = milliseconds(record.timestamp)
+        if self.leaf is None:
             self.first_at = at
-        if not (self.told and self.told.was_rewritten) or at >= self._leaf_at:
-            self.leaf, self._leaf_at = here, at
-        if kind == RESULT and entry.message is not None:
-            self._answer(here, entry.message)
-        elif kind == ASSISTANT and entry.message is not None:
-            for call_id in _calls(bytes(entry.message.content)):
-                self._calls[call_id] = here
-        elif kind in (PROMPT, NOTICE):
-            self._ask(kind, bytes(entry.message.content if entry.message else entry.content))
-        elif kind == COMPACTION and (kept := self._kept(entry)) != NONE:
-            self.nodes.kept[here] = kept
+        if not self._was_rewritten or at >= self._leaf_at:
+            self.leaf, self._leaf_at = entry, at
+        message = record.message
+        if kind == "result":
+            self._note_result(entry, message or PiMessage())
+        elif kind == "assistant":
+            for call_id in calls_in(bytes((message or PiMessage()).content)):
+                self._calls[call_id] = entry
+        elif kind in ("prompt", "notice"):
+            self._note_prompt(kind, bytes(message.content if message else record.content))
+        elif kind == "compaction" and (first := self._first_kept(record)) is not None:
+            self._entries.first_kept[entry] = first
 
-    def _answer(self, here: int, message: EntryMessage) -> None:
+    def _note_result(self, entry: int, message: PiMessage) -> None:
         call_id = as_text(message.tool_call_id)
         if call_id is None:
             return
-        self.nodes.callers[here] = self._calls.get(call_id)
+        self._entries.callers[entry] = self._calls.get(call_id)
         key = spawned_key(message) if message.tool_name == "sessions_spawn" else None
         if key is not None:
-            self.nodes.spawned[here] = Spawned(call_id, key)
+            self._entries.spawned[entry] = SpawnedSession(call_id, key)
             self.started.append(key)
 
-    def _ask(self, kind: int, content: bytes) -> None:
-        """What was asked may tell of other sessions, and who asks."""
-        if ENDING in content:
-            for key, session_id in ENDED.findall(content):
+    def _note_prompt(self, kind: str, content: bytes) -> None:
+        """A prompt may report the end of a subagent, or show that the session is one."""
+        if SUBAGENT_END in content:
+            for key, session_id in SUBAGENT_ENDS.findall(content):
                 self.ended[key.decode(errors="replace")] = session_id.decode(errors="replace")
-        if kind == PROMPT and self.is_subagent is None:
-            self.is_subagent = SUBAGENT.encode() in content and TIME.sub(
-                "", text_of(parsed(content)), count=1
-            ).startswith(SUBAGENT)
+        if kind == "prompt" and self.is_subagent is None:
+            self.is_subagent = SUBAGENT_CONTEXT.encode() in content and TIME.sub(
+                "", text_of(parse_json(content)), count=1
+            ).startswith(SUBAGENT_CONTEXT)
 
-    def _digest(self, data: bytes, entry: Entry, when: object) -> bytes:
-        """The same for every copy of an entry, whatever id it got. A message that knows its own
-        time is known by that."""
-        own = _own_time(entry)
-        digest = hashlib.blake2b(digest_size=DIGEST)
-        if when is None and not own:  # then only its session can tell it from others
-            digest.update(self.session_id.encode(errors="replace"))
-        said = repr((entry.type, own or when, entry.custom_type)).encode(errors="replace")
-        for part in (said, *_said(data, entry, is_timed=bool(own))):
-            digest.update(b"%d:%b" % (len(part), part))
-        return digest.digest()
-
-    def _kept(self, entry: Entry) -> int:
-        if isinstance(entry.first_kept_entry_id, str):
-            place = self._ids.get(entry.first_kept_entry_id)
-            return self._here[place] if place >= 0 else NONE
-        index = as_number(entry.first_kept_entry_index)
+    def _first_kept(self, record: PiRecord) -> int | None:
+        """The first entry that a compaction kept; version 1 gives its index."""
+        if isinstance(record.first_kept_entry_id, str):
+            position = self._positions.get(record.first_kept_entry_id)
+            return None if position is None else self._entry_at[position]
+        index = as_number(record.first_kept_entry_index)
         if index is None:
-            return NONE
-        here = (self._here[place] for place in range(index, len(self._here)))
-        return next((entry for entry in here if entry != NONE), NONE)
-
-
-def _own_time(entry: Entry) -> int:
-    """When a message was said, which stays when it is written again; 0 if it does not say."""
-    said = entry.message.timestamp if entry.message and entry.type == "message" else None
-    is_number = isinstance(said, (int, float)) and said >= SINCE
-    return milliseconds(said) if is_number else 0
-
-
-def _tokens(entry: Entry) -> int:
-    """How many an entry counts."""
-    said = entry.message.usage if entry.message else entry.usage
-    return total_of(as_dict(parsed(said))) if said != NOTHING else 0
-
-
-def _said(data: bytes, entry: Entry, *, is_timed: bool) -> tuple[bytes, ...]:
-    """What tells an entry from others of the same time. A result may be shortened."""
-    message = entry.message
-    if is_timed and message is not None:
-        role = str(message.role).encode(errors="replace")
-        call_id = as_text(message.tool_call_id)
-        if call_id and message.role == "toolResult":
-            return role, call_id.encode(errors="replace")
-        if message.content != NOTHING:
-            return role, bytes(message.content)
-    try:
-        whole = bytes(_decode_bare(data).message)
-    except BROKEN:
-        whole = b""
-    return whole, bytes(entry.summary), bytes(entry.content), bytes(entry.data)
-
-
-def _kind(entry: Entry) -> int | None:
-    if entry.type == "message" and entry.message is not None:
-        role = entry.message.role
-        return ROLES.get(role, NOTICE) if isinstance(role, str) else None
-    if entry.type == "custom" and entry.custom_type == PROMPT_ERROR:
-        return NOTICE
-    return TYPES.get(entry.type) if isinstance(entry.type, str) else None
-
-
-def _as_far_as_it_goes(found: dict[str, Any]) -> Entry:
-    """An entry whose message is no object."""
-    entry = Entry()
-    for name, python_name in zip(
-        Entry.__struct_encode_fields__, Entry.__struct_fields__, strict=True
-    ):
-        if name in found and name not in ("message", "summary", "content", "data", "usage"):
-            setattr(entry, python_name, found[name])
-    return entry
-
-
-def _calls(content: bytes) -> tuple[str, ...]:
-    if b'"toolCall"' not in content:
-        return ()
-    try:
-        blocks = _decode_blocks(content)
-    except BROKEN:
-        return ()
-    return tuple(b.id for b in blocks if b.type == "toolCall" and isinstance(b.id, str))
-
-
-def spawned_key(message: EntryMessage) -> str | None:
-    """The key of the session that a call started, from its result."""
-    said = as_text(as_dict(parsed(message.details)).get("childSessionKey"))
-    if said:
-        return said
-    content = parsed(message.content)
-    for block in content if isinstance(content, list) else [{"text": content}]:
-        text = as_dict(block).get("text")
-        if isinstance(text, str) and "childSessionKey" in text:
-            return as_text(as_dict(parsed(text)).get("childSessionKey"))
-    return None
+            return None
+        entries = (self._entry_at[position] for position in range(index, len(self._entry_at)))
+        return next((entry for entry in entries if entry is not None), None)

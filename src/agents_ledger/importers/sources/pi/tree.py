@@ -1,103 +1,83 @@
-"""pi and OpenClaw: the turns of a family as a tree. A turn is known by its place among them, and
-stands after its parent."""
+"""pi and OpenClaw: how entries become a tree of turns.
+
+A fork is two prompts below one turn, as /tree and edits make in pi, or a session that has copies of
+another's entries (entries.py). Any other two entries with one parent are a message that OpenClaw's
+gateway writes at the same time: 18 of 24 such places in real files.
+"""
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 
-from agents_ledger.importers.sources.pi.nodes import (
-    ASSISTANT,
-    BRANCH,
-    COMPACTION,
-    COPY,
-    PROMPT,
-    USAGE,
-    Nodes,
-)
-from agents_ledger.importers.transcript.turn_tree import NONE, Groups, in_turns, roots_first
-
-OPENERS = (PROMPT, BRANCH, COMPACTION)
-ASKING = (PROMPT, BRANCH)
+from agents_ledger.importers.sources.pi.entries import PiEntries
+from agents_ledger.importers.sources.pi.rules import ASKING
+from agents_ledger.importers.transcript.turn_tree import EntryTree
 
 
-class Tree:
-    """The turns of some entries."""
+class PiTree(EntryTree):
+    """The turns of a family. A turn has the id of the entry that opens it."""
 
-    def __init__(self, nodes: Nodes, order: Sequence[int]) -> None:
-        self.nodes = nodes
+    def __init__(self, entries: PiEntries, order: Sequence[int]) -> None:
+        self.entries = entries
         for entry in order:
-            if nodes.kinds[entry] == COMPACTION and nodes.parents[entry] < 0:
-                nodes.kinds[entry] = BRANCH  # all that it summarised is lost: the session begins
-        answers = array("i", (entry for entry in order if nodes.kinds[entry] == ASSISTANT))
-        found = in_turns(order, nodes.parents, answers, opens=self._opens, joins=self._joins)
-        self.tops = array("i", roots_first(found.turns, found.above))  # the entry that opens each
-        places = array("i", [NONE]) * (len(nodes) + 1)  # the last: of none
-        for turn, top in enumerate(self.tops):
-            places[top] = turn
-        self.parents = array("i", (places[found.above[top]] for top in self.tops))
-        self.turn_of = found.turn_of  # of every entry, or NONE
-        for entry, top in enumerate(found.turn_of):
-            self.turn_of[entry] = places[top]
-        self._rows = self._in_rows() if nodes.kept else array("i")
-        self._follow_calls()
-        self.members = Groups(self.turn_of, len(self.tops), order)
-        self.followed, self.answered = bytearray(len(self.tops)), bytearray(len(self.tops))
-        for answer in answers:
-            self.answered[self.turn_of[answer]] = 1
-        for turn, parent in enumerate(self.parents):
-            if parent >= 0:
-                self.followed[parent] = 1
-                self.answered[turn] |= nodes.kinds[self.tops[turn]] == COMPACTION
+            # OpenClaw truncates a transcript at its compaction: then the session begins there.
+            if entries.kind(entry) == "compaction" and entries.parents[entry] is None:
+                entries.set_kind(entry, "branch")
+        super().__init__(entries.parents, order)
+        for entry in order:
+            turn = self.turn_of(entry)
+            if turn is not None and entries.kind(entry) == "assistant":
+                self.settle(turn)
+        for turn in range(len(self)):
+            if entries.kind(self.opener(turn)) == "compaction" and self.parent(turn) is not None:
+                self.settle(turn)
+        self._first_kept = self._kept_turns()
 
-    def __len__(self) -> int:
-        return len(self.tops)
+    def opens(self, entry: int) -> bool:
+        """A prompt opens a turn, a compaction does, and what continues after a compaction."""
+        kind = self.entries.kind(entry)
+        if kind in ASKING or kind == "compaction":
+            return True
+        parent = self.entries.parents[entry]
+        return parent is not None and self.entries.kind(parent) == "compaction" and kind != "usage"
 
-    def _opens(self, entry: int) -> bool:
-        """A prompt opens a turn, a compaction does, and what goes on after a compaction."""
-        kinds, above = self.nodes.kinds, self.nodes.parents[entry]
-        goes_on = above >= 0 and kinds[above] == COMPACTION and kinds[entry] != USAGE
-        return kinds[entry] in OPENERS or goes_on
+    def joins(self, opener: int, above: int, *, waits: bool) -> bool:
+        """Prompts without an answer between them are one query."""
+        kind, kind_above = self.entries.kind(opener), self.entries.kind(above)
+        return waits and kind in ASKING and kind_above != "compaction"
 
-    def _joins(self, opener: int, above: int, *, waits: bool) -> bool:
-        """Prompts that follow each other without an answer are one query."""
-        kinds = self.nodes.kinds
-        return waits and kinds[opener] in ASKING and kinds[above] != COMPACTION
+    def ends(self, entry: int) -> bool:
+        """An answer ends the waiting."""
+        return self.entries.kind(entry) == "assistant"
 
-    def _follow_calls(self) -> None:
-        """A result belongs to the turn of its call, even if another prompt came between."""
-        kinds, tops = self.nodes.kinds, self.tops
-        for entry, caller in enumerate(self.nodes.callers):
-            if caller >= 0 and kinds[entry] != COPY and tops[self.turn_of[entry]] != entry:
-                self.turn_of[entry] = self.turn_of[self.nodes.first(caller)]
+    def move_entries(self) -> None:
+        """Put a result into the turn of its call, even if another prompt came between."""
+        for entry, caller in enumerate(self.entries.callers):
+            turn = self.turn_of(entry)
+            if caller is not None and turn is not None and self.opener(turn) != entry:
+                self.move(entry, self.turn_of(self.entries.first(caller)))
 
-    def _in_rows(self) -> array[int]:
-        """For each turn the one since which all stand below the one before: what many compactions
-        keep is found from row to row."""
-        rows = array("i", range(len(self.tops)))
-        for turn, parent in enumerate(self.parents):
-            if 0 <= parent == turn - 1:
-                rows[turn] = rows[parent]
-        return rows
+    def name(self, turn: int | None) -> str | None:
+        """The id of a turn."""
+        return None if turn is None else self.entries.name(self.opener(turn))
 
-    def name(self, turn: int) -> str | None:
-        """What a turn is called: as the entry that opens it."""
-        return self.nodes.name(self.tops[turn]) if turn >= 0 else None
+    def head(self, entry: int | None) -> str | None:
+        """The id of the nearest settled turn at or above an entry."""
+        turn = None if entry is None else self.turn_of(self.entries.first(entry))
+        return self.name(self.nearest_settled(turn))
 
-    def head(self, entry: int) -> str | None:
-        """The nearest answered turn at or above an entry: a pending prompt is never a head."""
-        turn = self.turn_of[self.nodes.first(entry)]
-        while turn >= 0 and not self.answered[turn]:
-            turn = self.parents[turn]
-        return self.name(turn)
+    def first_kept(self, turn: int) -> int | None:
+        """The first turn that a compaction kept; None if it kept none above it, or if nothing is
+        before that turn."""
+        return self._first_kept.get(turn)
 
-    def kept(self, turn: int) -> int:
-        """The first turn that a compaction kept; NONE if it kept none that is above, or there is
-        nothing before it to summarise."""
-        first = self.nodes.kept.get(self.tops[turn], NONE)
-        if first == NONE:
-            return NONE
-        kept, at = self.turn_of[self.nodes.first(first)], self.parents[turn]
-        while at > kept and self._rows[at] > kept:
-            at = self.parents[self._rows[at]]
-        return kept if at >= kept and self.parents[kept] >= 0 else NONE
+    def _kept_turns(self) -> dict[int, int]:
+        kept: dict[int, int] = {}
+        for compaction, entry in self.entries.first_kept.items():
+            turn, first = self.turn_of(compaction), self.turn_of(self.entries.first(entry))
+            if turn is not None and first is not None and self.opener(turn) == compaction:
+                kept[turn] = first
+        below = self.steps_towards(kept)
+        return {
+            t: first for t, first in kept.items() if t in below and self.parent(first) is not None
+        }

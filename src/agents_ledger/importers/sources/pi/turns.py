@@ -1,236 +1,267 @@
-"""pi and OpenClaw: the content of one turn, from its entries in order."""
+"""pi and OpenClaw: the content of turns."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from agents_ledger.importers.sources.pi.nodes import Config
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder, milliseconds
-from agents_ledger.importers.transcript.turn_tree import (
-    LONE,
+from agents_ledger.importers.parsing.lenient_json import (
+    UNPAIRED,
     as_dict,
     as_list,
     as_number,
     as_text,
-    parsed,
+    parse_json,
     without_data,
 )
+from agents_ledger.importers.parsing.timestamps import milliseconds
+from agents_ledger.importers.sources.pi.database import unpacked
+from agents_ledger.importers.sources.pi.entries import Config
+from agents_ledger.importers.sources.pi.records import text_of, total_tokens
+from agents_ledger.importers.sources.pi.rules import (
+    COMPACTION_FILES,
+    ENVELOPE,
+    FAILURES,
+    FILE_TOOLS,
+    GATEWAY_MODELS,
+    MESSAGE_ID,
+    NOTICES,
+    PATCHED_FILE,
+    SILENT,
+    SKILL,
+    SPEAKERS,
+    TIME,
+    TOKENS,
+)
+from agents_ledger.importers.sources.pi.tree import PiTree
+from agents_ledger.importers.transcript.field_maps import token_counts
+from agents_ledger.importers.transcript.lazy_turns import LazyTurns
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.ledger.reports.events import readable
 from agents_ledger.model.compaction import Compaction
-from agents_ledger.model.turns import FileKind, MessageFile, MessageSource, Turn, to_json
+from agents_ledger.model.turns import MessageFile, MessageSource, Turn, to_json
 
-FILE_TOOLS: dict[str, FileKind] = {
-    "edit": "written",
-    "edit_file": "written",
-    "read": "read",
-    "read_file": "read",
-    "write": "written",
-    "write_file": "written",
-}
-FAILURES = {"error", "forbidden", "timeout"}  # so a tool of OpenClaw says in its result
-NOT_CALLED = {"delivery-mirror", "gateway-injected"}  # "models" of copies that the gateway writes
-SILENT = {"NO_REPLY", "HEARTBEAT_OK"}
-ENVELOPE = re.compile(r"\[(?:[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]]*\] )?\[?([A-Z][A-Za-z]+) [^\]]*\]")
-MESSAGE_ID = re.compile(r"\[message_id: ([^\]\s]+)\]")
-TIME = re.compile(r"^\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]]*\] ")
-SPEAKERS: tuple[tuple[str, MessageSource], ...] = (  # by how a text begins
-    (r"\[cron:|A scheduled reminder has been triggered\.", "cron"),
-    (r"Read HEARTBEAT\.md|\[OpenClaw heartbeat", "trigger"),
-    (r"A new session was started via /new or /reset|Pre-compaction memory flush", "trigger"),
-    (r"Continue where you left off\. The previous model attempt ", "trigger"),
-    (r"An async command (?:you ran earlier|the user already approved) has completed", "event"),
-    (r"OpenClaw runtime context \(internal\):\n", "event"),
-    (r"\[Subagent Context\]", "agent"),
-    (r"\[System Message\]|\[Queued announce messages", "event"),
-    (r'A (?:background task|subagent task|cron job) "[^\n]*" just ', "event"),
-)
-PARTS = {  # of the tokens of a call, as the source calls them
-    "input_tokens": "input",
-    "output_tokens": "output",
-    "cached_input_tokens": "cacheRead",
-    "cache_write_tokens": "cacheWrite",
-}
-# A skill that was called with `/skill:name`, as the program puts it in; then what was given to it.
-SKILL = re.compile(
-    r'(?P<text><skill name="(?P<name>[^"]+)" location="[^"]+">\n.*?\n</skill>)'
-    r"(?:\n\n(?P<given>.+))?",
-    re.DOTALL,
-)
-NOTICES = ("System:", "System (untrusted):")  # before what is asked
-PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.*\S)", re.M)
+Json = dict[str, Any]
 
 
-class Node(NamedTuple):
-    """An entry that says something."""
+class TurnContext(NamedTuple):
+    """What belongs to turns and is not in their entries."""
 
-    key: str
-    kind: str
-    entry_id: str | None
-    at: int
-
-
-class Framing(NamedTuple):
-    """Where a turn stands."""
-
-    turn_id: str
-    parent_id: str | None
-    sealed: bool  # it has successors: it is no longer open
-    through: str | None  # the last turn that a compaction summarised
-    kept: str | None
+    files: Sequence[int]  # by transcript
+    folders: Sequence[str | None]  # by transcript
+    speakers: Mapping[int, MessageSource]  # by transcript, where it is no person
+    spawned: Mapping[int, tuple[str, str]]  # by entry, a call and the label of its session
 
 
-class Setting(NamedTuple):
-    """What the session says of its turns."""
+class TurnFrame(NamedTuple):
+    """Where a turn is."""
 
-    asked_by: MessageSource
+    sealed: bool  # it has children, and is no longer open
+    summarized_through: str | None  # of a compaction
+    first_kept: str | None
+
+
+class TurnSetting(NamedTuple):
+    """What the session says of a turn."""
+
+    speaker: MessageSource
     cwd: str | None
-    spawned: dict[str, str]  # sessions, by the call that started them
+    spawned: dict[str, str]  # labels of sessions, by call
     config: Config
 
 
-def text_of(content: Any) -> str:
-    """The words of a content: a text, or the text blocks of a list."""
-    if isinstance(content, str):
-        return content
-    words = [as_dict(b).get("text") for b in as_list(content) if as_dict(b).get("type") == "text"]
-    return "\n\n".join(word for word in words if isinstance(word, str))
+class PiTurns(LazyTurns):
+    """The turns of a family."""
+
+    def __init__(self, tree: PiTree, version: int, context: TurnContext) -> None:
+        self._tree = tree
+        self._entries = tree.entries
+        self._context = context
+        super().__init__(tree, version)
+
+    def name(self, turn: int) -> str:
+        """The id of the entry that opens it."""
+        return str(self._tree.name(turn))
+
+    def evidence(self, turn: int) -> tuple[Iterable[bytes], Iterable[int]]:
+        """Its entries, where it is, and what the session says of it."""
+        entries, members = self._entries, self._tree.members(turn)
+        parts = [f"{entries.identity(entry)};{entries.kind(entry)}" for entry in members]
+        speaker, cwd, spawned, config = self._setting(turn)
+        setting = speaker, sorted(spawned.items()), cwd, sorted(config.items())
+        parts.append(repr((tuple(self._frame(turn)), *setting)))
+        files = map(self._context.files.__getitem__, entries.transcripts.union(members))
+        return [part.encode(errors="replace") for part in parts], files
+
+    def record_ids(self, turn: int) -> Iterable[str]:
+        """The ids of its entries."""
+        return map(self._entries.name, self._tree.members(turn))
+
+    def build(self, turn: int) -> Turn:
+        """Its content."""
+        entries, setting = self._entries, self._setting(turn)
+        builder = TurnBuilder(self.name(turn), self.parent_name(turn))
+        builder.workspace_path = setting.cwd
+        builder.effective_config_json = to_json(setting.config) if setting.config else None
+        content = _TurnContent(builder, self._frame(turn), setting)
+        for entry in self._tree.members(turn):
+            record = as_dict(parse_json(unpacked(entries.data(entry))))
+            content.add(entries.name(entry), entries.kind(entry), record)
+        return content.build()
+
+    def _frame(self, turn: int) -> TurnFrame:
+        tree, kept = self._tree, self._tree.first_kept(turn)
+        through = tree.parent(turn if kept is None else kept)
+        return TurnFrame(tree.is_followed(turn), tree.name(through), tree.name(kept))
+
+    def _setting(self, turn: int) -> TurnSetting:
+        entries, members = self._entries, self._tree.members(turn)
+        _, folders, speakers, spawned = self._context
+        transcripts = entries.transcripts.union(members)
+        answers = (entry for entry in members if entries.kind(entry) == "assistant")
+        return TurnSetting(
+            min(
+                (speakers[number] for number in transcripts if number in speakers), default="human"
+            ),
+            folders[min(transcripts)],
+            dict(spawned[entry] for entry in members if entry in spawned) if spawned else {},
+            entries.configs[entries.config_of[next(answers, members[0])]],
+        )
 
 
-def total_of(usage: dict[str, Any]) -> int:
-    """The tokens of a call, as they are said or added up."""
-    total = as_number(usage.get("totalTokens"))
-    if total is None:
-        total = sum(as_number(usage.get(said)) or 0 for said in PARTS.values())
-    return total
+class _Entry(NamedTuple):
+    """An entry of a turn."""
+
+    key: str
+    kind: str
+    at: int
+    record: Json
+    message: Json
+
+    @property
+    def metadata(self) -> Json:
+        """The id that the entry has in its file."""
+        entry_id = _whole_name(self.record.get("id"))
+        return {"entry_id": entry_id} if entry_id else {}
 
 
-def build_turn(
-    framing: Framing, setting: Setting, entries: Iterable[tuple[str, str, bytes]]
-) -> Turn:
-    """The turn that these entries make, each given with its name and its kind."""
-    builder = TurnBuilder(framing.turn_id, framing.parent_id)
-    builder.workspace_path = setting.cwd
-    builder.effective_config_json = to_json(setting.config) if setting.config else None
-    return _Turn(builder, framing, setting).built(entries)
+class _TurnContent:
+    """Builds a turn from its entries."""
 
-
-class _Turn:
-    def __init__(self, builder: TurnBuilder, framing: Framing, setting: Setting) -> None:
+    def __init__(self, builder: TurnBuilder, frame: TurnFrame, setting: TurnSetting) -> None:
         self.builder = builder
-        self.framing = framing
-        self.asked_by = setting.asked_by
+        self.frame = frame
+        self.speaker = setting.speaker
         self.spawned = setting.spawned
-        # Some models count their calls, and give several one id.
-        self.times: Counter[str] = Counter()
-        self.names: set[str] = set()
-        self.waiting: dict[str, tuple[str, list[str]]] = {}  # by id: those of the last message
+        # Some models number their calls, and use an id for several of one turn.
+        self.uses: Counter[str] = Counter()
+        self.call_names: set[str] = set()
+        self.waiting: dict[str, tuple[str, list[str]]] = {}  # by id: the last message, its calls
 
-    def built(self, entries: Iterable[tuple[str, str, bytes]]) -> Turn:
-        for key, kind, data in entries:
-            entry = as_dict(parsed(data))
-            message = as_dict(entry.get("message"))
-            at = milliseconds(entry.get("timestamp"))
-            node = Node(key, kind, _whole(entry.get("id")), at)
-            self._take(node, entry, message)
-        open_ = not (self.builder.answered or self.builder.compaction)
-        if open_ and self.framing.sealed:
+    def add(self, key: str, kind: str, record: Json) -> None:
+        """One more entry."""
+        message = as_dict(record.get("message"))
+        entry = _Entry(key, kind, milliseconds(record.get("timestamp")), record, message)
+        if kind == "assistant":
+            self._add_answer(entry)
+        elif kind == "result":
+            self._add_result(entry)
+        elif kind == "bash":
+            self._add_bash(entry)
+        elif kind == "compaction":
+            self._add_compaction(entry)
+        elif kind == "prompt":
+            self._add_prompt(entry)
+        elif kind == "usage":
+            self._count_tokens(record.get("usage"))
+        else:
+            self._add_notice(entry)
+
+    def build(self) -> Turn:
+        is_open = not (self.builder.answered or self.builder.compaction)
+        if is_open and self.frame.sealed:
             self.builder.error = self.builder.error or "no answer recorded"
             return self.builder.build(status="failed")
         return self.builder.build()
 
-    def _take(self, node: Node, entry: dict[str, Any], message: dict[str, Any]) -> None:
-        if node.kind == "assistant":
-            self._say(node, message)
-        elif node.kind == "result":
-            self._result(node, message)
-        elif node.kind == "bash":
-            self._bash(node, message)
-        elif node.kind == "compaction":
-            self._compacted(node, entry)
-        elif node.kind == "prompt":
-            self._hear(node, message)
-        elif node.kind == "usage":
-            self._spend(as_dict(entry.get("usage")))
-        else:
-            self._notice(node, entry, message)
+    # -- prompts and notices ------------------------------------------------------------------
 
-    # -- what was asked -----------------------------------------------------------------------
-
-    def _hear(self, node: Node, message: dict[str, Any]) -> None:
-        text = text_of(message.get("content"))
+    def _add_prompt(self, entry: _Entry) -> None:
+        text = text_of(entry.message.get("content"))
         skill = SKILL.fullmatch(text)
         if skill:
-            text = " ".join(filter(None, (f"/skill:{skill['name']}", skill["given"])))
-        metadata = _known_by(node) | _blocks(message.get("content"))
-        source = _source(text, message, self.asked_by)
+            text = " ".join(filter(None, (f"/skill:{skill['name']}", skill["arguments"])))
+        metadata = entry.metadata | _other_blocks(entry.message.get("content"))
+        source = _source(text, entry.message, self.speaker)
         channel = ENVELOPE.match(text)
         if channel and source == "human":
             metadata["channel"] = channel[1]
         number = MESSAGE_ID.search(text)
         if number:
             metadata["message_id"] = number[1]
-        self.builder.message(node.key, "user", text, at=node.at, source=source, metadata=metadata)
+        self.builder.message(entry.key, "user", text, at=entry.at, source=source, metadata=metadata)
         if skill:
             self.builder.message(
-                f"{node.key}:skill",
+                f"{entry.key}:skill",
                 "user",
                 skill["text"],
-                at=node.at,
+                at=entry.at,
                 source="event",
-                metadata=_known_by(node) | {"skill": skill["name"]},
+                metadata=entry.metadata | {"skill": skill["name"]},
             )
 
-    def _bash(self, node: Node, message: dict[str, Any]) -> None:
-        """A command that the human ran; the agent sees what it printed."""
+    def _add_bash(self, entry: _Entry) -> None:
+        """A command that the person ran; the agent sees its output."""
+        message = entry.message
         names = ("exitCode", "cancelled", "truncated", "fullOutputPath", "excludeFromContext")
-        said = {name: message[name] for name in names if message.get(name) not in (None, False)}
-        text = f"!{as_text(message.get('command')) or ''}\n{as_text(message.get('output')) or ''}"
+        details = {name: message[name] for name in names if message.get(name) not in (None, False)}
+        command, output = as_text(message.get("command")), as_text(message.get("output"))
         self.builder.message(
-            node.key,
+            entry.key,
             "user",
-            text,
-            at=node.at,
+            f"!{command or ''}\n{output or ''}",
+            at=entry.at,
             source="human",
-            metadata=_known_by(node) | {"bash": said},
+            metadata=entry.metadata | {"bash": details},
         )
 
-    def _notice(self, node: Node, entry: dict[str, Any], message: dict[str, Any]) -> None:
-        """What the program put in, or what hooks and extensions did."""
-        content = message.get("content", entry.get("content", entry.get("summary")))
+    def _add_notice(self, entry: _Entry) -> None:
+        """What the program injected, or what hooks and extensions did."""
+        record, message = entry.record, entry.message
+        content = message.get("content", record.get("content", record.get("summary")))
         content = message.get("summary") if content is None else content
-        metadata = _known_by(node) | _blocks(content)
-        if node.kind == "branch":
-            metadata |= self._spend(as_dict(entry.get("usage")))
+        metadata = entry.metadata | _other_blocks(content)
+        if entry.kind == "branch":
+            metadata |= self._count_tokens(record.get("usage"))
         for name in ("customType", "display", "fromId", "details"):
-            said = message.get(name, entry.get(name))
-            if said not in (None, "", {}, []):
-                metadata[name] = without_data(said)
-        data = entry.get("data")
+            value = message.get(name, record.get(name))
+            if value not in (None, "", {}, []):
+                metadata[name] = without_data(value)
+        data = record.get("data")
         text = text_of(content)
         if data is not None and not text:
             text = as_text(as_dict(data).get("error")) or to_json(data)
             self.builder.error = text
-        is_system = message.get("role") == "system" or entry.get("type") == "custom"
+        is_system = message.get("role") == "system" or record.get("type") == "custom"
         self.builder.message(
-            node.key,
+            entry.key,
             "system" if is_system else "user",
             text,
-            at=node.at,
+            at=entry.at,
             source="event",
             metadata=metadata,
         )
 
-    # -- what the agent did -------------------------------------------------------------------
+    # -- answers ------------------------------------------------------------------------------
 
-    def _say(self, node: Node, message: dict[str, Any]) -> None:
-        content = message.get("content")
+    def _add_answer(self, entry: _Entry) -> None:
+        message, content = entry.message, entry.message.get("content")
         text = text_of(content)
         blocks = [as_dict(block) for block in as_list(content)]
         thoughts = [b.get("thinking") for b in blocks if b.get("type") == "thinking"]
-        metadata = _known_by(node)
+        metadata = entry.metadata
         for name in ("api", "stopReason", "responseId"):
             if as_text(message.get(name)):
                 metadata[name] = message[name]
@@ -238,168 +269,170 @@ class _Turn:
             metadata["thinking_withheld"] = True
         if text.strip() in SILENT:
             metadata["silent"] = True
-        if as_text(message.get("model")) in NOT_CALLED:
+        if as_text(message.get("model")) in GATEWAY_MODELS:
             metadata["injected"] = message["model"]
         else:
-            self._count(message, metadata)
+            metadata |= self._end_call(message)
         self.builder.message(
-            node.key,
+            entry.key,
             "assistant",
             text,
-            at=node.at,
+            at=entry.at,
             thinking="\n\n".join(t for t in thoughts if isinstance(t, str) and t) or None,
             metadata=metadata,
         )
         for block in blocks:
             if block.get("type") == "toolCall":
-                self._call(node, block)
+                self._add_call(entry, block)
 
-    def _count(self, message: dict[str, Any], metadata: dict[str, Any]) -> None:
+    def _end_call(self, message: Json) -> Json:
+        """How a call of the model ended; what it cost."""
         failed = message.get("stopReason") in ("error", "aborted")
         self.builder.failed = message.get("stopReason") == "error"
-        said = as_text(message.get("errorMessage"))
-        self.builder.error = (said or str(message["stopReason"])) if failed else None
+        error = as_text(message.get("errorMessage"))
+        self.builder.error = (error or str(message["stopReason"])) if failed else None
         self.builder.model = as_text(message.get("model")) or self.builder.model
         self.builder.provider = as_text(message.get("provider")) or self.builder.provider
-        metadata |= self._spend(as_dict(message.get("usage")))
+        return self._count_tokens(message.get("usage"))
 
-    def _spend(self, usage: dict[str, Any]) -> dict[str, Any]:
-        """Count the tokens of a call; what it cost, if that is said."""
+    def _count_tokens(self, value: object) -> Json:
+        """Count the tokens of a call; its cost, if that is reported."""
+        usage = as_dict(value)
         if not usage:
             return {}
-        parts = {name: as_number(usage.get(said)) for name, said in PARTS.items()}
-        self.builder.add_tokens(**parts, total_tokens=total_of(usage))
+        tokens = token_counts(usage, TOKENS)
+        self.builder.add_tokens(**tokens, total_tokens=total_tokens(usage))
         cost = as_dict(usage.get("cost")).get("total")
         return {"cost": cost} if isinstance(cost, (int, float)) and cost else {}
 
-    def _call(self, node: Node, block: dict[str, Any]) -> None:
+    def _add_call(self, entry: _Entry, block: Json) -> None:
         name, call_id = as_text(block.get("name")) or "unknown", as_text(block.get("id"))
         if call_id is None:
             return
-        given = block.get("arguments")
-        params = given if isinstance(given, dict) else {"input": given} if given else {}
-        own = self._own_name(node, call_id)
-        self.builder.call(own, name, params, at=node.at, message_id=node.key)
-        self.builder.add_files(node.key, list(_files(name, params)))
+        arguments = block.get("arguments")
+        params = (
+            arguments if isinstance(arguments, dict) else {"input": arguments} if arguments else {}
+        )
+        own = self._unique_name(entry, call_id)
+        self.builder.call(own, name, params, at=entry.at, message_id=entry.key)
+        self.builder.add_files(entry.key, list(_files(name, params)))
         if own in self.spawned:
             self.builder.spawned(own, self.spawned[own])
 
-    def _own_name(self, node: Node, call_id: str) -> str:
-        """What a call goes by that no other of the turn does."""
+    def _unique_name(self, entry: _Entry, call_id: str) -> str:
+        """An id that no other call of the turn has."""
         name = call_id
-        while name in self.names:
-            self.times[call_id] += 1
-            name = f"{call_id}:{self.times[call_id] + 1}"
-        self.names.add(name)
+        while name in self.call_names:
+            self.uses[call_id] += 1
+            name = f"{call_id}:{self.uses[call_id] + 1}"
+        self.call_names.add(name)
         message, calls = self.waiting.get(call_id, ("", []))
-        if message != node.key:
+        if message != entry.key:
             calls = []
-        self.waiting[call_id] = (node.key, [*calls, name])
+        self.waiting[call_id] = (entry.key, [*calls, name])
         return name
 
-    def _answered(self, call_id: str) -> str:
-        """The call of an id that a result belongs to: of the last message that made any, the first
-        that has none."""
+    def _answered_call(self, call_id: str) -> str:
+        """The call that a result belongs to: of the last message with calls of this id, the first
+        without a result."""
         _, calls = self.waiting.get(call_id, ("", [call_id]))
         return calls.pop(0) if len(calls) > 1 else calls[0]
 
-    def _result(self, node: Node, message: dict[str, Any]) -> None:
+    def _add_result(self, entry: _Entry) -> None:
+        message = entry.message
         content, details = without_data(message.get("content")), message.get("details")
         text = text_of(content)
-        shown = content
+        result = content
         if details not in (None, {}, []):
-            shown = {"content": content, "details": without_data(details)}
-        word = as_text(as_dict(details).get("status"))
-        failed = message.get("isError") is True or word in FAILURES
-        told = as_text(as_dict(details).get("error"))
-        call_id = _whole(message.get("toolCallId"))
-        known = self.builder.result(
-            self._answered(call_id or ""),
-            shown,
-            at=node.at,
+            result = {"content": content, "details": without_data(details)}
+        status = as_text(as_dict(details).get("status"))
+        failed = message.get("isError") is True or status in FAILURES
+        error = as_text(as_dict(details).get("error"))
+        call_id = _whole_name(message.get("toolCallId"))
+        has_call = self.builder.result(
+            self._answered_call(call_id or ""),
+            result,
+            at=entry.at,
             status="failed" if failed else "completed",
-            error=(told or text or "failed") if failed else None,
-            source_status=word,
+            error=(error or text or "failed") if failed else None,
+            source_status=status,
         )
-        if not known:
+        if not has_call:
             self.builder.message(
-                node.key,
+                entry.key,
                 "tool",
                 text,
-                at=node.at,
+                at=entry.at,
                 source="event",
                 tool_call_id=call_id,
-                metadata=_known_by(node) | {"tool": message.get("toolName")},
+                metadata=entry.metadata | {"tool": message.get("toolName")},
             )
 
-    def _compacted(self, node: Node, entry: dict[str, Any]) -> None:
-        summary = as_text(entry.get("summary")) or ""
-        details = as_dict(entry.get("details"))
-        kinds: tuple[tuple[str, FileKind], ...] = (
-            ("readFiles", "read"),
-            ("modifiedFiles", "written"),
-        )
+    def _add_compaction(self, entry: _Entry) -> None:
+        record = entry.record
+        summary = as_text(record.get("summary")) or ""
+        details = as_dict(record.get("details"))
         files = [
             MessageFile(kind, path)
-            for name, kind in kinds
+            for name, kind in COMPACTION_FILES.items()
             for path in as_list(details.get(name))
             if as_text(path)
         ]
-        metadata = _known_by(node) | self._spend(as_dict(entry.get("usage")))
-        if entry.get("fromHook"):
+        metadata = entry.metadata | self._count_tokens(record.get("usage"))
+        if record.get("fromHook"):
             metadata["from_hook"] = True
         self.builder.message(
-            node.key, "system", summary, at=node.at, source="event", metadata=metadata, files=files
+            entry.key,
+            "system",
+            summary,
+            at=entry.at,
+            source="event",
+            metadata=metadata,
+            files=files,
         )
-        if self.framing.through is not None:
+        if self.frame.summarized_through is not None:
             self.builder.compaction = Compaction(
                 summary,
-                self.framing.through,
-                self.framing.kept,
-                tokens_before=as_number(entry.get("tokensBefore")),
+                self.frame.summarized_through,
+                self.frame.first_kept,
+                tokens_before=as_number(record.get("tokensBefore")),
             )
 
 
-def _whole(said: Any) -> str | None:
-    """A name as the outline has it: without halves of letters."""
-    name = as_text(said)
-    return name if name is None or name.isascii() else LONE.sub("\ufffd", name)
+def _whole_name(value: Any) -> str | None:
+    """A name as the tree has it: without unpaired surrogates."""
+    name = as_text(value)
+    return name if name is None or name.isascii() else UNPAIRED.sub("\ufffd", name)
 
 
-def _known_by(node: Node) -> dict[str, Any]:
-    return {"entry_id": node.entry_id} if node.entry_id else {}
+def _other_blocks(content: Any) -> Json:
+    """Blocks that are not text. The bytes of images stay in the source record."""
+    blocks = [b for b in as_list(content) if as_dict(b).get("type") != "text"]
+    return {"blocks": without_data(blocks)} if blocks else {}
 
 
-def _blocks(content: Any) -> dict[str, Any]:
-    """Blocks that are not text; the bytes of images stay in the source record."""
-    others = [b for b in as_list(content) if as_dict(b).get("type") != "text"]
-    return {"blocks": without_data(others)} if others else {}
-
-
-def _source(text: str, message: dict[str, Any], asked_by: MessageSource) -> MessageSource:
-    """Who said this. A session's key tells, and OpenClaw's marks in the text."""
+def _source(text: str, message: Json, speaker: MessageSource) -> MessageSource:
+    """Who wrote a prompt: by the session's key, and by OpenClaw's marks in the text."""
     provenance = as_dict(message.get("provenance")).get("kind")
     if provenance == "inter_session":
         return "agent"
-    if asked_by != "human":
-        return asked_by
-    said = TIME.sub("", readable(text), count=1)
-    asked = {said}
-    if text.startswith(NOTICES):  # before it, with an empty line between
-        asked |= {said.partition("\n\n")[2], said.rpartition("\n\n")[2]}
-    opening = [TIME.sub("", each, count=1) for each in asked]
-    for begins, source in SPEAKERS:
-        if any(re.match(begins, each) for each in opening):
+    if speaker != "human":
+        return speaker
+    content = TIME.sub("", readable(text), count=1)
+    prompts = {content}
+    if text.startswith(NOTICES):
+        prompts |= {content.partition("\n\n")[2], content.rpartition("\n\n")[2]}
+    beginnings = [TIME.sub("", prompt, count=1) for prompt in prompts]
+    for pattern, source in SPEAKERS:
+        if any(re.match(pattern, beginning) for beginning in beginnings):
             return source
-    is_notice = said.startswith(NOTICES) and "\n\n" not in said
+    is_notice = content.startswith(NOTICES) and "\n\n" not in content
     return "event" if is_notice or provenance == "internal_system" else "human"
 
 
-def _files(name: str, params: dict[str, Any]) -> Iterator[MessageFile]:
-    path = as_text(params.get("path")) or as_text(params.get("file_path"))
-    if name in FILE_TOOLS and path:
-        yield MessageFile(FILE_TOOLS[name], path)
+def _files(name: str, params: Json) -> Iterator[MessageFile]:
+    yield from FILE_TOOLS.files(name, params)
     patch = params.get("input")
     if name == "apply_patch" and isinstance(patch, str):
-        for found in dict.fromkeys(PATCHED.findall(patch)):
-            yield MessageFile("written", found)
+        for path in dict.fromkeys(PATCHED_FILE.findall(patch)):
+            yield MessageFile("written", path)

@@ -1,0 +1,30 @@
+"""Bodies of requests that are read before the application sees them."""
+
+from __future__ import annotations
+
+from agents_ledger.asgi.revocation import ASGIMessage, ASGIReceive
+
+
+async def read_body(receive: ASGIReceive, most: int) -> bytes | None:
+    """The body of a request; None if it has more than `most` bytes."""
+    body = bytearray()
+    more = True
+    while more and len(body) <= most:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return None if len(body) > most else bytes(body)
+
+
+def replay(body: bytes, receive: ASGIReceive) -> ASGIReceive:
+    """A `receive` that returns a body that was read already, then what follows it."""
+    sent = False
+
+    async def receive_again() -> ASGIMessage:
+        nonlocal sent
+        if sent:
+            return await receive()
+        sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again

@@ -1,0 +1,123 @@
+"""Claude Code: what its records mean, as learned from 200 files of versions 1.0.0 to 2.1.220.
+
+Which kind of entry a record is, which maps turn its fields into ours, and which texts were written
+by the program rather than by a person. How forks are recognised is in tree.py.
+"""
+
+from __future__ import annotations
+
+import re
+
+from agents_ledger.importers.parsing.lenient_json import as_number
+from agents_ledger.importers.sources.claude_code.records import Record
+from agents_ledger.importers.transcript.field_maps import FileTools, TokenFields
+
+# -- maps -------------------------------------------------------------------------------------
+
+TOKENS: TokenFields = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cached_input_tokens": "cache_read_input_tokens",
+    "cache_write_tokens": "cache_creation_input_tokens",
+}
+FILE_TOOLS = FileTools(
+    {
+        "Edit": "written",
+        "MultiEdit": "written",
+        "NotebookEdit": "written",
+        "NotebookRead": "read",
+        "Read": "read",
+        "Write": "written",
+    },
+    paths=("file_path", "notebook_path"),
+)
+COMPACTION_TRIGGERS = {"auto": "context_limit", "manual": "manual"}
+# The last custom title wins over the last generated one (precedence of the program's own list).
+TITLES = {"ai-title": ("ai_title", 1), "custom-title": ("custom_title", 2)}
+SYNTHETIC_MODEL = "<synthetic>"  # written by the program: no API call, no usage
+
+# -- kinds of entries -------------------------------------------------------------------------
+
+KINDS = (
+    "prompt",
+    "command",  # a slash command
+    "summary",  # of a compaction
+    "boundary",  # of a compaction; the summary follows
+    "assistant",
+    "result",
+    "notice",  # from the program to the agent
+    "printed",  # by the program, as the answer to one of its own commands
+    "queued",  # typed while the agent worked
+    "other",  # attachments of hooks, the caveat before a command's output: shown nowhere
+    "copy",  # repeats another record of its file
+    "failure",  # an interruption, or the last failed attempt
+)
+ASKING = ("prompt", "command")
+COMPACTION = ("summary", "boundary")
+PASSIVE = ("notice", "printed", "other", "copy", "failure")  # neither asks nor answers
+ENDING = ("assistant", "failure")
+
+COMMAND_TAGS = ("<command-name>", "<command-message>")
+PRINTED_TAGS = ("<local-command-stdout>", "<local-command-stderr>")
+CAVEAT = "<local-command-caveat>"  # tells the model to ignore the output; nothing for a reader
+INTERRUPTED = "[Request interrupted by user"  # also "... for tool use]"; 66 in the files
+PEER_TAG = "<cross-session-message"  # in the queue before it is given to the agent
+NOTICE_TAGS = (
+    *PRINTED_TAGS,
+    INTERRUPTED,
+    "<agent-notification>",  # 2.0; <task-notification> since 2.1
+    "<bash-notification>",  # 2.0
+    "<bash-stdout>",  # of a "!" command
+    "<bash-stderr>",
+    "<ci-monitor-event>",  # of the desktop program
+    PEER_TAG,
+    "<system-reminder>",
+    "<task-notification>",
+)
+QUEUED_NOTICES = (*NOTICE_TAGS, '{"task_id":')
+AGENT_TAGS = ("<teammate-message", PEER_TAG)
+REJECTIONS = ("The user doesn't want to proceed", "The user doesn't want to take this action")
+_UNKNOWN_COMMAND = re.compile(r"Unknown (?:skill|slash command): \S+")
+_TYPED_COMMAND = re.compile(r"/[a-z][\w:-]*(?:\s.*)?", re.DOTALL)
+_COMPACT_COMMAND = re.compile(r"/compact(?:\s.*)?", re.DOTALL)
+
+
+def is_printed(text: str) -> bool:
+    """Whether the program answers one of its own commands, or one that does not exist."""
+    return text.startswith(PRINTED_TAGS) or _UNKNOWN_COMMAND.fullmatch(text) is not None
+
+
+def kind_of_user_text(text: str, *, is_subagent: bool) -> str:
+    """The kind of a user record with this text: few of them were typed by a person.
+
+    A text that looks like a command may be one that is recorded as typed; if the program then
+    prints something, no agent was asked. A subagent is given no commands.
+    """
+    if text.startswith(COMMAND_TAGS):
+        return "command"
+    if is_printed(text):
+        return "printed"
+    if text.startswith(INTERRUPTED):
+        return "failure"
+    # "/compact" as a record of its own (2.1) is not a prompt: the compaction answers it.
+    if text.startswith(NOTICE_TAGS) or _COMPACT_COMMAND.fullmatch(text):
+        return "notice"
+    return "command" if _TYPED_COMMAND.fullmatch(text) and not is_subagent else "prompt"
+
+
+def kind_of_system_record(record: Record) -> str:
+    """The kind of a record that the program wrote itself."""
+    if record.subtype == "compact_boundary":
+        return "boundary"
+    if is_last_attempt(record):
+        return "failure"
+    text = record.content  # 2.1 writes a command's output as `local_command`
+    return "printed" if isinstance(text, str) and is_printed(text) else "notice"
+
+
+def is_last_attempt(record: Record) -> bool:
+    """Whether the program reports the last failed call of the API: before it, it retries."""
+    if record.subtype != "api_error":
+        return False
+    attempt, limit = as_number(record.retry_attempt), as_number(record.max_retries)
+    return bool(attempt and limit and attempt >= limit)

@@ -1,0 +1,525 @@
+"""Codex: one rollout file, read in order: its copies of turns, and what it says of its thread.
+
+A turn is identified by the source's turn id, which a fork that replays its parent keeps. Rollouts
+older than turn ids: a prompt after an answer opens a turn, and its id is made of the thread, its
+number, and a hash of all content up to the prompt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+from agents_ledger.importers.parsing.lenient_json import (
+    UUID,
+    as_dict,
+    as_number,
+    as_text,
+    parse_json,
+)
+from agents_ledger.importers.parsing.timestamps import UUID7, milliseconds
+from agents_ledger.importers.port.material import Material, SourceLine
+from agents_ledger.importers.sources.codex import rules
+from agents_ledger.importers.sources.codex.records import (
+    ORDINALS,
+    CodexPrompt,
+    CodexRecord,
+    HistoryBase,
+    Payload,
+    decode_record,
+    event_prompt,
+    read_prompt,
+    rollout_name,
+)
+from agents_ledger.importers.sources.codex.scripts import event_call_id, script_call_tool
+from agents_ledger.importers.sources.codex.turn_copies import (
+    CodexCopies,
+    CodexTurnCopy,
+    Growth,
+    Totals,
+    add_growth,
+)
+from agents_ledger.importers.transcript.lines import decode_line
+from agents_ledger.importers.transcript.turn_index import TurnIndex
+from agents_ledger.model.imports.sources import Fate, SourceFile, SourceTitle
+
+
+class OrdinalIndex:
+    """The turn in use after each ordinal of a paginated rollout."""
+
+    def __init__(self) -> None:
+        self._ordinals = array("Q")
+        self._turns = array("i")  # -1: none
+
+    @property
+    def first(self) -> int | None:
+        return self._ordinals[0] if self._ordinals else None
+
+    def add(self, ordinal: Any, turn: int | None) -> None:
+        """Add the turn in use after a record."""
+        number = -1 if turn is None else turn
+        is_valid = isinstance(ordinal, int) and ordinal in ORDINALS
+        if not is_valid or (self._turns and number == self._turns[-1]):
+            return
+        if not self._ordinals or ordinal > self._ordinals[-1]:
+            self._ordinals.append(ordinal)
+            self._turns.append(number)
+
+    def turn_before(self, end: int) -> int | None:
+        """The turn in use before an ordinal."""
+        index = bisect_left(self._ordinals, end) - 1
+        return self._turns[index] if index >= 0 and self._turns[index] >= 0 else None
+
+
+@dataclass(slots=True)
+class Rollout:
+    """What one file says of its thread."""
+
+    file: SourceFile
+    turns: range  # the numbers of its copies
+    metas: list[Payload] = field(default_factory=list)  # own, then those of threads it forked from
+    first_line: bytes = b""
+    path: array[int] = field(default_factory=lambda: array("i"))  # the turns not rolled back
+    ordinals: OrdinalIndex = field(default_factory=OrdinalIndex)
+    title: str | None = None
+    index_titles: dict[str, SourceTitle] = field(default_factory=dict)  # by thread
+    cwd: str | None = None
+    first_at: int = 0
+    last_at: int = 0
+
+    @property
+    def meta(self) -> Payload:
+        return self.metas[0] if self.metas else Payload()
+
+    @property
+    def thread(self) -> str:
+        thread_id = as_text(self.meta.id)
+        return thread_id or hashlib.blake2b(self.first_line, digest_size=8).hexdigest()
+
+    @property
+    def root(self) -> str:
+        """The id of the thread that its thread descends from."""
+        return (as_text(self.metas[-1].id) if self.metas else None) or self.thread
+
+    @property
+    def id(self) -> str:
+        """The id that other rollouts refer to: a thread that was reverted has several."""
+        name = rollout_name(PurePath(self.file.path.replace("\\", "/")))
+        return (name[2] or name[1]) if name else self.thread
+
+    @property
+    def base(self) -> HistoryBase | None:
+        """The point in another rollout that this one continues from."""
+        return HistoryBase.of(self.meta)
+
+    @property
+    def has_earlier_totals(self) -> bool:
+        """Whether its totals may include tokens that were used before it begins."""
+        meta = self.meta
+        return meta.history_base is not None or meta.subagent_history_start_ordinal is not None
+
+    def add_meta(self, meta: Payload) -> None:
+        """The first is its own; those of its ancestors, or its own again, follow."""
+        last = self.metas[-1] if self.metas else None
+        if last is None or (meta.id is not None and meta.id == last.forked_from_id):
+            self.metas.append(meta)
+
+    def owner(self, task: str) -> Payload | None:
+        """The thread of this file that a turn belongs to."""
+        if not UUID7.fullmatch(task):
+            return self.metas[0] if self.metas else None
+        for meta in self.metas:
+            if not (as_text(meta.id) and UUID7.fullmatch(meta.id)) or meta.id <= task:
+                return meta
+        return self.metas[-1] if self.metas else None
+
+
+class ThreadTotals:
+    """The running totals of a thread."""
+
+    def __init__(self) -> None:
+        self.context: int | None = None  # tokens of the last request
+        self._last: Totals | None = None
+
+    def growth(self, info: Any, *, has_earlier: bool) -> Growth | None:
+        """The growth since the last totals. They are often repeated; totals that fell start over.
+
+        `has_earlier`: the first totals may include tokens that were used before the file begins.
+        """
+        usage = as_dict(as_dict(info).get("total_token_usage"))
+        after = {
+            name: as_number(usage.get(theirs)) or 0
+            for name, theirs in rules.TOKENS.items()
+            if theirs in usage
+        }
+        if not after:
+            return None
+        last = as_dict(as_dict(info).get("last_token_usage"))
+        self.context = as_number(last.get("total_tokens")) or self.context
+        before = self._last
+        if before is None and has_earlier:
+            before = {
+                name: after.get(name, 0) - (as_number(last.get(theirs)) or 0)
+                for name, theirs in rules.TOKENS.items()
+            }
+        elif before is None or after.get("total_tokens", 0) < before.get("total_tokens", 0):
+            before = {}
+        self._last = after
+        return before, after
+
+
+class RolloutReader:
+    """Reads the records of one file in order and adds its turns to the copies."""
+
+    def __init__(self, material: Material, file: SourceFile, copies: CodexCopies) -> None:
+        self.rollout = Rollout(file, range(len(copies), len(copies)))
+        self._material = material
+        self._copies = copies
+        self._task: str | None = None
+        self._task_ended = False
+        self._turn: int | None = None  # the turn that is open
+        self._copy: CodexTurnCopy | None = None
+        self._waiting: list[tuple[str, SourceLine]] = []  # records for the next turn
+        self._early_growth: list[Growth] = []  # before the first turn
+        self._tokens = ThreadTotals()
+        self._tasks = TurnIndex()
+        self._calls = TurnIndex()
+        self._content_hash = hashlib.blake2b(digest_size=8)
+
+    def read(self) -> Rollout:
+        for line in self._material.lines(self.rollout.file):
+            self._read_line(line)
+        for copy in map(self._copies.read, self.rollout.turns):
+            fate: Fate = "unmapped" if copy.has_assistant_items else "derived"
+            self._material.count("event_msg/agent_message", fate, copy.agent_events)
+        return self.rollout
+
+    def _read_line(self, line: SourceLine) -> None:
+        record = decode_line(self._material, line, decode_record)
+        if record is None:
+            return
+        rollout = self.rollout
+        rollout.first_line = rollout.first_line or line.data or b""
+        if self._is_inherited(record):
+            self._material.count("(inherited)", "unmapped")
+            return
+        at = self._material.timestamp(record.timestamp, line)
+        rollout.first_at = rollout.first_at or at
+        rollout.last_at = max(rollout.last_at, at)
+        self._take(line, record, at)
+        if record.ordinal is not None:
+            rollout.ordinals.add(record.ordinal, rollout.path[-1] if rollout.path else None)
+
+    def _is_inherited(self, record: CodexRecord) -> bool:
+        """Whether it belongs to the parent's history that a subagent was given."""
+        start = self.rollout.meta.subagent_history_start_ordinal
+        has_both = isinstance(start, int) and isinstance(record.ordinal, int)
+        return has_both and record.kind != "session_meta" and record.ordinal < start
+
+    def _take(self, line: SourceLine, record: CodexRecord, at: int) -> None:
+        kind, payload = record.kind, record.payload
+        inner_kind = payload.type if isinstance(payload.type, str) else None
+        name = f"{kind}/{inner_kind}" if kind in ("response_item", "event_msg") else kind
+        is_used = True
+        if name == "event_msg/agent_message":
+            self._agent_event(line, at)
+            return  # counted when it is known whether an item repeats it
+        if kind == "session_meta":
+            self.rollout.add_meta(payload)
+        elif kind == "turn_context":
+            self._start_task(payload)
+            self._describe_turn(line)
+        elif kind == "compacted":
+            self._compaction(line, at)
+        elif kind == "event_msg":
+            is_used = self._event(line, inner_kind or "", payload, at)
+        elif kind == "response_item":
+            is_used = self._item(line, inner_kind, record, at)
+        elif kind:
+            is_used = False
+        else:
+            name, is_used = self._without_envelope(line, inner_kind, record, at)
+        self._material.count(name, "derived" if is_used else "unmapped")
+
+    def _without_envelope(
+        self, line: SourceLine, kind: str | None, record: CodexRecord, at: int
+    ) -> tuple[str, bool]:
+        """Take a line of the old format or of the index: its name, and whether it is used."""
+        payload = record.payload
+        if payload.is_old_head and not self.rollout.metas:
+            self.rollout.add_meta(payload)
+            return "(head)", True
+        if payload.names_thread:
+            return "(name)", self._index_title(line, payload)
+        name = kind or str(payload.record_type or "(none)")
+        return name, self._item(line, kind, record, at)
+
+    def _index_title(self, line: SourceLine, payload: Payload) -> bool:
+        """Take the title of a thread: the last line counts."""
+        file, title = line.file, as_text(payload.thread_name.strip())
+        if title is not None:
+            label = f"{rules.NAME}:{payload.id}"
+            self.rollout.index_titles[payload.id] = SourceTitle(
+                label, file.id, file.path, file.generation, line.offset, title
+            )
+        return title is not None
+
+    # -- turns --------------------------------------------------------------------------------
+
+    def _task_of(self, payload: Payload) -> str | None:
+        turn_id = as_text(payload.turn_id)
+        if turn_id is None or UUID.fullmatch(turn_id):
+            return turn_id
+        return f"{rules.NAME}:{self.rollout.root}:{turn_id}"
+
+    def _start_task(self, payload: Payload) -> None:
+        task = self._task_of(payload)
+        if task is None:
+            return
+        self._task_ended = False
+        if task != self._task:
+            self._task = task
+            self._select(self._tasks.turn(task))
+
+    def _select(self, turn: int | None) -> None:
+        self._turn = turn
+        self._copies.going_on = -1 if turn is None else turn
+        self._copy = None if turn is None else self._copies[turn]
+
+    def _open(self, turn_id: str, task: str, *, is_compaction: bool = False) -> int:
+        rollout, before = self.rollout, self._last_of_task(task)
+        meta = rollout.owner(task)
+        thread = (as_text(meta.id) if meta else None) or rollout.thread
+        copy = CodexTurnCopy(
+            rollout.file.id,
+            is_compaction,
+            turn_id,
+            task,
+            self._copies[rollout.path[-1]].id if rollout.path else None,
+            rollout.thread,
+            thread != rollout.thread,
+            as_text(meta.model_provider) if meta else None,
+            (as_text(meta.cwd) if meta else None) or rollout.cwd,
+            milliseconds(meta.timestamp) if meta else 0,
+            meta is not None and meta.is_subagent,
+            task_turns=(before.task_turns if before else 0) + (not is_compaction),
+            task_compactions=(before.task_compactions if before else 0) + is_compaction,
+        )
+        turn = self._copies.add(copy)
+        self._select(turn)
+        self._tasks.add(task, turn)
+        rollout.turns = range(rollout.turns.start, turn + 1)
+        rollout.path.append(turn)
+        return turn
+
+    def _last_of_task(self, task: str) -> CodexTurnCopy | None:
+        turn = self._tasks.turn(task)
+        return None if turn is None else self._copies.read(turn)
+
+    def _content_turn(self, content: bytes) -> int:
+        """The turn that content belongs to, opened if need be."""
+        if self._turn is not None and self._copy is not None and not self._copy.is_compaction:
+            return self._turn
+        if self._task is not None:
+            before = self._last_of_task(self._task)
+            number = before.task_turns + 1 if before else 1
+            turn = self._open(f"{self._task}:{number}" if number > 1 else self._task, self._task)
+        else:
+            content_hash = self._content_hash.copy()
+            content_hash.update(content)
+            number = len(self.rollout.turns) + 1
+            turn_id = f"{rules.NAME}:{self.rollout.root}:{number}:{content_hash.hexdigest()}"
+            turn = self._open(turn_id, turn_id)
+        for role, line in self._waiting:
+            self._add(turn, role, line, 0)
+        self._waiting.clear()
+        self._copies[turn].growth += self._early_growth
+        self._early_growth.clear()
+        return turn
+
+    def _prompt_turn(self, content: bytes, prompt: CodexPrompt) -> int:
+        """The turn of a prompt. Without turn ids, a prompt after an answer opens a turn."""
+        if self._task_ended:
+            self._task = None
+        if self._task is None and self._copy is not None and self._copy.answered:
+            self._select(None)
+        turn = self._content_turn(content)
+        copy = self._copies[turn]
+        copy.prompts.add(prompt.key)
+        copy.ended = False
+        return turn
+
+    def _add(self, turn: int, role: str, line: SourceLine, at: int) -> None:
+        copy = self._copy if turn == self._turn and self._copy else self._copies[turn]
+        number = 0
+        if role == "item":
+            number, copy.items = copy.items, copy.items + 1
+            copy.weight += 1
+        elif role == "prompt_event":
+            number, copy.prompt_events = copy.prompt_events, copy.prompt_events + 1
+        self._copies.entries.add(line, role, turn, number)
+        copy.first_at = copy.first_at or at
+
+    def _describe_turn(self, line: SourceLine) -> None:
+        """Add the context of a turn to the open one, or to the next."""
+        if self._turn is None or self._copy is None or self._copy.is_compaction:
+            self._waiting.append(("context", line))
+        else:
+            self._add(self._turn, "context", line, 0)
+
+    # -- items: what the model read and wrote -------------------------------------------------
+
+    def _item(self, line: SourceLine, kind: str | None, record: CodexRecord, at: int) -> bool:
+        """Take an item; False if it is not used."""
+        payload, content = record.payload, record.payload_json
+        kind = kind or ("message" if isinstance(payload.role, str) else "other")
+        turn: int | None
+        if kind == "message":
+            turn = self._message(payload, content)
+        elif kind.endswith(("_output", "_result")):
+            turn = self._calls.turn(as_text(payload.call_id))
+            turn = self._content_turn(content) if turn is None else turn
+            if rules.NEWLY_SPAWNED in bytes(memoryview(payload.output)[:200]):
+                self._copies[turn].weight -= 1
+        elif kind in rules.AGENT_ITEMS or kind.endswith("_call"):
+            turn = self._content_turn(content)
+            copy = self._copies[turn]
+            copy.answered = copy.answered or kind != "agent_message"
+            if kind.endswith("_call") and as_text(payload.call_id):
+                self._calls.add(payload.call_id, turn)
+        else:
+            return False
+        if turn is None:
+            self._waiting.append(("item", line))
+        else:
+            self._add(turn, "item", line, at)
+            self._content_hash.update(content)
+        return True
+
+    def _message(self, payload: Payload, content: bytes) -> int | None:
+        """The turn of a message; None if the client injected it before the first turn."""
+        if payload.role == "assistant":
+            turn = self._content_turn(content)
+            copy = self._copies[turn]
+            copy.answered = copy.has_assistant_items = True
+            return turn
+        if payload.role == "user":
+            prompt = read_prompt(parse_json(payload.content) or parse_json(payload.message))
+            if not prompt.sent.startswith(rules.INJECTED):
+                return self._prompt_turn(content, prompt)
+            cwd = rules.CWD_IN_PROMPT.search(prompt.sent)
+            self.rollout.cwd = self.rollout.cwd or (cwd[1].strip() if cwd else None)
+        if self._task is None and self._turn is None:
+            return None
+        return self._content_turn(content)
+
+    # -- events: what the client displayed ----------------------------------------------------
+
+    def _event(self, line: SourceLine, kind: str, payload: Payload, at: int) -> bool:
+        """Take an event; False if it is not used."""
+        if kind == "task_started":
+            self._start_task(payload)
+        elif kind == "token_count":
+            self._count_tokens(payload.info)
+        elif kind == "thread_rolled_back":
+            self._roll_back(as_number(payload.num_turns) or 0)
+        elif kind == "thread_name_updated":
+            if payload.thread_id in (None, self.rollout.thread):
+                self.rollout.title = as_text(payload.thread_name) or self.rollout.title
+        elif kind == "user_message":
+            self._prompt_event(line, event_prompt(parse_json(payload.message), None), at)
+        elif kind in rules.ENDINGS:
+            return self._ending(line, kind, at)
+        else:
+            return self._item_event(line, kind, payload, at)
+        return True
+
+    def _item_event(self, line: SourceLine, kind: str, payload: Payload, at: int) -> bool:
+        """Take an event about an item; False if it adds nothing to it."""
+        completed = as_dict(parse_json(payload.item)) if kind == "item_completed" else {}
+        event = {"type": kind, "call_id": payload.call_id, "event_id": payload.event_id}
+        if completed.get("type") == "UserMessage":
+            self._prompt_event(line, event_prompt(None, completed), at)
+        elif script_call_tool(completed or event) is not None:
+            self._script_call(line, payload, at)
+        elif kind in rules.DETAIL_EVENTS or completed.get("type") in rules.DETAIL_ITEMS:
+            turn = self._calls.turn(event_call_id(completed or event))
+            self._detail(self._turn if turn is None else turn, line, at)
+        else:
+            return False
+        return True
+
+    def _prompt_event(self, line: SourceLine, prompt: CodexPrompt, at: int) -> None:
+        """Take the event of a prompt, which comes before or after its item, or without one."""
+        turn, copy = self._turn, self._copy
+        has_item = copy is not None and prompt.key in copy.prompts and not copy.answered
+        if turn is None or copy is None or copy.is_compaction or not has_item:
+            turn = self._prompt_turn(prompt.sent.encode(errors="surrogatepass"), prompt)
+        self._add(turn, "prompt_event", line, at)
+
+    def _agent_event(self, line: SourceLine, at: int) -> None:
+        turn = self._content_turn(b"agent_message")
+        copy = self._copies[turn]
+        copy.agent_events += 1
+        copy.answered = True
+        self._add(turn, "agent_event", line, at)
+
+    def _ending(self, line: SourceLine, kind: str, at: int) -> bool:
+        """End the open turn; False if there is none."""
+        self._task_ended = self._task_ended or kind != "error"
+        if self._turn is None or self._copy is None:
+            return False
+        self._copy.ended = True
+        self._add(self._turn, "detail", line, at)
+        return True
+
+    def _detail(self, turn: int | None, line: SourceLine, at: int) -> None:
+        if turn is None:
+            self._waiting.append(("detail", line))
+        else:
+            self._add(turn, "detail", line, at)
+
+    def _script_call(self, line: SourceLine, payload: Payload, at: int) -> None:
+        """Add a call to the turn that it names: a script may outlive its turn."""
+        task = self._task_of(payload)
+        turn = self._tasks.turn(task) if task != self._task else None
+        turn = self._turn if turn is None else turn
+        is_compaction = turn is not None and self._copies[turn].is_compaction
+        self._detail(None if is_compaction else turn, line, at)
+
+    def _compaction(self, line: SourceLine, at: int) -> None:
+        """Cut the turn in two: what follows is a turn below the compaction."""
+        path = self.rollout.path
+        if not path:  # the history that it summarises is in no file
+            turn = self._content_turn(b"compacted")
+            self._copies[turn].is_first_summary = True
+        else:
+            task = self._task or self._copies[path[-1]].id
+            before = self._last_of_task(task)
+            number = before.task_compactions + 1 if before else 1
+            turn = self._open(f"{task}:compaction:{number}", task, is_compaction=True)
+            copy = self._copies[turn]
+            copy.context_tokens = self._tokens.context
+            copy.trigger = "context_limit" if copy.task_turns else None
+            copy.answered = True
+        self._add(turn, "item", line, at)
+
+    def _roll_back(self, turns: int) -> None:
+        """Take the last turns with a prompt off the path: what follows is a branch."""
+        path = self.rollout.path
+        while turns > 0 and path:
+            turns -= bool(self._copies[path.pop()].prompts)
+        self._select(None)
+        self._task = None
+
+    def _count_tokens(self, info: Any) -> None:
+        growth = self._tokens.growth(info, has_earlier=self.rollout.has_earlier_totals)
+        if growth is None:
+            return
+        path = self.rollout.path
+        copy = self._copy or (self._copies[path[-1]] if path else None)
+        add_growth(self._early_growth if copy is None else copy.growth, growth)

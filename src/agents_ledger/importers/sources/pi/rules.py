@@ -1,0 +1,114 @@
+"""pi and OpenClaw: what entries mean.
+
+Learned from the programs' sources (January to October 2026) and from 48 files of OpenClaw and 12 of
+pi, in all three versions of the format. How forks are recognised is in tree.py.
+"""
+
+from __future__ import annotations
+
+import re
+
+from agents_ledger.importers.transcript.field_maps import FileTools, TokenFields
+from agents_ledger.model.turns import FileKind, MessageSource
+
+# -- maps -------------------------------------------------------------------------------------
+
+TOKENS: TokenFields = {
+    "input_tokens": "input",
+    "output_tokens": "output",
+    "cached_input_tokens": "cacheRead",
+    "cache_write_tokens": "cacheWrite",
+}
+FILE_TOOLS = FileTools(
+    {
+        "edit": "written",
+        "edit_file": "written",
+        "read": "read",
+        "read_file": "read",
+        "write": "written",
+        "write_file": "written",
+    },
+    paths=("path", "file_path"),
+)
+PATCHED_FILE = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.*\S)", re.M)
+COMPACTION_FILES: dict[str, FileKind] = {"readFiles": "read", "modifiedFiles": "written"}
+FAILURES = {"error", "forbidden", "timeout"}  # `details.status` of a result of OpenClaw
+SETTINGS = {  # by type of entry, our names and its fields
+    "model_change": {"provider": "provider", "model": "model_id"},
+    "thinking_level_change": {"thinking_level": "thinking_level"},
+}
+
+# -- kinds of entries -------------------------------------------------------------------------
+
+KINDS = (
+    "prompt",
+    "branch",  # the summary of a branch that was left
+    "assistant",
+    "result",
+    "bash",  # a command that the person ran
+    "notice",
+    "compaction",
+    "usage",  # of a call that has no message, as to keep a cache warm
+    "copy",
+)
+ASKING = ("prompt", "branch")
+ROLES = {
+    "user": "prompt",
+    "assistant": "assistant",
+    "toolResult": "result",
+    "bashExecution": "bash",
+}
+TYPES = {
+    "compaction": "compaction",
+    "branch_summary": "branch",
+    "custom_message": "notice",
+    "usage": "usage",
+}
+INJECTED_KINDS = ("compaction", "branch", "notice")
+PROMPT_ERROR = "openclaw:prompt-error"
+
+# -- OpenClaw's texts -------------------------------------------------------------------------
+
+GATEWAY_MODELS = {"delivery-mirror", "gateway-injected"}  # copies of outbound messages: no call
+SILENT = {"NO_REPLY", "HEARTBEAT_OK"}
+TIME = re.compile(r"^\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]]*\] ")
+ENVELOPE = re.compile(r"\[(?:[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]]*\] )?\[?([A-Z][A-Za-z]+) [^\]]*\]")
+MESSAGE_ID = re.compile(r"\[message_id: ([^\]\s]+)\]")
+NOTICES = ("System:", "System (untrusted):")  # before a prompt, with an empty line between
+SUBAGENT_CONTEXT = "[Subagent Context]"  # begins the first prompt of a subagent
+SPEAKERS: tuple[tuple[str, MessageSource], ...] = (  # by the beginning of a prompt
+    (r"\[cron:|A scheduled reminder has been triggered\.", "cron"),
+    (r"Read HEARTBEAT\.md|\[OpenClaw heartbeat", "trigger"),
+    (r"A new session was started via /new or /reset|Pre-compaction memory flush", "trigger"),
+    (r"Continue where you left off\. The previous model attempt ", "trigger"),
+    (r"An async command (?:you ran earlier|the user already approved) has completed", "event"),
+    (r"OpenClaw runtime context \(internal\):\n", "event"),
+    (r"\[Subagent Context\]", "agent"),
+    (r"\[System Message\]|\[Queued announce messages", "event"),
+    (r'A (?:background task|subagent task|cron job) "[^\n]*" just ', "event"),
+)
+# How OpenClaw reports the end of a subagent to its parent, in the bytes of the record.
+SUBAGENT_END = b"[Internal task completion event]"
+SUBAGENT_ENDS = re.compile(
+    rb"\[Internal task completion event\]\\nsource: subagent\\n"
+    rb'session_key: ([^\s\\"]+)\\nsession_id: ([^\s\\"]+)'
+)
+# pi writes `/skill:name arguments` as the whole text of the skill, followed by the arguments.
+SKILL = re.compile(
+    r'(?P<text><skill name="(?P<name>[^"]+)" location="[^"]+">\n.*?\n</skill>)'
+    r"(?:\n\n(?P<arguments>.+))?",
+    re.DOTALL,
+)
+AGENT_KEY = re.compile(r"agent:([^:]+):")
+
+
+def source_of_key(key: str) -> MessageSource | None:
+    """Who writes the prompts of a session with this key; None if a person does. The agent's name in
+    the key may be anything."""
+    agent = AGENT_KEY.match(key)
+    rest = f":{key[agent.end() :] if agent else key}"
+    if ":subagent:" in rest:
+        return "agent"
+    if ":cron:" in rest:
+        return "cron"
+    return "webhook" if ":hook:" in rest else None

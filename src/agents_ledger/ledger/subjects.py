@@ -1,0 +1,132 @@
+"""What a ledger offers beyond turns and sessions, one object or verb per subject.
+
+The importers, the servers and the session stores of other frameworks are built on these.
+They are for synchronous callers only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from agents_ledger.ledger.reading import ReadVerbs
+from agents_ledger.ledger.reports import transcripts
+from agents_ledger.ledger.reports.transcripts import TranscriptPage
+from agents_ledger.ledger.turns import grafting
+from agents_ledger.ledger.turns.grafting import GraftedTurn, SessionCheck
+from agents_ledger.model.reports.routing import Reason
+from agents_ledger.model.sessions import Session
+
+if TYPE_CHECKING:
+    from agents_ledger.ledger.access import Tokens
+    from agents_ledger.ledger.projection.import_requests import ImportRequests
+    from agents_ledger.ledger.projection.reconcile import Projector
+    from agents_ledger.ledger.projection.source_records import Sources
+    from agents_ledger.ledger.reports.pages import Pages
+    from agents_ledger.ledger.tasks import Tasks
+    from agents_ledger.store.database import Engine
+
+T = TypeVar("T")
+
+
+class Subjects(ReadVerbs):
+    """Each object is made anew when it is read, so that it sees what other processes wrote."""
+
+    @property
+    def address(self) -> str:
+        """The path or `postgresql://` address that the ledger was opened with."""
+        return self._core.db.address
+
+    @property
+    def backend(self) -> Engine:
+        """The database engine: `sqlite` or `postgresql`."""
+        return self._core.db.engine
+
+    @property
+    def tasks(self) -> Tasks:
+        """Tasks, their messages and calls."""
+        from agents_ledger.ledger.tasks import Tasks
+
+        return Tasks(self._core)
+
+    @property
+    def tokens(self) -> Tokens:
+        """Access tokens of the server."""
+        from agents_ledger.ledger.access import Tokens
+
+        return Tokens(self._core)
+
+    @property
+    def pages(self) -> Pages:
+        """Reports made for the pages of the Command Center."""
+        from agents_ledger.ledger.reports.pages import Pages
+
+        return Pages(self._core)
+
+    @property
+    def sources(self) -> Sources:
+        """The archive of imported files: their bytes, and how far each was derived."""
+        from agents_ledger.ledger.projection.source_records import Sources
+
+        return Sources(self._core)
+
+    @property
+    def projector(self) -> Projector:
+        """Writes the turns and sessions that an importer derived from source files."""
+        from agents_ledger.ledger.projection.reconcile import Projector
+
+        return Projector(self._core)
+
+    @property
+    def import_requests(self) -> ImportRequests:
+        """Answers given to `sessions.import` requests, and the chunks of unfinished uploads."""
+        from agents_ledger.ledger.projection.import_requests import ImportRequests
+
+        return ImportRequests(self._core)
+
+    def index_in_background(self) -> None:
+        """Bring the search index up to date in a thread, while others write."""
+        self._core.index_in_background()
+
+    def explain_route(self, target: str) -> tuple[str, tuple[Reason, ...]]:
+        """The turn or session that a target leads to and, for `smart:TEXT`, the reasons."""
+        from agents_ledger.ledger.search import routing
+
+        return self._read(lambda tx: routing.reasoned(tx, target))
+
+    def read_transcript(
+        self, target: str, read: Callable[[Iterator[TranscriptPage]], T], *, page: int | None
+    ) -> T:
+        """Call `read` with the messages of a thread in pages, the last page first.
+
+        The first page has `page` turns and each following one twice as many as the one before;
+        None: one page has all. An unknown or empty thread has no pages.
+        """
+        return self._read(lambda tx: read(transcripts.backwards(tx, target, page=page)))
+
+    def graft(
+        self,
+        session: Session,
+        *,
+        turns: Sequence[GraftedTurn] = (),
+        head: str | None,
+        check: SessionCheck,
+        metadata_json: str | None = None,
+    ) -> None:
+        """Record turns, each on the parent named with it, and point the session to `head`.
+
+        All of it is one transaction. `check` gets the session as it is, None if there is none, and
+        raises to refuse. For stores of other frameworks that rewrite the end of a conversation.
+        """
+        prepared = [grafting.prepare(session.label, turn) for turn in turns]
+        self._write(
+            partial(
+                grafting.graft,
+                session=session,
+                turns=prepared,
+                head=head,
+                check=check,
+                metadata_json=metadata_json,
+            )
+        )

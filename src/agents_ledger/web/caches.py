@@ -1,0 +1,116 @@
+"""Rendered HTML, and values that take long to compute."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar, cast
+
+import msgspec
+from markupsafe import Markup
+
+from agents_ledger.model.ids import now_ms
+
+T = TypeVar("T")
+
+CHARACTERS_MAX = 32_000_000  # of keys and HTML together
+# An entry may take 1/64 of the cache: a larger one would push out too many others.
+SHARE = 64
+FRESH_MS = 60_000
+WAIT_S = 0.05  # for a newer value
+WAIT_FIRST_S = 1.0  # for the first value
+STOP_S = 5.0
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class RenderCache:
+    """HTML, keyed by every value it shows: an entry cannot be stale, because whatever changes in
+    the ledger changes the key. The least recently used entry is dropped first."""
+
+    def __init__(self, characters_max: int = CHARACTERS_MAX) -> None:
+        self._max = characters_max
+        self._entries: dict[bytes, Markup] = {}
+        self._characters = 0
+        self._lock = threading.Lock()
+        self.misses = 0
+
+    def get(self, values: object, render: Callable[[], str]) -> Markup:
+        """The HTML of `values`; `render` is called if it is not cached."""
+        try:
+            key = _encode(values)
+        except UnicodeEncodeError:  # an unpaired surrogate
+            return Markup(render())  # noqa: S704 - rendered by a template that escapes
+        with self._lock:
+            entry = self._entries.pop(key, None)
+            if entry is not None:
+                self._entries[key] = entry  # now the most recently used
+                return entry
+            self.misses += 1
+        entry = Markup(render())  # noqa: S704
+        if len(key) + len(entry) <= self._max // SHARE:
+            self._add(key, entry)
+        return entry
+
+    def _add(self, key: bytes, entry: Markup) -> None:
+        with self._lock:
+            if key not in self._entries:
+                self._entries[key] = entry
+                self._characters += len(key) + len(entry)
+            while self._characters > self._max:
+                oldest = next(iter(self._entries))
+                self._characters -= len(oldest) + len(self._entries.pop(oldest))
+
+
+class _Computed(NamedTuple):
+    at: int
+    value: object
+
+
+class BackgroundCache:
+    """Values by name, each computed by one thread at a time. Requests wait only briefly."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, _Computed] = {}
+        self._threads: dict[str, threading.Thread] = {}
+        self._failures: dict[str, Exception] = {}
+        self._lock = threading.Lock()
+
+    def get(self, name: str, compute: Callable[[], T]) -> T | None:
+        """A value at most a minute old, or older while a new one is computed; None if there is no
+        value yet."""
+        entry = self._values.get(name)
+        if entry is not None and now_ms() - entry.at <= FRESH_MS:
+            return cast(T, entry.value)
+        self.start(name, compute).join(WAIT_FIRST_S if entry is None else WAIT_S)
+        failure = self._failures.pop(name, None)
+        if failure is not None:
+            raise failure
+        entry = self._values.get(name)
+        return cast(T, entry.value) if entry is not None else None
+
+    def start(self, name: str, compute: Callable[[], object]) -> threading.Thread:
+        """Compute a value in a thread, unless one is at it."""
+        with self._lock:
+            thread = self._threads.get(name)
+            if thread is None or not thread.is_alive():
+                thread = threading.Thread(target=self._run, args=(name, compute), daemon=True)
+                self._threads[name] = thread
+                thread.start()
+            return thread
+
+    def _run(self, name: str, compute: Callable[[], object]) -> None:
+        started = now_ms()
+        try:
+            self._values[name] = _Computed(started, compute())
+        except Exception as failure:  # raised by the next get()
+            self._failures[name] = failure
+
+    def clear(self) -> None:
+        """Drop all values."""
+        self._values.clear()
+
+    def stop(self) -> None:
+        """Wait for the threads: they read a ledger that is about to be closed."""
+        for thread in list(self._threads.values()):
+            thread.join(STOP_S)

@@ -1,0 +1,43 @@
+"""Import runs, the histories of agents on this machine, and problems in source records."""
+
+from __future__ import annotations
+
+from litestar import Response, get
+from litestar.params import FromPath, FromQuery
+
+from agents_ledger.render import bodies
+from agents_ledger.web.requests import WebRequest, decode_part
+from agents_ledger.web.site import ThisSite
+
+PER_PAGE = 50
+
+
+@get("/imports", sync_to_thread=True)
+def imports_page(request: WebRequest, site: ThisSite, before: FromQuery[str] = "") -> Response[str]:
+    runs = site.pages.import_runs(limit=PER_PAGE + 1, before=before or None)
+    return site.page(
+        "imports.html",
+        request,
+        title="Imports",
+        runs=runs[:PER_PAGE],
+        older=runs[PER_PAGE - 1].id if len(runs) > PER_PAGE else None,
+        faults=site.pages.source_faults(limit=PER_PAGE),
+        faults_max=PER_PAGE,
+        sources=site.sources(),
+        importing=site.importing,
+    )
+
+
+@get("/imports/{run:str}", sync_to_thread=True)
+def import_page(request: WebRequest, site: ThisSite, run: FromPath[str]) -> Response[str]:
+    import_run = site.pages.import_run(decode_part(run))
+    return site.page(
+        "import.html",
+        request,
+        title=f"Import {import_run.id}",
+        run=import_run,
+        report=bodies.parameters(import_run.report_json or "{}"),
+    )
+
+
+ROUTES = (imports_page, import_page)

@@ -1,0 +1,76 @@
+"""Tool calls in one line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from agents_ledger import ToolCall
+from agents_ledger.render.summaries import argument, outcome
+
+PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-old\n+new\n+more\n*** End Patch"
+TASKS = [{"content": "Read", "status": "completed"}, {"content": "Write", "status": "in_progress"}]
+
+
+@pytest.mark.parametrize(
+    ("params", "line"),
+    [
+        ({"command": "pytest -q"}, "pytest -q"),
+        ({"command": ["bash", "-lc", "ls"]}, "bash -lc ls"),
+        ({"command": "pytest", "description": "Run the tests"}, "Run the tests · pytest"),
+        ({"pattern": "def parse", "path": "src"}, "def parse in src"),
+        ({"query": "rate limits"}, "rate limits"),
+        ({"file_path": "a.py"}, "a.py"),
+        ({"file_path": "a.py", "content": "1\n2\n3\n"}, "a.py +3"),
+        ({"path": "a.py", "old": "one\ntwo", "new": "one\n2"}, "a.py +1 -1"),
+        ({"input": PATCH}, "a.py +2 -1"),
+        ({"changes": {"a.py": {"type": "add", "content": "x"}, "b.py": {}}}, "a.py, b.py +1"),
+        ({"todos": TASKS}, "1 of 2 done · Write"),
+        ({"questions": [{"question": "Which one?"}]}, "Which one?"),
+        ({"subject": "Tidy up", "description": "All of it"}, "Tidy up"),
+        ({"skill": "commit", "args": "--amend"}, "commit --amend"),
+        ({"input": "const r = 1"}, "const r = 1"),
+        ({"taskId": 3, "status": "completed"}, "task id 3, status completed"),
+        (
+            {"targets": ["a", "b"], "deep": [{}], "block": True},
+            "targets a b, deep 1 item, block yes",
+        ),
+        ({}, ""),
+    ],
+)
+def test_a_call_is_described_in_words(params: Any, line: str) -> None:
+    assert argument(json.dumps(params)) == line
+
+
+def test_parameters_that_are_cut_are_still_described_in_words() -> None:
+    prompt = json.dumps({"description": "Find callers", "prompt": "x" * 99})[:60]
+    command = json.dumps({"command": 'echo "a"\n' * 20})[:40]
+    edit = json.dumps({"file_path": "a.py", "old_string": "a", "new_string": "b" * 99})[:70]
+
+    assert argument(prompt) == "Find callers"
+    assert argument(command).startswith('echo "a" echo')
+    assert argument(edit) == "a.py", "line counts of a part would be wrong"
+
+
+@pytest.mark.parametrize("length", range(1, 90))
+def test_parameters_can_be_cut_anywhere(length: int) -> None:
+    params = json.dumps(
+        {"command": 'say "\u00e9\\"\t', "list": [1, {"a": "b"}], "description": "é"}
+    )
+
+    assert isinstance(argument(params[:length]), str)
+
+
+def test_text_that_is_not_json_is_shown_as_it_is() -> None:
+    assert argument("not\njson") == "not json"
+
+
+def test_an_outcome_names_size_duration_or_error() -> None:
+    call = ToolCall("Bash", "{}", status="completed", result_json="x" * 20, started_at=1000)
+
+    assert outcome(call) == "20 B"
+    assert outcome(call, 2048) == "2.0 KB"
+    assert outcome(ToolCall("Bash", "{}", status="failed", error="exit 1\n")) == "failed: exit 1"
+    assert outcome(ToolCall("Bash", "{}", status="running")) == "running"
