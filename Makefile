@@ -72,7 +72,7 @@ $(PEERS)/installed: requirements/peers.txt | dev
 	@touch $@
 
 soak: dev
-	$(BIN)/pytest -n 2 --dist worksteal -m exhaustive
+	$(BIN)/pytest -n 2 --dist worksteal -m "exhaustive or hypothesis" --hypothesis-profile soak
 	$(BIN)/python -m tests.trust.soak --minutes $(MINUTES) $(ARGS)
 
 reference: dev

@@ -39,6 +39,7 @@ from tests.trust.harness import memory
 POSTGRES = "AGENTS_LEDGER_TEST_POSTGRES"
 # A busy machine is no failure.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("soak", settings.get_profile("steady"), max_examples=2000)
 settings.load_profile("steady")
 QUICK = ("fsync = off", "synchronous_commit = off", "full_page_writes = off")
 

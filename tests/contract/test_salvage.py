@@ -3,6 +3,7 @@ listed."""
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import struct
 import time
@@ -15,6 +16,7 @@ from agents_ledger.ledger.access import Tokens
 from agents_ledger.ledger.maintenance.salvage import Salvaged, salvage
 from agents_ledger.store.salvage.sqlite_records import columns_of
 from agents_ledger.store.text import unescape
+from tests.conftest import ticking_clock
 from tests.raw import Raw
 from tests.trust import specimen
 
@@ -22,11 +24,21 @@ PAGE = 4096
 QUICKLY = 20.0  # seconds
 
 
+@pytest.fixture(scope="module")
+def specimen_file(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Turn]]:
+    """A ledger file, and its turns; to be copied."""
+    folder = tmp_path_factory.mktemp("specimen")
+    with ticking_clock():
+        return folder / "ledger.db", specimen.make(folder / "ledger.db", folder)
+
+
 @pytest.fixture
-def whole(tmp_path: Path) -> tuple[Path, dict[str, Turn]]:
-    """A ledger file, and its turns."""
-    path = tmp_path / "ledger.db"
-    return path, specimen.make(path, tmp_path)
+def whole(
+    specimen_file: tuple[Path, dict[str, Turn]], tmp_path: Path
+) -> tuple[Path, dict[str, Turn]]:
+    """A ledger file of the test's own, and its turns."""
+    path, turns = specimen_file
+    return Path(shutil.copy(path, tmp_path)), dict(turns)
 
 
 def salvaged_from(path: Path) -> tuple[Salvaged, dict[str, Turn]]:

@@ -17,6 +17,7 @@ from agents_ledger.importers.relations import MergeGroups, group_copies
 from agents_ledger.importers.sources.registry import SOURCES
 from agents_ledger.ledger.projection import reconcile
 from agents_ledger.model.imports.sources import Derivation
+from tests.exhaustive import exhaustive
 from tests.importers.claude_log import Log, text, tool, uid
 from tests.importers.helping import import_paths, result
 
@@ -171,7 +172,7 @@ def import_in_steps(
 
 
 # The last fork what was written again, and begin with what only a helper has a copy of yet.
-@pytest.mark.parametrize("seed", [*range(15), 376, 2007, 3172])
+@pytest.mark.parametrize("seed", [*range(3), 376, 2007, 3172, *exhaustive(range(3, 15))])
 def test_random_sessions_in_random_steps(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     paths = a_world(chance, tmp_path / "world")

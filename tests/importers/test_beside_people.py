@@ -10,6 +10,7 @@ import pytest
 
 from agents_ledger import Ledger
 from agents_ledger.ledger.projection import reconcile
+from tests.exhaustive import exhaustive
 from tests.importers import test_any_order
 from tests.importers.claude_log import Log, text, uid
 from tests.importers.helping import import_paths, result
@@ -126,8 +127,8 @@ def test_a_fork_stays_at_its_question_where_another_file_tells_the_session_anew(
 
 @pytest.mark.parametrize("ours", [False, True], ids=["forks", "turns of ours"])
 @pytest.mark.parametrize(
-    "seed", [*range(4), 68, 109]
-)  # a past that comes late; an answer that goes
+    "seed", [0, 68, 109, *exhaustive(range(1, 4))]
+)  # 68: a past that comes late; 109: an answer that goes
 def test_random_sessions_while_people_fork_and_go_on(
     seed: int, ours: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

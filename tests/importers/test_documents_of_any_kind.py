@@ -197,25 +197,25 @@ def written(value: Any) -> bytes:
 
 @pytest.mark.parametrize("name", READERS)
 @given(first=st.binary(max_size=60), value=VALUES)
-@settings(max_examples=50)
+@settings(max_examples=settings().max_examples // 4)
 def test_anything(name: str, first: bytes, value: Any) -> None:
     READERS[name](first, written(value), written(value)[:-3])
 
 
 @given(st.lists(CONVERSATIONS, min_size=1, max_size=3))
-@settings(max_examples=50)
+@settings(max_examples=settings().max_examples // 4)
 def test_conversations(exports: list[Any]) -> None:
     READERS["chatgpt"](*map(written, exports))
 
 
 @given(st.lists(TALKS, min_size=1, max_size=3))
-@settings(max_examples=50)
+@settings(max_examples=settings().max_examples // 4)
 def test_talks(exports: list[Any]) -> None:
     READERS["claude.ai"](*map(written, exports))
 
 
 @given(st.lists(CHATS, min_size=1, max_size=3))
-@settings(max_examples=50)
+@settings(max_examples=settings().max_examples // 4)
 def test_chats(chats: list[Any]) -> None:
     READERS["gemini"](*map(written, chats))
     records = [record for chat in chats for record in [chat, *chat["messages"]]]
@@ -223,14 +223,14 @@ def test_chats(chats: list[Any]) -> None:
 
 
 @given(st.lists(ENTRIES, min_size=1, max_size=3))
-@settings(max_examples=50)
+@settings(max_examples=settings().max_examples // 4)
 def test_tasks(documents: list[Any]) -> None:
     READERS["cline"](*map(written, documents))
     READERS["cline history"](*map(written, documents))
 
 
 @given(st.lists(SESSIONS, min_size=1, max_size=4))
-@settings(max_examples=200)
+@settings(max_examples=settings().max_examples // 2)
 def test_sessions(documents: list[Any]) -> None:
     READERS["cline session"](*map(written, documents))
 

@@ -109,7 +109,7 @@ DATABASES = {
     "openclaw-agent.sqlite": (OPENCLAW, rows(OPENCLAW_NAMES)),
 }
 QUIET = settings(
-    max_examples=20,
+    max_examples=settings().max_examples // 20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     database=None,
