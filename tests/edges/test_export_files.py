@@ -97,8 +97,8 @@ def test_what_is_kept_is_listed(run: Run, kept: Path) -> None:
         (["--file", "opncode"], 3, "Did you mean opencode?"),
         (["--file", ""], 5, "a path is empty"),
         (["--list", "--file", ""], 5, "a path is empty"),
-        (["--file", "opencode"], 5, "files: not to be printed"),
-        (["--file", "cursor"], 5, "it is a database: not to be printed"),
+        (["--file", "opencode"], 5, "cannot print 14 files"),
+        (["--file", "cursor"], 5, "cannot print a database"),
         (
             ["--file", "cursor", "--format", "markdown"],
             2,
