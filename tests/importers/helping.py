@@ -12,7 +12,6 @@ from agents_ledger.importers import pipeline
 from agents_ledger.importers.pipeline import Report
 from agents_ledger.importers.port.limits import LIMITS, ImportLimits
 from agents_ledger.importers.transcript import (
-    moving,
     packed_store,
     record_offsets,
     turn_builder,
@@ -44,7 +43,6 @@ RESULT = {
 
 HOLDS_NOTHING = ImportLimits(held_bytes=0)
 FEWEST = (
-    (moving, "HELD_TURNS", 0),
     (packed_store, "OPEN", 0),
     (interning, "LATEST", 2),
     (reconcile, "TURNS_AT_ONCE", 2),

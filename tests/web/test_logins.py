@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from agents_ledger import Ledger
-from agents_ledger.app import Serving
+from agents_ledger.cli.servers.server import Serving
 from agents_ledger.ledger.access import Tokens
 from agents_ledger.model.ids import now_ms
 from agents_ledger.web.logins import LoginLimits, Logins

@@ -11,6 +11,12 @@ import msgspec
 from msgspec import Raw
 
 from agents_ledger.importers.parsing.encodings import BOM
+from agents_ledger.importers.parsing.lenient_json import (
+    BROKEN,
+    REPLACEMENT,
+    decode_leniently,
+    decode_with_repairs,
+)
 from agents_ledger.importers.parsing.text_size import has_text_exceeding
 from agents_ledger.importers.port.source import (
     LENGTH_BITS,
@@ -19,7 +25,6 @@ from agents_ledger.importers.port.source import (
     Material,
     Place,
 )
-from agents_ledger.importers.transcript.turn_tree import BROKEN, NO_LETTER, strictly, taken
 from agents_ledger.model.imports.sources import Fault, SourceFile
 
 # A string, whole or up to the end of its block, or a bracket. Nothing in it backtracks: that would
@@ -157,7 +162,7 @@ class Pieces:
 
     def read(self, decode: Callable[[bytes], T]) -> T:
         """What a strict decoder makes of the document; pieces are of that."""
-        found, data, added = taken(decode, self._data)
+        found, data, added = decode_with_repairs(decode, self._data)
         self._holds |= added is None
         self._data, self._added = data, added or ()
         return found
@@ -175,7 +180,7 @@ class Pieces:
             self._holds, self._data = True, b""
             return piece
         self._at = at + len(piece)
-        if NO_LETTER in piece:
+        if REPLACEMENT in piece:
             return piece
         start, end = (each - bisect_left(self._added, each) for each in (at, self._at))
         return Place(self._file_id, self._offset + start << LENGTH_BITS | end - start)
@@ -185,7 +190,7 @@ def brief_of(decode: Callable[[bytes], T], data: bytes, limit: int) -> T:
     """What a strict decoder makes of a message of a document."""
     if has_text_exceeding(data, limit):
         raise msgspec.DecodeError(LONG)
-    return strictly(decode, data)
+    return decode_leniently(decode, data)
 
 
 def text_pieces(material: Material, file: SourceFile) -> Pieces:

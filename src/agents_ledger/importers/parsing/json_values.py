@@ -8,13 +8,13 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from agents_ledger.importers.transcript.turn_tree import (
-    DEEPEST,
+from agents_ledger.importers.parsing.lenient_json import (
+    DEPTH_MAX,
     TOO_DEEP,
     as_list,
     as_text,
-    loosely,
-    mend,
+    parse_loosely,
+    repair_json,
 )
 from agents_ledger.model.imports.records import raw
 from agents_ledger.model.turns import to_json
@@ -45,7 +45,7 @@ def loose(cell: Any) -> Any:
         return msgspec.json.decode(data)
     except BROKEN:
         pass
-    return loosely(data, strict=False)
+    return parse_loosely(data, strict=False)
 
 
 def decoded(cell: Any, decoder: msgspec.json.Decoder[T]) -> T | None:
@@ -54,7 +54,7 @@ def decoded(cell: Any, decoder: msgspec.json.Decoder[T]) -> T | None:
         return decoder.decode(raw(cell))
     except BROKEN:
         pass
-    mended = mend(raw(cell), strict=False)
+    mended = repair_json(raw(cell), strict=False)
     try:
         return decoder.decode(mended) if mended is not None else None
     except BROKEN:
@@ -78,7 +78,7 @@ def json_or_text(value: Any) -> Any:
     return msgspec.Raw(data)
 
 
-def pruned(value: Any, levels: int = DEEPEST) -> Any:
+def pruned(value: Any, levels: int = DEPTH_MAX) -> Any:
     """Without what is empty, keys of encryption, and what is nested too deeply."""
     if not isinstance(value, (dict, list)):
         return value

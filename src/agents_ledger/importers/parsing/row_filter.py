@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
+from agents_ledger.importers.parsing.lenient_json import as_text
 from agents_ledger.importers.port.source import Project
-from agents_ledger.importers.transcript.turn_tree import as_text
 from agents_ledger.model.imports.records import RowRecord
 
 

@@ -44,10 +44,6 @@ class MessageNode(Struct, gc=False, array_like=True):
     file_ids: frozenset[int]
     record: HeldRecord
 
-    @property
-    def print(self) -> bytes:
-        return self.fingerprint
-
 
 def message_node(
     kind: MessageKind, parent: str | None, data: bytes, record: HeldRecord, file_id: int
@@ -328,17 +324,3 @@ class _MessageGrouping:
             notices.append(parent)
             parent = self.leading[parent]
         return notices[::-1]
-
-
-def planned(nodes: MessageNodes) -> MessageTree:
-    """The turns of a tree."""
-    return MessageTree(nodes)
-
-
-Kind = MessageKind
-Node = MessageNode
-node_of = message_node
-Nodes = MessageNodes
-Live = ActiveBranch
-PlannedTurn = MessageTurn
-Plan = MessageTree

@@ -134,7 +134,3 @@ class PackedDict(Generic[T]):
     def items(self) -> Iterator[tuple[str, T]]:
         """All names and values, which must not be changed."""
         return zip(self, self.values, strict=True)
-
-
-Packed = PackedList
-Named = PackedDict

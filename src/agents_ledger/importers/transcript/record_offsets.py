@@ -85,8 +85,3 @@ class RecordOffsets:
         """The same as the fingerprint of the line itself."""
         _, length, _, crc = _unpack(self._rows, WIDTH * number)
         return b"%d:%d;" % (length, crc)
-
-    print = fingerprint
-
-
-Places = RecordOffsets

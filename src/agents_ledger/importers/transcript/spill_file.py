@@ -73,8 +73,3 @@ class LazySequence(Sequence[T], Generic[T]):
         if isinstance(at, slice):
             return LazySequence(self._keys[at], self._read)
         return self._read(self._keys[at])
-
-
-Aside = SpillFile
-ReadAgain = LazySequence
-Spot = SpillOffset

@@ -8,7 +8,6 @@ from typing import Any, TypeVar, cast
 
 from msgspec import structs
 
-from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.transcript.spill_file import LazySequence, SpillFile, SpillOffset
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.ids import as_id
@@ -28,7 +27,6 @@ from agents_ledger.model.turns import (
     to_json,
 )
 
-__all__ = ["TurnBuilder", "json_or_none", "json_text", "milliseconds", "msgspec_text"]
 S = TypeVar("S", Message, ToolCall)
 NO_RESULT = "no result recorded"
 HELD_CHARS = 4 << 20  # of a turn; each takes up to four bytes
@@ -284,6 +282,3 @@ class TurnBuilder:
 def json_text(value: object) -> str:
     """JSON text of any value; a string becomes a JSON string."""
     return to_json([value])[1:-1] if isinstance(value, str) else to_json(value)
-
-
-msgspec_text = json_text

@@ -7,26 +7,6 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from agents_ledger.importers.parsing.lenient_json import (
-    BROKEN,
-    TOO_DEEP,
-    UUID,
-    as_dict,
-    as_list,
-    as_number,
-    as_text,
-    project_name,
-    without_data,
-)
-from agents_ledger.importers.parsing.lenient_json import DEPTH_MAX as DEEPEST
-from agents_ledger.importers.parsing.lenient_json import REPLACEMENT as NO_LETTER
-from agents_ledger.importers.parsing.lenient_json import UNPAIRED as LONE
-from agents_ledger.importers.parsing.lenient_json import decode_leniently as strictly
-from agents_ledger.importers.parsing.lenient_json import decode_with_repairs as taken
-from agents_ledger.importers.parsing.lenient_json import parse_json as parsed
-from agents_ledger.importers.parsing.lenient_json import parse_loosely as loosely
-from agents_ledger.importers.parsing.lenient_json import repair_json as mend
-from agents_ledger.importers.parsing.timestamps import UUID7, uuid7_ms
 from agents_ledger.importers.transcript.columns import (
     NONE,
     Groups,
@@ -35,48 +15,6 @@ from agents_ledger.importers.transcript.columns import (
     roots_first,
 )
 from agents_ledger.importers.transcript.entries import Entries, KindSets
-from agents_ledger.importers.transcript.lines import DocumentStates as States
-from agents_ledger.importers.transcript.lines import decode_line as decoded
-from agents_ledger.importers.transcript.lines import record_of
-from agents_ledger.importers.transcript.lines import report_malformed as malformed
-from agents_ledger.importers.transcript.lines import scoped_id as scoped
-from agents_ledger.importers.transcript.moving import NamedLater, answered_above, made
-
-__all__ = [  # until all sources import these from where they are
-    "BROKEN",
-    "DEEPEST",
-    "LONE",
-    "NONE",
-    "NO_LETTER",
-    "TOO_DEEP",
-    "UUID",
-    "UUID7",
-    "EntryTree",
-    "Grouping",
-    "Groups",
-    "NamedLater",
-    "States",
-    "TurnTree",
-    "answered_above",
-    "as_dict",
-    "as_list",
-    "as_number",
-    "as_text",
-    "decoded",
-    "loosely",
-    "made",
-    "malformed",
-    "mend",
-    "parents_first",
-    "parsed",
-    "project_name",
-    "record_of",
-    "scoped",
-    "strictly",
-    "taken",
-    "uuid7_ms",
-    "without_data",
-]  # fmt: skip
 
 _UNSEEN = _SEVERAL = -2
 

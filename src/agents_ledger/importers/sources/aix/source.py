@@ -21,6 +21,7 @@ from agents_ledger.importers.parsing.json_values import (
     path_of,
     pruned,
 )
+from agents_ledger.importers.parsing.lenient_json import as_dict, as_number, as_text
 from agents_ledger.importers.parsing.row_filter import BySession, told
 from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.source import (
@@ -36,8 +37,7 @@ from agents_ledger.importers.port.source import (
 )
 from agents_ledger.importers.sources.cursor.records import metadata_of, thinking_of
 from agents_ledger.importers.sources.cursor.rules import STATUSES
-from agents_ledger.importers.transcript.turn_builder import TurnBuilder, msgspec_text
-from agents_ledger.importers.transcript.turn_tree import as_dict, as_number, as_text
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder, json_text
 from agents_ledger.model.imports.sources import (
     Derivation,
     DerivedSession,
@@ -431,7 +431,7 @@ def _call(
     builder.call(
         call_id,
         as_text(values.get("tool_name")) or "unknown",
-        msgspec_text(json_or_text(params)) if isinstance(params, str) and params else {},
+        json_text(json_or_text(params)) if isinstance(params, str) and params else {},
         at=milliseconds(values.get("started_at")) or at,
         message_id=message_id,
         tool_number=as_number(values.get("tool_number")),

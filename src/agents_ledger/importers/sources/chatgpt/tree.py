@@ -17,11 +17,7 @@ from agents_ledger.importers.transcript.exports import (
     ExportedConversation,
     ExportMember,
 )
-from agents_ledger.importers.transcript.message_tree import (
-    MessageKind,
-    MessageNode,
-    message_node,
-)
+from agents_ledger.importers.transcript.message_tree import MessageKind, MessageNode, message_node
 from agents_ledger.importers.transcript.packed_store import PackedDict
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.model.turns import Turn

@@ -28,7 +28,7 @@ from agents_ledger.importers.sources.import_requests.records import (
     whole,
 )
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder, json_or_none
-from agents_ledger.importers.transcript.turn_tree import answered_above, parents_first
+from agents_ledger.importers.transcript.turn_tree import TurnTree, parents_first
 from agents_ledger.model.imports.sources import (
     Derivation,
     DerivedSession,
@@ -304,13 +304,15 @@ class _Turns:
 
     def head(self) -> str | None:
         """The last answered turn at the end of a branch; rather one that the last item names."""
-        inner = {
-            answered_above(parent, self.parents, self.answered.__contains__)
-            for turn_id, parent in self.parents.items()
-            if turn_id in self.answered
-        }
+        tree, numbers = TurnTree(), dict[str, int]()
+        followed: set[int | None] = set()  # answered turns with an answered turn below them
+        for turn_id in parents_first(self.parents):
+            parent = numbers.get(self.parents[turn_id] or "")
+            numbers[turn_id] = tree.add(parent, settled=turn_id in self.answered)
+            if turn_id in self.answered:
+                followed.add(tree.nearest_settled(parent))
         order = list(self.parents)
-        ends = [turn_id for turn_id in order if turn_id in self.answered - inner]
+        ends = [t for t in order if t in self.answered and numbers[t] not in followed]
         if not ends:
             return None
         best = max(ends, key=lambda t: (t in self.merged.latest, self._time(t), order.index(t)))
