@@ -56,10 +56,10 @@ def test_every_source_is_known_by_the_name_of_its_reader() -> None:
 def test_of_the_sources_only_what_is_asked_for_is_loaded() -> None:
     program = """
 import sys
-from agents_ledger.importers import derive_worker, discovery, pipeline
+from agents_ledger.importers import discovery, pipeline
 from agents_ledger.importers.sources import registry as readers
-assert "codex" in readers.READERS and len(readers.READERS) > 9
-readers.READERS["claude-code"]
+assert "codex" in readers.SOURCES and len(readers.SOURCES) > 9
+readers.SOURCES["claude-code"]
 print(sorted(name for name in sys.modules if name.startswith("agents_ledger.importers.sources.c")))
 """
     ran = subprocess.run(
