@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from agents_ledger.cli.servers.server import Serving
 from agents_ledger.asgi.limits import ReadTimeouts
+from agents_ledger.cli.servers.server import Serving
 from agents_ledger.web.server import JSON_SLOTS
 from tests.waiting import PATIENCE_S
 from tests.web.conftest import Running

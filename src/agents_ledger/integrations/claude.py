@@ -128,7 +128,7 @@ class LedgerSessionStore(SessionStore):
         return [_decoded(file.path.removeprefix(prefix)) for file in files]
 
     def flush(self) -> None:
-        """Derive pending entries now. Those that a program leaves are derived by the next import."""
+        """Derive pending entries now. Those left by a program are derived by the next import."""
         with self._guard:
             for family, state in self._families.items():
                 if state.waiting:
