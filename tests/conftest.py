@@ -12,6 +12,7 @@ has to is seen to by tests/trust.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -47,10 +48,17 @@ def pytest_configure(config: pytest.Config) -> None:
     though who started us may not care for it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ.pop("PYTHONUNBUFFERED", None)  # programs are started as users start them
+    for name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):
+        os.environ.pop(name, None)  # programs are started as users start them
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory() or tempfile.gettempdir())
     config.addinivalue_line("markers", "unsound: the test breaks a rule of the audit on purpose")
     config.addinivalue_line("markers", "exhaustive: the test is run by `make soak` only")
+
+
+def pytest_collection_finish() -> None:
+    """Spare garbage collections the millions of objects that stay until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from pathlib import Path
 from agents_ledger import Ledger
 from agents_ledger.importers.pipeline import rederive
 from agents_ledger.importers.port.source import Reader
+from agents_ledger.importers.sources.aider.source import Aider
 from agents_ledger.importers.sources.aix.source import Aix
 from agents_ledger.importers.sources.chatgpt.source import ChatGpt
 from agents_ledger.importers.sources.claude_ai.source import ClaudeAi
@@ -21,7 +22,8 @@ from agents_ledger.importers.sources.gemini.source import GeminiCli
 from agents_ledger.importers.sources.import_requests.source import Requests
 from agents_ledger.importers.sources.opencode.source import OpenCode
 from agents_ledger.importers.sources.pi.source import OpenClaw, Pi
-from agents_ledger.importers.sources.registry import READERS
+from agents_ledger.importers.sources.qwen_code.source import QwenCode
+from agents_ledger.importers.sources.registry import SOURCES
 from tests.importers.claude_log import SESSION, a_log
 from tests.importers.helping import import_paths, result
 from tests.raw import Raw
@@ -34,6 +36,8 @@ ALL: tuple[Reader, ...] = (
     OpenClaw(),
     Pi(),
     GeminiCli(),
+    QwenCode(),
+    Aider(),
     ChatGpt(),
     ClaudeAi(),
     Cline(),
@@ -44,7 +48,7 @@ ALL: tuple[Reader, ...] = (
 
 
 def test_every_source_is_known_by_the_name_of_its_reader() -> None:
-    assert [(name, type(reader)) for name, reader in READERS.items()] == [
+    assert [(name, type(reader)) for name, reader in SOURCES.items()] == [
         (reader.name, type(reader)) for reader in ALL
     ]
 
@@ -61,9 +65,9 @@ print(sorted(name for name in sys.modules if name.startswith("agents_ledger.impo
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert "claude_code.outline" in ran.stdout
+    assert "claude_code.tree" in ran.stdout
     assert "codex" not in ran.stdout
-    assert "cursor.outline" not in ran.stdout
+    assert "cursor.tree" not in ran.stdout
 
 
 def test_files_of_a_source_that_has_no_reader_here_are_left_as_they_are(

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.importers import (
     copilot_log,
+    test_aider,
     test_aix,
     test_chatgpt,
     test_claude_ai,
@@ -21,6 +22,7 @@ from tests.importers import (
     test_opencode,
     test_opencode_second,
     test_pi,
+    test_qwen_code,
     test_requests,
 )
 from tests.importers.claude_log import SESSION, Log, text, tool
@@ -33,7 +35,9 @@ CORPUS_MAX = 40_000  # bytes of a real file to start from
 
 def write_all(folder: Path) -> None:
     """Write a history of every source."""
-    for write in (_claude_code, _codex, _cursor, _pi, _gemini, _documents, _opencode):
+    for write in (
+        _claude_code, _codex, _cursor, _pi, _gemini, _documents, _opencode, _qwen_code, _aider
+    ):  # fmt: skip
         write(folder / write.__name__.strip("_"))
     test_aix.sample(_made(folder / "aix") / "aix.db")
     events = copilot_log.Events(folder / "copilot")
@@ -185,6 +189,14 @@ def _opencode(folder: Path) -> None:
     second = test_opencode_second
     messages = [(f"{each[0]}s", "ses_s", *each[2:]) for each in second.MESSAGES]
     second.database(folder / "second" / "opencode.db", [second.session("ses_s")], messages)
+
+
+def _qwen_code(folder: Path) -> None:
+    test_qwen_code.log(folder, *test_qwen_code.TALK)
+
+
+def _aider(folder: Path) -> None:
+    test_aider.history(_made(folder), test_aider.FIRST + test_aider.SECOND)
 
 
 def as_json(value: Any) -> bytes:

@@ -22,7 +22,9 @@ class Links:
     __slots__ = ("numbers",)
 
     def __init__(self, numbers: Iterable[int] = ()) -> None:
-        self.numbers = array("i", numbers)  # for the core alone: NONE where there is none
+        """An array of numbers is used as it is."""
+        # For the core alone: NONE where there is no link.
+        self.numbers = numbers if isinstance(numbers, array) else array("i", numbers)
 
     @classmethod
     def empty(cls, size: int) -> Links:
@@ -52,7 +54,7 @@ class Links:
 
     def copy(self) -> Links:
         """The same links, to be changed."""
-        return Links(self.numbers)
+        return Links(self.numbers[:])
 
 
 class SetColumn:

@@ -25,11 +25,16 @@ class LazyTurns(ABC):
     def __init__(self, tree: TurnTree, version: int) -> None:
         """Call it last: it asks for the evidence of every turn. `version` is the parser's."""
         self._turns = tree
+        self._version = version
         self._fingerprints = bytearray()
         self._file_sets = SetColumn()
-        for turn in range(len(tree)):
+        self.take_added()
+
+    def take_added(self) -> None:
+        """Ask for the evidence of the turns that were added to the tree since the last call."""
+        for turn in range(len(self._fingerprints) // _SIZE, len(self._turns)):
             parts, file_ids = self.evidence(turn)
-            self._fingerprints += fingerprint(version, parts)
+            self._fingerprints += fingerprint(self._version, parts)
             self._file_sets.append(file_ids)
 
     # -- what a source says -------------------------------------------------------------------
@@ -50,6 +55,10 @@ class LazyTurns(ABC):
     def repeated_ids(self, turn: int) -> Iterable[str]:
         """The ids of records that only repeat some of these."""
         return ()
+
+    def owner(self, turn: int) -> str | None:
+        """The label of the session that a turn belongs to even if it is on no session's thread."""
+        return None
 
     @abstractmethod
     def build(self, turn: int) -> Turn:
@@ -76,6 +85,7 @@ class LazyTurns(ABC):
             self._file_sets[turn],
             _LazyIds(self.record_ids, turn),
             partial(self.build, turn),
+            owner=self.owner(turn),
             repeated_ids=_LazyIds(self.repeated_ids, turn),
         )
 

@@ -127,8 +127,8 @@ class TurnBuilder:
 
     def add_files(self, message_id: str, files: Sequence[MessageFile]) -> None:
         """Add files that the tool calls of a message read or wrote."""
-        message = self._held(self._messages, as_id(message_id))
-        if message is not None and files:
+        message = self._held(self._messages, as_id(message_id)) if files else None
+        if message is not None:
             files = (*message.files, *files)
             self._hold(self._messages, structs.replace(message, files=files))
 

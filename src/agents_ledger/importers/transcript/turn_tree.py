@@ -228,13 +228,21 @@ class EntryTree(TurnTree, ABC):
         self._turn_of = groups.opener_of  # of every entry its turn, or NONE
         for entry, opener in enumerate(groups.opener_of):
             self._turn_of[entry] = numbers[opener]
+        folds = [
+            (
+                numbers[opener],
+                None if into is None else numbers[into],
+                groups.parents[opener] is None,
+            )
+            for opener, into in folded.items()
+        ]
+        del groups, numbers  # as large as all entries
         self.move_entries()
         self._segments = Groups(self._turn_of, len(self._openers) + len(folded), order)
         self._leading: dict[int, int] = {}  # by turn, what was folded into it: before its entries
         self._trailing: dict[int, list[int]] = {}  # and after them
-        for opener, into in folded.items():
-            target = None if into is None else numbers[into]
-            self._fold(numbers[opener], target, leads=groups.parents[opener] is None)
+        for segment, target, leads in folds:
+            self._fold(segment, target, leads=leads)
 
     # -- what a source decides ----------------------------------------------------------------
 

@@ -15,6 +15,7 @@ COMMANDS = {
     "gemini-cli": "gemini --resume {id}",
     "opencode": "opencode --session {id}",
     "pi": "pi --session {id}",
+    "qwen-code": "qwen --resume {id}",
 }
 
 

@@ -20,7 +20,7 @@ FAILED_PREFIXES = ("failed", "error")  # of aggregate_result.status, as the code
 FAILED_TYPE = "system_error"  # the content type of a tool's failure
 FINISHED_STATUSES = (None, "finished_successfully", "finished")
 
-# Text stands in `parts`, or, by content type, in one of these fields.
+# Text is in `parts` or, depending on the content type, in one of these fields.
 TEXT_FIELDS = ("text", "result", "content", "user_profile", "user_instructions")
 
 CONVERSATION_FIELDS = (  # to the metadata of the session

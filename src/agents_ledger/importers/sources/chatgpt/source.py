@@ -6,11 +6,11 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from agents_ledger.importers.parsing.export_documents import Service, derive
 from agents_ledger.importers.port.material import Material
 from agents_ledger.importers.port.source import FileProbe, Project, Source
 from agents_ledger.importers.sources.chatgpt.records import conversation_id
 from agents_ledger.importers.sources.chatgpt.tree import ChatGptTree
+from agents_ledger.importers.transcript.exports import ExportTurns
 from agents_ledger.model.imports.sources import Derivation, SourceKind
 
 FILE_NAME = re.compile(r"conversations(-\d+)?\.json")  # exports of 2025 on may come in shards
@@ -38,4 +38,5 @@ class ChatGpt(Source):
         return ()  # conversations of a web page have no folder
 
     def derive(self, material: Material) -> Derivation:
-        return derive(Service(self.name, self.version, conversation_id, ChatGptTree), material)
+        turns = ExportTurns(material, self.name, self.version, conversation_id, ChatGptTree)
+        return turns.derivation()

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from msgspec import Raw, Struct
 
-from agents_ledger.importers.parsing.export_documents import Counts, Told
 from agents_ledger.importers.parsing.json_spans import Pieces
-from agents_ledger.importers.parsing.lenient_json import BROKEN, UUID, as_dict, as_list, as_text
+from agents_ledger.importers.parsing.lenient_json import BROKEN, as_dict, as_list, as_text
 from agents_ledger.importers.parsing.timestamps import milliseconds
-from agents_ledger.importers.sources.chatgpt import rules
-from agents_ledger.importers.sources.chatgpt.records import (
-    ChatGptNode,
-    decode_conversation,
-    decode_message_head,
-    node_in,
-    role_of,
-)
+from agents_ledger.importers.sources.chatgpt import records, rules
 from agents_ledger.importers.sources.chatgpt.turns import ChatGptTurn
+from agents_ledger.importers.transcript.exports import (
+    ConversationHeader,
+    ExportCounts,
+    ExportedConversation,
+    ExportMember,
+)
 from agents_ledger.importers.transcript.message_tree import (
     MessageKind,
     MessageNode,
-    MessageNodes,
     message_node,
 )
 from agents_ledger.importers.transcript.packed_store import PackedDict
@@ -39,19 +35,12 @@ class _MappedNode(Struct, array_like=True):
     children: list[str]
 
 
-class ChatGptTree:
+class ChatGptTree(ExportedConversation):
     """A conversation, merged from all exports that contain it."""
 
-    def __init__(self, conversation_id: str) -> None:
-        self.id = conversation_id
-        self.nodes = MessageNodes()
-        self.current: str | None = None
-        self.told = Told()
-
-    def add(self, pieces: Pieces, file_id: int, counts: Counts) -> None:
-        """Merge a further export: its nodes win, and nothing is removed."""
-        conversation = pieces.read(decode_conversation)
-        self.told = Told(
+    def add(self, pieces: Pieces, file_id: int, counts: ExportCounts) -> None:
+        conversation = pieces.read(records.decode_conversation)
+        self.header = ConversationHeader(
             as_text(conversation.title),
             milliseconds(conversation.create_time),
             milliseconds(conversation.update_time),
@@ -63,22 +52,22 @@ class ChatGptTree:
         )
         mapping = PackedDict(_MappedNode)
         for name, raw in conversation.mapping.items():
-            mapping[name] = self._mapped(node_in(raw), pieces, file_id, counts)
+            mapping[name] = self._mapped(records.node_in(raw), pieces, file_id, counts)
         for number in _parents_first(mapping):
             name, node = mapping.name(number), mapping.values.read(number).node
             if node is not None:
                 node.parent = self._parent(mapping, name)
-                self.nodes.put(self._scoped(name), node)
+                self.nodes.put(self.scoped(name), node)
         current = conversation.current_node
         if not isinstance(current, str) or current not in mapping:
             current = mapping.name(len(mapping) - 1) if mapping else None
         if current is not None and mapping.read(current).node is None:
             self.current = self._parent(mapping, current) or self.current
         elif current is not None:
-            self.current = self._scoped(current)
+            self.current = self.scoped(current)
 
     def _mapped(
-        self, node: ChatGptNode, pieces: Pieces, file_id: int, counts: Counts
+        self, node: records.ChatGptNode, pieces: Pieces, file_id: int, counts: ExportCounts
     ) -> _MappedNode:
         kind = _kind(node.message, pieces, counts)
         message = bytes(node.message)
@@ -94,35 +83,29 @@ class ChatGptTree:
         parent = mapping.read(name).parent
         while parent is not None and parent in mapping and parent not in seen:
             if mapping.read(parent).node is not None:
-                return self._scoped(parent)
+                return self.scoped(parent)
             seen.add(parent)
             parent = mapping.read(parent).parent
         return None
 
-    def _scoped(self, name: str) -> str:
-        return name if UUID.fullmatch(name) else f"{self.id}:{name}"
-
-    def build(
-        self, builder: TurnBuilder, members: list[tuple[str, MessageKind, dict[str, Any]]]
-    ) -> Turn:
-        """The turn of these messages."""
+    def build(self, builder: TurnBuilder, members: list[ExportMember]) -> Turn:
         turn = ChatGptTurn(builder)
         for member in members:
             turn.add(*member)
         return builder.build()
 
 
-def _kind(message: Raw, pieces: Pieces, counts: Counts) -> MessageKind | None:
+def _kind(message: Raw, pieces: Pieces, counts: ExportCounts) -> MessageKind | None:
     """The kind of a node, counted; None if it only connects others."""
     try:
-        head = pieces.decode(decode_message_head, bytes(message))
+        head = pieces.decode(records.decode_message_head, bytes(message))
     except BROKEN:
         counts["(malformed)", "malformed"] += 1
         return None
     if head is None:
         counts["(empty node)", "unmapped"] += 1
         return None
-    role = role_of(head.author)
+    role = records.role_of(head.author)
     content = as_dict(head.content)
     if role not in rules.KINDS and not any(as_list(content.get("parts"))):
         counts[role or "(no role)", "unmapped"] += 1

@@ -6,11 +6,11 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from agents_ledger.importers.parsing.export_documents import Service, derive
 from agents_ledger.importers.port.material import Material
 from agents_ledger.importers.port.source import FileProbe, Project, Source
 from agents_ledger.importers.sources.claude_ai.records import conversation_id
 from agents_ledger.importers.sources.claude_ai.tree import ClaudeAiTree
+from agents_ledger.importers.transcript.exports import ExportTurns
 from agents_ledger.model.imports.sources import Derivation, SourceKind
 
 SIGNATURES = (rb'"chat_messages"\s*:\s*\[', rb'"uuid"\s*:')
@@ -34,4 +34,5 @@ class ClaudeAi(Source):
         return ()  # conversations of a web page have no folder
 
     def derive(self, material: Material) -> Derivation:
-        return derive(Service(self.name, self.version, conversation_id, ClaudeAiTree), material)
+        turns = ExportTurns(material, self.name, self.version, conversation_id, ClaudeAiTree)
+        return turns.derivation()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from agents_ledger.importers.parsing.export_documents import Counts, Told
 from agents_ledger.importers.parsing.json_spans import Pieces
-from agents_ledger.importers.parsing.lenient_json import BROKEN, UUID, as_text
+from agents_ledger.importers.parsing.lenient_json import BROKEN, as_text
 from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.sources.claude_ai.records import (
     decode_conversation,
@@ -14,25 +11,24 @@ from agents_ledger.importers.sources.claude_ai.records import (
 )
 from agents_ledger.importers.sources.claude_ai.rules import KINDS
 from agents_ledger.importers.sources.claude_ai.turns import add_message
-from agents_ledger.importers.transcript.message_tree import MessageKind, MessageNodes, message_node
+from agents_ledger.importers.transcript.exports import (
+    ConversationHeader,
+    ExportCounts,
+    ExportedConversation,
+    ExportMember,
+)
+from agents_ledger.importers.transcript.message_tree import message_node
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.model.turns import Turn
 
 
-class ClaudeAiTree:
+class ClaudeAiTree(ExportedConversation):
     """A conversation, merged from all exports that contain it."""
 
-    def __init__(self, conversation_id: str) -> None:
-        self.id = conversation_id
-        self.nodes = MessageNodes()
-        self.current: str | None = None
-        self.told = Told()
-
-    def add(self, pieces: Pieces, file_id: int, counts: Counts) -> None:
-        """Merge a further export: its messages win, and nothing is removed."""
+    def add(self, pieces: Pieces, file_id: int, counts: ExportCounts) -> None:
         conversation = pieces.read(decode_conversation)
         summary = as_text(conversation.summary)
-        self.told = Told(
+        self.header = ConversationHeader(
             as_text(conversation.name),
             milliseconds(conversation.created_at),
             milliseconds(conversation.updated_at),
@@ -49,20 +45,14 @@ class ClaudeAiTree:
             sender = str(head.sender)
             counts[sender, "derived" if sender in KINDS else "unmapped"] += 1
             parent_uuid = as_text(head.parent_message_uuid)
-            parent = self._scoped(parent_uuid) if parent_uuid else last
-            last = self._scoped(as_text(head.uuid) or str(number))
+            parent = self.scoped(parent_uuid) if parent_uuid else last
+            last = self.scoped(as_text(head.uuid) or str(number))
             kind = KINDS.get(sender, "notice")
             self.nodes.put(last, message_node(kind, parent, data, pieces.held(data), file_id))
         leaf = as_text(conversation.current_leaf_message_uuid)
-        self.current = self._scoped(leaf) if leaf else last or self.current
+        self.current = self.scoped(leaf) if leaf else last or self.current
 
-    def _scoped(self, name: str) -> str:
-        return name if UUID.fullmatch(name) else f"{self.id}:{name}"
-
-    def build(
-        self, builder: TurnBuilder, members: list[tuple[str, MessageKind, dict[str, Any]]]
-    ) -> Turn:
-        """The turn of these messages."""
+    def build(self, builder: TurnBuilder, members: list[ExportMember]) -> Turn:
         for message_id, kind, message in members:
             add_message(builder, message_id, kind, message)
         return builder.build()

@@ -294,10 +294,13 @@ class ClaudeEntries(Entries):
         return order
 
     def free(self) -> None:
-        """Free what only the tree is made of: a million turns may yet have to be written."""
+        """Free what only the tree and sessions need: a million turns may yet have to be written."""
         self.ids.close()
-        self.sides, self.times = Column("B"), Column("Q")
-        self.parents, self.files = Links(), SetColumn()
+        self.sides, self.times, self.parents = Column("B"), Column("Q"), Links()
+
+    def free_files(self) -> None:
+        """Free what turns need only at first."""
+        self.files = SetColumn()
 
 
 def _original(entry: int, originals: Mapping[int, int]) -> int:

@@ -107,8 +107,10 @@ def derive(material: Material, version: int) -> Derivation:
     extras = TurnExtras(
         family.spills, family.spawned(), tree.preserved_turns(family.preserved_first)
     )
-    turns, sessions = ClaudeTurns(tree, version, extras), tuple(family.sessions_of(tree))
+    sessions = tuple(family.sessions_of(tree))
     tree.free()
+    turns = ClaudeTurns(tree, version, extras)
+    family.entries.free_files()
     return Derivation(
         turns=turns,
         sessions=sessions,

@@ -163,21 +163,26 @@ class ClaudeTree(EntryTree):
         asked, continued = 1, 2
         entries, parents = self.entries, self.entries.parents
         state = bytearray(len(entries))
-        forks: dict[int, int] = {}
-        for turn in range(len(self)):
-            opener = self.opener(turn)
-            above = parents[opener]
-            if entries.kind(opener) in ASKING and above is not None:
-                state[above] = asked
-                if opener not in self._moved:
-                    forks[turn] = above
-        for entry, above in enumerate(parents):
-            if above is None or state[above] != asked:
+        for _, above in self._prompts_below_entries():
+            state[above] = asked
+        for entry, parent in enumerate(parents):
+            if parent is None or state[parent] != asked:
                 continue
             is_work = entries.kind(entry) in ("assistant", "result")
-            if is_work and self.turn_of(above) == self.turn_of(entry):
-                state[above] = continued
-        return {turn: above for turn, above in forks.items() if state[above] == continued}
+            if is_work and self.turn_of(parent) == self.turn_of(entry):
+                state[parent] = continued
+        return {
+            turn: above
+            for turn, above in self._prompts_below_entries()
+            if state[above] == continued and self.opener(turn) not in self._moved
+        }
+
+    def _prompts_below_entries(self) -> Iterator[tuple[int, int]]:
+        """The turns that a prompt opens below an entry, and that entry."""
+        for turn in range(len(self)):
+            above = self.entries.parents[self.opener(turn)]
+            if above is not None and self.entries.kind(self.opener(turn)) in ASKING:
+                yield turn, above
 
     def preserved_turns(self, preserved: Mapping[int, str]) -> dict[int, PreservedTurns]:
         """The turns that compactions left whole, by the compaction's turn. `preserved` gives the
@@ -203,7 +208,7 @@ class ClaudeTree(EntryTree):
         return kept
 
     def free(self) -> None:
-        """Free all but what is needed while turns are written."""
+        """Free all but what turns need."""
         self.free_entries()
         self._compaction_above, self._moved = None, frozenset()
         self.entries.free()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from agents_ledger.importers.transcript.field_maps import FileTools, TokenFields
 from agents_ledger.importers.transcript.message_tree import MessageKind
 from agents_ledger.model.turns import FileKind
 
@@ -50,12 +51,15 @@ FIRST_ENTRIES = ("text", "task")  # real timelines open with either; it is the p
 CALL_ENTRIES = ("tool", "command", "use_mcp_server")
 OUTPUT_ENTRIES = ("command_output", "mcp_server_response", "browser_action_result")
 
-TASK_FILE_TOOLS: dict[str, FileKind] = {
-    "appliedDiff": "written",
-    "editedExistingFile": "written",
-    "newFileCreated": "written",
-    "readFile": "read",
-}
+TASK_FILE_TOOLS = FileTools(
+    {
+        "appliedDiff": "written",
+        "editedExistingFile": "written",
+        "newFileCreated": "written",
+        "readFile": "read",
+    },
+    paths=("path",),
+)
 # The `content` of these entries is what the tool returned, not what it was given.
 RESULT_IN_CONTENT = (
     "listFiles",
@@ -66,14 +70,14 @@ RESULT_IN_CONTENT = (
 )
 
 # In api_req_started. Cached tokens are not part of the input, unless `apiProtocol` is "openai".
-TIMELINE_TOKENS = {
+TIMELINE_TOKENS: TokenFields = {
     "input_tokens": "tokensIn",
     "output_tokens": "tokensOut",
     "cached_input_tokens": "cacheReads",
     "cache_write_tokens": "cacheWrites",
 }
 # In `metrics.tokens` of a history message (2026).
-HISTORY_TOKENS = {
+HISTORY_TOKENS: TokenFields = {
     "input_tokens": "prompt",
     "output_tokens": "completion",
     "cached_input_tokens": "cached",
@@ -139,7 +143,7 @@ SESSION_PATHS = ("path", "file_path", "filePath", "files", "file_paths", "paths"
 
 # In `metrics`. The input includes cache reads and writes: the prices in
 # llms/src/providers/ai-sdk.ts (2026-08) are computed so.
-SESSION_TOKENS = {
+SESSION_TOKENS: TokenFields = {
     "input_tokens": "inputTokens",
     "output_tokens": "outputTokens",
     "cached_input_tokens": "cacheReadTokens",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import zlib
 from array import array
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -25,37 +24,26 @@ from agents_ledger.importers.parsing.lenient_json import (
     project_name,
 )
 from agents_ledger.importers.parsing.timestamps import milliseconds
-from agents_ledger.importers.port.material import HeldRecord, Material, fingerprint
-from agents_ledger.importers.sources.cline import rules
+from agents_ledger.importers.port.material import HeldRecord, Material
+from agents_ledger.importers.sources.cline import records, rules
 from agents_ledger.importers.sources.cline.projects import manifest_folder
-from agents_ledger.importers.sources.cline.records import (
-    COMPACTION,
-    ClineMessageHead,
-    decode_message_head,
-    decode_session_file,
-    human_words,
-    message_kind,
-    result_ids,
-    spawning_calls,
-    texts,
-)
 from agents_ledger.importers.sources.cline.turns import ClineSessionTurn, ClineTurnContext
 from agents_ledger.importers.transcript.columns import NONE
 from agents_ledger.importers.transcript.lines import DocumentStates, record_of
 from agents_ledger.importers.transcript.message_tree import (
     ActiveBranch,
     MessageKind,
+    MessageNode,
     MessageNodes,
     MessageTree,
     MessageTurn,
+    MessageTurns,
     message_node,
 )
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
-from agents_ledger.importers.transcript.turn_tree import made
 from agents_ledger.model.imports.sources import (
     Derivation,
     DerivedSession,
-    DerivedTurn,
     SourceFile,
 )
 from agents_ledger.model.turns import Turn
@@ -132,7 +120,7 @@ class ClineSessionTree:
     # -- reading ------------------------------------------------------------------------------
 
     def _read(self, file: SourceFile) -> None:
-        document = read_document(self.material, file, decode_session_file, "a session")
+        document = read_document(self.material, file, records.decode_session_file, "a session")
         if document is None:
             return
         pieces, (fields, messages) = document
@@ -170,7 +158,7 @@ class ClineSessionTree:
                 as_dict(as_dict(parse_json(data)).get("metadata")).get("kind")
                 in rules.COMPACTION_KINDS
             ):
-                session_id = PurePath(file.path).name.removesuffix(COMPACTION)
+                session_id = PurePath(file.path).name.removesuffix(records.COMPACTION)
                 self.compactions.append(_CompactionFile(file, session_id, replaced, data, held))
                 return
         self.material.count("compaction", "unmapped")
@@ -204,10 +192,10 @@ class ClineSessionTree:
         """The number of its node, or NONE."""
         session, file = document.session, document.file
         what = f"message {len(document.listed)}"
-        head = read_message(self.material, file, decode_message_head, data, what)
+        head = read_message(self.material, file, records.decode_message_head, data, what)
         if head is None:
             return NONE
-        kind = message_kind(head.role, head.content, head.metadata)
+        kind = records.message_kind(head.role, head.content, head.metadata)
         self.material.count(f"message: {head.role}", "derived" if kind else "unmapped")
         if kind is None:
             return NONE
@@ -225,13 +213,13 @@ class ClineSessionTree:
         return node
 
     def _message_id(
-        self, document: _MessageDocument, head: ClineMessageHead, kind: MessageKind
+        self, document: _MessageDocument, head: records.ClineMessageHead, kind: MessageKind
     ) -> str:
         """Its own id; of results the first call, since their messages are joined and split when a
         session is resumed; of others their position and content."""
         session_id, own = document.session.own_id, as_text(head.id)
         checksum = zlib.crc32(msgspec.json.encode(head.content))
-        results = result_ids(head.content)
+        results = records.result_ids(head.content)
         if head.role == "user" and results and document.last_answer:
             name = f"{document.last_answer}:{results[0]}"
         elif own is None:
@@ -275,20 +263,20 @@ class ClineSessionTree:
         return node
 
     def _note(
-        self, document: _MessageDocument, name: str, node: int, head: ClineMessageHead
+        self, document: _MessageDocument, name: str, node: int, head: records.ClineMessageHead
     ) -> None:
         """Note what links a message to other sessions and to tokens counted elsewhere."""
         session = document.session
         if head.role == "assistant":
             document.last_metered = name if as_dict(head.metrics) else document.last_metered
-            calls = list(spawning_calls(head.content))
+            calls = list(records.spawning_calls(head.content))
             if calls:
                 self.spawning[node] = calls
             return
-        words = human_words(head.content)
+        words = records.human_words(head.content)
         if words and session.task is None:
             session.task = words[0].text
-        if any(text.startswith(rules.RESUMED) for text in texts(head.content)):
+        if any(text.startswith(rules.RESUMED) for text in records.texts(head.content)):
             # The last answer before it has the sum of the resumed task's tokens.
             self.unmetered.update([document.last_metered] if document.last_metered else ())
 
@@ -323,24 +311,20 @@ class ClineSessionTree:
     # -- derivation ---------------------------------------------------------------------------
 
     def derivation(self) -> Derivation:
-        plan = MessageTree(self.nodes)
-        spawned = self._spawned()
-        for node in plan.unplanned():
+        tree = MessageTree(self.nodes)
+        for node in tree.unplanned():
             role = record_of(self.material, node.record).get("role")
             self.material.count(f"message: {role}", "derived", -1)
             self.material.count(f"message: {role}", "unmapped")
-        sessions = tuple(self.sessions.values())
         return Derivation(
-            turns=made(
-                range(len(plan)), lambda number: self._derived(plan[number], sessions, spawned)
-            ),
-            sessions=tuple(self._sessions(plan)),
+            turns=ClineSessionTurns(tree, self),
+            sessions=tuple(self._sessions(tree)),
             faults=tuple(self.material.faults),
             counts=self.material.counts,
             superseded=self.states.superseded(),
         )
 
-    def _spawned(self) -> dict[int, dict[str, str]]:
+    def spawned(self) -> dict[int, dict[str, str]]:
         """By message, the labels of the agents that its calls started.
 
         No id links them: an agent belongs to the call of its parent that gave the task it began
@@ -363,42 +347,14 @@ class ClineSessionTree:
                 spawned.setdefault(node, {})[call_id] = labels[0]
         return spawned
 
-    def _derived(
-        self,
-        turn: MessageTurn,
-        sessions: Sequence[ClineSession],
-        spawned: dict[int, dict[str, str]],
-    ) -> DerivedTurn:
-        nodes = [self.nodes.number(name) for _, name in turn.members]
-        session = sessions[self.session_of[nodes[0]]]
-        context = ClineTurnContext(
-            "agent" if session.parent else "human",
-            manifest_folder(self._manifest(session)),
-            {call: label for node in nodes for call, label in spawned.get(node, {}).items()},
-            frozenset(message_id for message_id, name in turn.members if name in self.unmetered),
-        )
-        return DerivedTurn(
-            turn.id,
-            turn.parent,
-            fingerprint(self.version, [context.evidence(), *turn.prints(self.nodes)]),
-            frozenset().union(*(self.nodes.values.read(node).file_ids for node in nodes)),
-            tuple(message_id for message_id, _ in turn.members),
-            partial(self._build, turn, context),
-        )
-
-    def _manifest(self, session: ClineSession) -> dict[str, Any]:
+    def manifest(self, session: ClineSession) -> dict[str, Any]:
         """Its own, or its parent's: subagents have none."""
         names = (session.own_id, session.parent or "")
         return next((self.manifests[name] for name in names if name in self.manifests), {})
 
-    def _build(self, turn: MessageTurn, context: ClineTurnContext) -> Turn:
-        nodes = [(message_id, self.nodes.read(name)) for message_id, name in turn.members]
-        members = [(m, node.kind, record_of(self.material, node.record)) for m, node in nodes]
-        return ClineSessionTurn(TurnBuilder(turn.id, turn.parent), context).build(members)
-
-    def _sessions(self, plan: MessageTree) -> Iterator[DerivedSession]:
+    def _sessions(self, tree: MessageTree) -> Iterator[DerivedSession]:
         for session in self.sessions.values():
-            manifest = self._manifest(session)
+            manifest = self.manifest(session)
             own = self.manifests.get(session.own_id, {})
             fields = as_dict(own.get("metadata"))
             cwd = manifest_folder(manifest)
@@ -415,7 +371,7 @@ class ClineSessionTree:
             yield DerivedSession(
                 session_id=session.session_id,
                 label=session.label,
-                head=plan.head(session.live.last),
+                head=tree.head(session.live.last),
                 file_ids=frozenset(session.file_ids),
                 title=as_text(fields.get("title")),
                 agent_id=session.agent,
@@ -427,3 +383,34 @@ class ClineSessionTree:
                 routing_key=cwd,
                 metadata={name: value for name, value in metadata.items() if as_text(value)},
             )
+
+
+class ClineSessionTurns(MessageTurns):
+    """The turns of sessions."""
+
+    def __init__(self, tree: MessageTree, sessions: ClineSessionTree) -> None:
+        self.sessions = sessions
+        self.by_number = tuple(sessions.sessions.values())
+        self.spawned = sessions.spawned()
+        super().__init__(tree, sessions.version)
+
+    def _context(self, turn: MessageTurn) -> ClineTurnContext:
+        nodes = [self.nodes.number(name) for _, name in turn.members]
+        session = self.by_number[self.sessions.session_of[nodes[0]]]
+        unmetered = self.sessions.unmetered
+        return ClineTurnContext(
+            "agent" if session.parent else "human",
+            manifest_folder(self.sessions.manifest(session)),
+            {call: label for node in nodes for call, label in self.spawned.get(node, {}).items()},
+            frozenset(message_id for message_id, name in turn.members if name in unmetered),
+        )
+
+    def context(self, turn: MessageTurn) -> bytes:
+        return self._context(turn).evidence()
+
+    def build_turn(self, turn: MessageTurn, messages: Sequence[tuple[str, MessageNode]]) -> Turn:
+        material = self.sessions.material
+        members = [(m, node.kind, record_of(material, node.record)) for m, node in messages]
+        return ClineSessionTurn(TurnBuilder(turn.id, turn.parent), self._context(turn)).build(
+            members
+        )

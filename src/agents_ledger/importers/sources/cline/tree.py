@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -21,36 +20,26 @@ from agents_ledger.importers.parsing.json_spans import (
 )
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_text, parse_json, project_name
 from agents_ledger.importers.parsing.text_size import has_text_exceeding
-from agents_ledger.importers.port.material import HeldRecord, Material, fingerprint
-from agents_ledger.importers.sources.cline import rules
-from agents_ledger.importers.sources.cline.records import (
-    HISTORY,
-    ClineCall,
-    ClineEntry,
-    decode_entry,
-    entry_kind,
-    history_calls,
-    is_prompt,
-    texts,
-)
+from agents_ledger.importers.port.material import HeldRecord, Material
+from agents_ledger.importers.sources.cline import records, rules
 from agents_ledger.importers.sources.cline.turns import ClineTimelineTurn, build_history_turn
 from agents_ledger.importers.transcript.columns import NONE
 from agents_ledger.importers.transcript.lines import DocumentStates, record_of
 from agents_ledger.importers.transcript.message_tree import (
     ActiveBranch,
     MessageKind,
+    MessageNode,
     MessageNodes,
     MessageTree,
     MessageTurn,
+    MessageTurns,
     message_node,
 )
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
-from agents_ledger.importers.transcript.turn_tree import made
 from agents_ledger.model.imports.interning import Numbering
 from agents_ledger.model.imports.sources import (
     Derivation,
     DerivedSession,
-    DerivedTurn,
     SourceFile,
 )
 from agents_ledger.model.turns import Turn
@@ -59,7 +48,7 @@ HISTORY_INDEX_END = 1 << 31
 CALL_SUFFIXES = tuple(f":{name}" for name in rules.CALL_ENTRIES)  # of the ids of such entries
 
 
-class _Message(NamedTuple):
+class _DocumentMessage(NamedTuple):
     data: bytes
     held: HeldRecord
 
@@ -113,7 +102,11 @@ class ClineTaskTree:
         self.history_index = array("i")  # by entry, the history message that it follows, or NONE
         self.call_position: dict[int, int] = {}  # by entry, which call of the answer it shows
         self.tasks: dict[str, ClineTask] = {}
-        self.last_calls: tuple[ClineTask | None, int, list[ClineCall]] = (None, NONE, [])  # a cache
+        self.last_calls: tuple[ClineTask | None, int, list[records.ClineCall]] = (
+            None,
+            NONE,
+            [],
+        )  # a cache
         self.states = DocumentStates()
         for file in files:
             if not _is_history(file):
@@ -128,12 +121,12 @@ class ClineTaskTree:
         task.file_ids |= {file.id}
         return task
 
-    def _messages(self, file: SourceFile) -> Iterator[_Message] | None:
+    def _messages(self, file: SourceFile) -> Iterator[_DocumentMessage] | None:
         document = read_document(self.material, file, raw_list, "a list of messages")
         if document is None:
             return None
         pieces, messages = document
-        return (_Message(data, pieces.held(data)) for data in map(bytes, messages))
+        return (_DocumentMessage(data, pieces.held(data)) for data in map(bytes, messages))
 
     # -- the timeline -------------------------------------------------------------------------
 
@@ -146,16 +139,20 @@ class ClineTaskTree:
         task.live, task.id_counts = ActiveBranch(), _IdCounts()
         for number, message in enumerate(messages):
             what = f"entry {number}"
-            entry = read_message(self.material, file, decode_entry, message.data, what)
+            entry = read_message(self.material, file, records.decode_entry, message.data, what)
             if entry is not None:
                 self._add_entry(task, file, message, entry)
         self.states.add(file, map(self.nodes.name, task.live))
 
     def _add_entry(
-        self, task: ClineTask, file: SourceFile, message: _Message, entry: ClineEntry
+        self,
+        task: ClineTask,
+        file: SourceFile,
+        message: _DocumentMessage,
+        entry: records.ClineEntry,
     ) -> None:
         name = as_text(entry.say) or as_text(entry.ask) or "(none)"
-        kind = entry_kind(name, entry, is_first=task.live.last == NONE)
+        kind = records.entry_kind(name, entry, is_first=task.live.last == NONE)
         self.material.count(name, "derived" if kind is not None else "unmapped")
         if kind is None:
             return
@@ -172,7 +169,12 @@ class ClineTaskTree:
             self.history_index[node] = index if 0 <= index < HISTORY_INDEX_END else NONE
 
     def _append(
-        self, task: ClineTask, file: SourceFile, node_id: str, kind: MessageKind, message: _Message
+        self,
+        task: ClineTask,
+        file: SourceFile,
+        node_id: str,
+        kind: MessageKind,
+        message: _DocumentMessage,
     ) -> int:
         """Put a message below the previous one; what a restored task dropped stays a branch."""
         last = task.live.last
@@ -208,14 +210,14 @@ class ClineTaskTree:
             self.material.count(f"history: {role}", "derived" if is_mapped else "unmapped")
             if is_mapped and not task.has_timeline:
                 task.add_time(self.material.timestamp(record.get("ts"), file))
-                kind: MessageKind = "prompt" if index == 0 or is_prompt(record) else "reply"
-                for text in texts(record.get("content")) if role == "user" else ():
+                kind: MessageKind = "prompt" if index == 0 or records.is_prompt(record) else "reply"
+                for text in records.texts(record.get("content")) if role == "user" else ():
                     task.find_workspace(text)
                 node_id = f"{task.task_id}:{index}:{checksums[-1]:08x}"
                 self._append(task, file, node_id, kind, message)
         self.states.add(file, (f"{index}:{crc:08x}" for index, crc in enumerate(checksums)))
 
-    def _calls_after(self, task: ClineTask, index: int) -> list[ClineCall]:
+    def _calls_after(self, task: ClineTask, index: int) -> list[records.ClineCall]:
         """The calls of the answer to a message of the history."""
         if self.last_calls[:2] != (task, index):
             answer, next_message = (
@@ -224,7 +226,7 @@ class ClineTaskTree:
                 else None
                 for at in (index + 1, index + 2)
             )
-            self.last_calls = (task, index, history_calls(answer, next_message))
+            self.last_calls = (task, index, records.history_calls(answer, next_message))
         return self.last_calls[2]
 
     def _match_calls(self, task: ClineTask) -> None:
@@ -241,19 +243,23 @@ class ClineTaskTree:
     # -- derivation ---------------------------------------------------------------------------
 
     def derivation(self) -> Derivation:
-        plan = MessageTree(self.nodes)
         for task in self.tasks.values():
             self._match_calls(task)
+        tree = MessageTree(self.nodes)
         return Derivation(
-            turns=made(range(len(plan)), lambda number: self._derived(plan[number])),
-            sessions=tuple(self._sessions(plan)),
+            turns=ClineTaskTurns(tree, self),
+            sessions=tuple(self._sessions(tree)),
             faults=tuple(self.material.faults),
             counts=self.material.counts,
             superseded=self.states.superseded(),
         )
 
-    def _matched_calls(self, task: ClineTask, turn: MessageTurn) -> dict[str, ClineCall]:
-        """The calls of a turn, by the messages that show them."""
+    def task_of(self, turn: MessageTurn) -> ClineTask:
+        return next(t for t in self.tasks.values() if turn.id.startswith(f"{t.task_id}:"))
+
+    def calls_of(self, turn: MessageTurn) -> dict[str, records.ClineCall]:
+        """The calls of a turn in the history, by the messages that show them."""
+        task = self.task_of(turn)
         calls = {}
         for message_id, node_id in turn.members:
             node = self.nodes.number(node_id)
@@ -262,32 +268,7 @@ class ClineTaskTree:
                 calls[message_id] = answer_calls[self.call_position[node]]
         return calls
 
-    def _derived(self, turn: MessageTurn) -> DerivedTurn:
-        task = next(t for t in self.tasks.values() if turn.id.startswith(f"{t.task_id}:"))
-        calls = self._matched_calls(task, turn)
-        prints = turn.prints(self.nodes)
-        prints += [msgspec.json.encode(call, order="sorted") for call in calls.values()]
-        prints.append(str(task.workspace).encode("utf-8", "replace"))
-        files = task.file_ids if calls else frozenset()
-        return DerivedTurn(
-            turn.id,
-            turn.parent,
-            fingerprint(self.version, prints),
-            files.union(*(self.nodes.read(node_id).file_ids for _, node_id in turn.members)),
-            tuple(message_id for message_id, _ in turn.members),
-            partial(self._build, task, turn),
-        )
-
-    def _build(self, task: ClineTask, turn: MessageTurn) -> Turn:
-        nodes = [(message_id, self.nodes.read(node_id)) for message_id, node_id in turn.members]
-        members = [(m, node.kind, record_of(self.material, node.record)) for m, node in nodes]
-        builder = TurnBuilder(turn.id, turn.parent)
-        builder.workspace_path = task.workspace
-        if task.has_timeline:
-            return ClineTimelineTurn(builder, self._matched_calls(task, turn)).build(members)
-        return build_history_turn(builder, members)
-
-    def _sessions(self, plan: MessageTree) -> Iterator[DerivedSession]:
+    def _sessions(self, tree: MessageTree) -> Iterator[DerivedSession]:
         for task in self.tasks.values():
             extension = next((part for part in task.folder.parts if part in rules.EXTENSIONS), None)
             cwd = task.workspace
@@ -296,7 +277,7 @@ class ClineTaskTree:
             yield DerivedSession(
                 session_id=task.task_id,
                 label=f"{rules.NAME}:{task.task_id}",
-                head=plan.head(task.live.last),
+                head=tree.head(task.live.last),
                 file_ids=task.file_ids,
                 created_at=task.first_at,
                 updated_at=task.last_at,
@@ -305,5 +286,35 @@ class ClineTaskTree:
             )
 
 
+class ClineTaskTurns(MessageTurns):
+    """The turns of tasks."""
+
+    def __init__(self, tree: MessageTree, tasks: ClineTaskTree) -> None:
+        self.tasks = tasks
+        super().__init__(tree, tasks.version)
+
+    def context(self, turn: MessageTurn) -> bytes:
+        return str(self.tasks.task_of(turn).workspace).encode("utf-8", "replace")
+
+    def evidence(self, turn: int) -> tuple[Iterable[bytes], Iterable[int]]:
+        members = self.tree[turn]
+        (context, *prints), file_ids = super().evidence(turn)
+        calls = self.tasks.calls_of(members)
+        prints += [msgspec.json.encode(call, order="sorted") for call in calls.values()]
+        task_files = self.tasks.task_of(members).file_ids if calls else ()
+        return [*prints, context], {*file_ids, *task_files}
+
+    def build_turn(self, turn: MessageTurn, messages: Sequence[tuple[str, MessageNode]]) -> Turn:
+        task = self.tasks.task_of(turn)
+        members = [
+            (m, node.kind, record_of(self.tasks.material, node.record)) for m, node in messages
+        ]
+        builder = TurnBuilder(turn.id, turn.parent)
+        builder.workspace_path = task.workspace
+        if task.has_timeline:
+            return ClineTimelineTurn(builder, self.tasks.calls_of(turn)).build(members)
+        return build_history_turn(builder, members)
+
+
 def _is_history(file: SourceFile) -> bool:
-    return PurePath(file.path).name == HISTORY
+    return PurePath(file.path).name == records.HISTORY

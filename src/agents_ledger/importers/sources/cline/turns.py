@@ -14,16 +14,8 @@ from agents_ledger.importers.parsing.lenient_json import (
     without_data,
 )
 from agents_ledger.importers.parsing.timestamps import milliseconds
-from agents_ledger.importers.sources.cline import rules
-from agents_ledger.importers.sources.cline.records import (
-    ClineCall,
-    blocks,
-    cancel_reason,
-    history_calls,
-    human_words,
-    texts,
-    words_of,
-)
+from agents_ledger.importers.sources.cline import records, rules
+from agents_ledger.importers.transcript.field_maps import token_counts
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.turns import MessageFile, MessageSource, Turn
@@ -34,7 +26,7 @@ MAPPED_BLOCKS = ("file", "text", "thinking", "tool_result", "tool_use")
 
 
 def _add_result(builder: TurnBuilder, call_id: str, result: Any, at: int, *, failed: bool) -> None:
-    error = as_text(result) or "\n".join(texts(result)) or "failed"
+    error = as_text(result) or "\n".join(records.texts(result)) or "failed"
     builder.result(
         call_id,
         without_data(result),
@@ -65,17 +57,19 @@ def build_history_turn(builder: TurnBuilder, members: Sequence[ClineMember]) -> 
         if message.get("role") == "user":
             _add_history_input(builder, message_id, content, at)
             continue
-        thoughts = (b.get("thinking") for b in blocks(content) if b.get("type") == "thinking")
+        thoughts = (
+            b.get("thinking") for b in records.blocks(content) if b.get("type") == "thinking"
+        )
         _add_history_usage(builder, message)
         builder.message(
             message_id,
             "assistant",
-            "\n\n".join(texts(content) + _talk(content)),
+            "\n\n".join(records.texts(content) + _talk(content)),
             at=at,
             thinking="\n\n".join(t for t in thoughts if isinstance(t, str)) or None,
         )
         next_message = members[number + 1][2] if number + 1 < len(members) else None
-        for position, call in enumerate(history_calls(message, next_message)):
+        for position, call in enumerate(records.history_calls(message, next_message)):
             call_id = call.id or f"{message_id}:{position}"
             builder.call(call_id, call.name, call.params, at=at, message_id=message_id)
             if call.result is not None:
@@ -86,7 +80,9 @@ def build_history_turn(builder: TurnBuilder, members: Sequence[ClineMember]) -> 
 def _talk(content: Any) -> list[str]:
     """What the agent told the person by calling a tool."""
     params = [
-        as_dict(b.get("input")) for b in blocks(content) if b.get("name") in rules.TALKING_TOOLS
+        as_dict(b.get("input"))
+        for b in records.blocks(content)
+        if b.get("name") in rules.TALKING_TOOLS
     ]
     return [text for p in params for name in rules.TALKING_FIELDS if (text := as_text(p.get(name)))]
 
@@ -94,11 +90,7 @@ def _talk(content: Any) -> list[str]:
 def _add_history_usage(builder: TurnBuilder, message: dict[str, Any]) -> None:
     _set_model(builder, message, "modelId", "providerId")
     usage = as_dict(as_dict(message.get("metrics")).get("tokens"))
-    tokens = {
-        ours: as_number(usage.get(name)) or 0
-        for ours, name in rules.HISTORY_TOKENS.items()
-        if name in usage
-    }
+    tokens = token_counts(usage, rules.HISTORY_TOKENS)
     if tokens:
         builder.add_tokens(**tokens, total_tokens=sum(tokens.values()))
 
@@ -110,21 +102,23 @@ def _set_model(builder: TurnBuilder, record: dict[str, Any], model: str, provide
 
 
 def _add_history_input(builder: TurnBuilder, message_id: str, content: Any, at: int) -> None:
-    human = [match[1] for text in texts(content) for match in rules.HUMAN.findall(text)]
+    human = [match[1] for text in records.texts(content) for match in rules.HUMAN.findall(text)]
     if not human and builder.answered:  # results, which are added with their calls
         builder.ended_at = max(builder.ended_at, at)
         return
     other_blocks = [
-        without_data(b) for b in blocks(content) if b.get("type") not in ("text", "tool_result")
+        without_data(b)
+        for b in records.blocks(content)
+        if b.get("type") not in ("text", "tool_result")
     ]
     builder.message(
         message_id,
         "user",
-        "\n\n".join(human or texts(content)),
+        "\n\n".join(human or records.texts(content)),
         at=at,
         source="human",
         metadata={"blocks": other_blocks} if other_blocks else None,
-        context={"sent": texts(content)} if human else None,
+        context={"sent": records.texts(content)} if human else None,
     )
 
 
@@ -134,7 +128,7 @@ def _add_history_input(builder: TurnBuilder, message_id: str, content: Any, at: 
 class ClineTimelineTurn:
     """Builds a turn of a timeline, with what the history says of its calls."""
 
-    def __init__(self, builder: TurnBuilder, calls: dict[str, ClineCall]) -> None:
+    def __init__(self, builder: TurnBuilder, calls: dict[str, records.ClineCall]) -> None:
         self.builder = builder
         self.calls = calls
         self.open_call: str | None = None  # the call that the next output belongs to
@@ -153,7 +147,7 @@ class ClineTimelineTurn:
                 self._add_notice(message_id, name, entry, at)
                 if kind == "failure" and not self.builder.answered:
                     text = as_text(entry.get("text"))
-                    error = cancel_reason(text) or text or "error"
+                    error = records.cancel_reason(text) or text or "error"
                     self.builder.failed, self.builder.error = True, error
             else:
                 is_last = number == len(members) - 1
@@ -188,13 +182,13 @@ class ClineTimelineTurn:
         )
 
     def _add_usage(self, usage: dict[str, Any]) -> None:
-        tokens = {ours: as_number(usage.get(name)) for ours, name in rules.TIMELINE_TOKENS.items()}
-        if all(number is None for number in tokens.values()):
-            return
-        total = (tokens["input_tokens"] or 0) + (tokens["output_tokens"] or 0)
+        tokens = token_counts(usage, rules.TIMELINE_TOKENS)
+        counted = ["input_tokens", "output_tokens"]
         if usage.get("apiProtocol") != "openai":
-            total += (tokens["cached_input_tokens"] or 0) + (tokens["cache_write_tokens"] or 0)
-        self.builder.add_tokens(**tokens, total_tokens=total)
+            counted += ["cached_input_tokens", "cache_write_tokens"]
+        if tokens:
+            total = sum(tokens.get(column, 0) for column in counted)
+            self.builder.add_tokens(**tokens, total_tokens=total)
 
     def _add_reply(
         self, message_id: str, name: str, entry: dict[str, Any], at: int, *, is_done: bool
@@ -243,11 +237,9 @@ class ClineTimelineTurn:
         dropped = ("tool", "content") if tool in rules.RESULT_IN_CONTENT else ("tool",)
         params = {name: value for name, value in fields.items() if name not in dropped}
         self.builder.call(message_id, tool, params or {"text": text}, at=at)
-        path = as_text(fields.get("path"))
-        if path and tool in rules.TASK_FILE_TOOLS:
-            # Files belong to messages: here to the last one of the agent.
-            file = MessageFile(rules.TASK_FILE_TOOLS[tool], path)
-            self.builder.add_files(self.builder.last_message_id, [file])
+        # Files belong to messages: here to the last one of the agent.
+        files = rules.TASK_FILE_TOOLS.files(tool, fields)
+        self.builder.add_files(self.builder.last_message_id, files)
 
     def _add_output(self, text: str, at: int) -> None:
         call = self.calls.get(self.open_call or "")
@@ -302,7 +294,9 @@ class ClineSessionTurn:
     def _add_notice(
         self, message_id: str, message: dict[str, Any], at: int, *, failed: bool
     ) -> None:
-        text = "\n\n".join(words_of(text).text for text in texts(message.get("content")))
+        text = "\n\n".join(
+            records.words_of(text).text for text in records.texts(message.get("content"))
+        )
         metadata = as_dict(message.get("metadata"))
         kind = as_text(metadata.get("kind")) or as_text(metadata.get("displayRole")) or "client"
         self.builder.message(
@@ -313,19 +307,21 @@ class ClineSessionTurn:
 
     def _add_compaction(self, message_id: str, message: dict[str, Any], at: int) -> None:
         metadata = as_dict(message.get("metadata"))
-        summary = as_text(metadata.get("summary")) or "\n\n".join(texts(message.get("content")))
+        summary = as_text(metadata.get("summary")) or "\n\n".join(
+            records.texts(message.get("content"))
+        )
         self.builder.message(message_id, "system", summary, at=at, source="event")
         _set_compaction(self.builder, summary, metadata.get("tokensBefore"))
 
     def _add_input(self, message_id: str, message: dict[str, Any], at: int) -> None:
         content = message.get("content")
-        for block in blocks(content):
+        for block in records.blocks(content):
             if block.get("type") == "tool_result":
                 failed = bool(block.get("is_error"))
                 self._add_result(str(block.get("tool_use_id")), block.get("content"), at, failed)
-        words = human_words(content)
+        words = records.human_words(content)
         other_blocks = _unmapped_blocks(content)
-        attached = [block for block in blocks(content) if block.get("type") == "file"]
+        attached = [block for block in records.blocks(content) if block.get("type") == "file"]
         if not (words or other_blocks or attached):
             self.builder.ended_at = max(self.builder.ended_at, at)
             return
@@ -346,7 +342,7 @@ class ClineSessionTurn:
     def _add_reply(self, message_id: str, message: dict[str, Any], at: int) -> None:
         self.builder.failed, self.builder.error = False, None
         content = message.get("content")
-        thoughts = (as_text(block.get("thinking")) for block in blocks(content))
+        thoughts = (as_text(block.get("thinking")) for block in records.blocks(content))
         metrics = as_dict(message.get("metrics"))
         _set_model(self.builder, message, "id", "provider")
         if message_id not in self.context.unmetered:
@@ -355,7 +351,7 @@ class ClineSessionTurn:
         self.builder.message(
             message_id,
             "assistant",
-            "\n\n".join(texts(content)),
+            "\n\n".join(records.texts(content)),
             at=at,
             thinking="\n\n".join(filter(None, thoughts)) or None,
             metadata={name: value for name, value in metadata.items() if value},
@@ -368,15 +364,15 @@ class ClineSessionTurn:
             if "output" in activity or "isError" in activity:
                 failed = bool(activity.get("isError"))
                 self._add_result(call_id, activity.get("output"), at, failed)
-        for block in blocks(content):
+        for block in records.blocks(content):
             if block.get("type") == "tool_use":
                 call_id = str(block.get("id"))
                 self._add_call(message_id, call_id, block.get("name"), block.get("input"), at)
 
     def _add_usage(self, metrics: dict[str, Any]) -> None:
-        tokens = {ours: as_number(metrics.get(name)) for ours, name in rules.SESSION_TOKENS.items()}
-        if any(number is not None for number in tokens.values()):
-            total = (tokens["input_tokens"] or 0) + (tokens["output_tokens"] or 0)
+        tokens = token_counts(metrics, rules.SESSION_TOKENS)
+        if tokens:
+            total = tokens.get("input_tokens", 0) + tokens.get("output_tokens", 0)
             self.builder.add_tokens(**tokens, total_tokens=total)
 
     def _add_call(self, message_id: str, own_id: str, name: Any, params: Any, at: int) -> None:
@@ -395,7 +391,7 @@ class ClineSessionTurn:
 
 
 def _unmapped_blocks(content: Any) -> list[Any]:
-    return [without_data(b) for b in blocks(content) if b.get("type") not in MAPPED_BLOCKS]
+    return [without_data(b) for b in records.blocks(content) if b.get("type") not in MAPPED_BLOCKS]
 
 
 def _paths(params: Any, depth: int = 3) -> list[str]:

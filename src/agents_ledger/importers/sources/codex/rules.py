@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from agents_ledger.model.turns import FileKind
+from agents_ledger.importers.transcript.field_maps import FileTools, TokenFields
 
 NAME = "codex"
 
@@ -63,9 +63,8 @@ CWD_IN_PROMPT = re.compile(r"<cwd>([^<]+)</cwd>")
 
 # -- tokens -----------------------------------------------------------------------------------
 
-# Our column, the source's field. Cached tokens are part of the input, reasoning of the output
-# (0.47 to 0.146: the sums agree).
-TOKENS = {
+# Cached tokens are part of the input, reasoning of the output (0.47 to 0.146: the sums agree).
+TOKENS: TokenFields = {
     "input_tokens": "input_tokens",
     "cached_input_tokens": "cached_input_tokens",
     "cache_write_tokens": "cache_write_input_tokens",
@@ -87,11 +86,8 @@ CALL_DETAILS = ("exit_code", "new_thread_id", "status", "success")
 
 # -- files ------------------------------------------------------------------------------------
 
-# Tools that name one file: how they use it, and the argument. view_image was seen in 0.142.
-FILE_TOOLS: dict[str, tuple[FileKind, str]] = {
-    "view_image": ("read", "path"),
-    "read_file": ("read", "file_path"),
-}
+# view_image was seen in 0.142.
+FILE_TOOLS = FileTools({"view_image": "read", "read_file": "read"}, paths=("path", "file_path"))
 # Source: the grammar of apply_patch. A patch may also be part of a shell command.
 PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.*\S)", re.M)
 

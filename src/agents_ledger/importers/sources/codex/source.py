@@ -86,10 +86,10 @@ class Codex(Source):
         tree = CodexTree(rollouts, copies)
         sessions = list(sessions_of([rollout for rollout in rollouts if rollout.turns], tree))
         # The program itself shows the title of the index before that of the rollout.
-        shown = latest_titles(material.titles(session.label for session in sessions))
+        indexed = latest_titles(material.titles(session.label for session in sessions))
         for index, session in enumerate(sessions):
-            if session.label in shown:
-                sessions[index] = structs.replace(session, title=shown[session.label].title)
+            if session.label in indexed:
+                sessions[index] = structs.replace(session, title=indexed[session.label].title)
         return Derivation(
             turns=CodexTurns(tree, self.version),
             sessions=tuple(sorted(sessions, key=lambda session: session.session_id)),

@@ -453,13 +453,8 @@ def _files(name: str, payload: dict[str, Any]) -> Iterator[MessageFile]:
             patch = "\n".join(str(leaf) for leaf in _leaves(parse_json(params))) or params
         for path in dict.fromkeys(rules.PATCHED.findall(patch)):
             yield MessageFile("written", path)
-    if name in rules.FILE_TOOLS:
-        kind, field = rules.FILE_TOOLS[name]
-        path = as_text(
-            as_dict(parse_json(params) if isinstance(params, str) else params).get(field)
-        )
-        if path:
-            yield MessageFile(kind, path)
+    arguments = parse_json(params) if isinstance(params, str) else params
+    yield from rules.FILE_TOOLS.files(name, as_dict(arguments))
 
 
 def _leaves(value: Any) -> Iterator[Any]:

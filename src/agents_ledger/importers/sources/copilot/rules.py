@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from agents_ledger.model.turns import FileKind
+from agents_ledger.importers.transcript.field_maps import FileTools, TokenFields
 
 NAME = "copilot"
 
@@ -58,9 +58,8 @@ WORKSPACE_FIELDS = {"cwd": "cwd", "git_branch": "branch", "git_root": "git_root"
 
 # -- tokens -----------------------------------------------------------------------------------
 
-# Our column, the source's field in the totals of session.shutdown (0.0.420 to 1.0.79). The input
-# includes the cache.
-TOKENS = {
+# Of the totals in session.shutdown (0.0.420 to 1.0.79). The input includes the cache.
+TOKENS: TokenFields = {
     "input_tokens": "inputTokens",
     "output_tokens": "outputTokens",
     "cached_input_tokens": "cacheReadTokens",
@@ -84,19 +83,17 @@ def ends_turn(kind: str, error_type: object) -> bool:
 # -- files ------------------------------------------------------------------------------------
 
 # create, edit and view were seen in 1.0.64; str_replace_editor has them as its commands.
-FILE_TOOLS: dict[str, FileKind] = {
-    "create": "written",
-    "edit": "written",
-    "str_replace_editor": "written",
-    "view": "read",
-}
+FILE_TOOLS = FileTools(
+    {"create": "written", "edit": "written", "str_replace_editor": "written", "view": "read"},
+    paths=("path",),
+)
 
 # -- prompts ----------------------------------------------------------------------------------
 
 # Versions of late 2025 add the time to what was typed.
 _TIME = r"<current_datetime>[^<]{0,64}</current_datetime>\s*"
 ADDED_TIME = re.compile(rf"\A\s*{_TIME}|{_TIME}\Z")
-# Without a source, a message of nothing but these is the program's: seen behind a prompt of one
+# Without a source, a message of nothing but these is the program's: seen after a prompt of one
 # attachment and no words.
 NOTICE = re.compile(r"\s*<(system_notification|system_reminder)>.*?</\1>\s*", re.DOTALL)
 # A source of this prefix is an agent; any other but "user" is the program (since 1.0.70:

@@ -33,7 +33,7 @@ from agents_ledger.importers.transcript.lines import DocumentStates
 from agents_ledger.model.imports.sources import Derivation, Fault, SourceFile, SourceKind
 
 EVENTS = "events.jsonl"
-WORKSPACE = "workspace.yaml"  # beside the events: folder, branch and name of the session
+WORKSPACE = "workspace.yaml"  # next to the events: folder, branch and title
 STATE = "session-state"
 HISTORY = "history-session-state"  # until late 2025: one document per session
 HEAD_LINES = 50

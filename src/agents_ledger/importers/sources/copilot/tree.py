@@ -22,34 +22,29 @@ from agents_ledger.model.imports.sources import DerivedSession
 Strength = tuple[bool, bool, bool, int, bool, str]
 
 
-class CopilotTree(MergedTurns):
-    """The turns of a family by number; of several copies of a turn the best is shown."""
+class CopilotTree(MergedTurns[CopilotTurnCopy]):
+    """The turns of a family by number."""
+
+    copies: CopilotCopies
 
     def __init__(self, copies: CopilotCopies) -> None:
-        super().__init__(copies.rank)
-        self.copies = copies
+        super().__init__(copies)
         self._names = array("I")  # by turn
         self._turns = Links.empty(len(copies.names))  # by name
         claims = EventClaims(copies)
         self._continued_by = claims.continued_by
         for number, copy in enumerate(copies):
             name = claims.merged_into.get(copy.name, copy.name)
-            if self._turns[name] is None:
-                self._turns[name] = len(self._names)
+            turn = self._turns[name]
+            if turn is None:
+                turn = self._turns[name] = len(self._names)
                 self._names.append(name)
-            turn = self._turns[copy.name] = self._turns[name]
-            if turn is not None:
-                self.add_copy(turn, number, copy.file_id)
+            self._turns[copy.name] = turn
+            self.add_copy(turn, number)
         self.link(self._parent_of)
-        for turn in range(len(self)):
-            copy = copies.read(self.best(turn))
-            is_lost = copy.is_compaction and self.parent(turn) is None
-            if copy.ended and not is_lost:
-                self.settle(turn)
 
-    def _parent_of(self, number: int) -> int | None:
-        parent = self.copies.read(number).parent
-        return self._turns[parent] if parent is not None else None
+    def _parent_of(self, copy: CopilotTurnCopy) -> int | None:
+        return self._turns[copy.parent] if copy.parent is not None else None
 
     def name(self, turn: int) -> str:
         return self.copies.names.name(self._names[turn])
@@ -158,17 +153,17 @@ class EventClaims:
             if share.is_whole:
                 remaining.add(copy.name)
                 continue
-            copies.keep(number, share.kept, with_totals=not share.has_start)
-            if share.kept or not share.others:
+            copies.keep(number, share.entries, with_totals=not share.has_start)
+            if share.entries or not share.other_turns:
                 remaining.add(copy.name)
-            if not share.others:
+            if not share.other_turns:
                 continue
             if share.has_start:
-                self.continued_by[number] = share.others[-1]
+                self.continued_by[number] = share.other_turns[-1]
             else:
-                heirs.setdefault(copy.name, share.others[0])
-                if share.kept and copy.parent is None and copy.subagent is None:
-                    copies[number].parent = share.others[0]
+                heirs.setdefault(copy.name, share.other_turns[0])
+                if share.entries and copy.parent is None and copy.subagent is None:
+                    copies[number].parent = share.other_turns[0]
         copies.entries.group(len(copies))
         self.merged_into = {name: heir for name, heir in heirs.items() if name not in remaining}
 
@@ -179,17 +174,17 @@ class EventClaims:
         turns over."""
         names = [owners.get(key, name) for key in self._keys(number)]
         entries = self._copies.entries.of(number)
-        kept = {entry for entry, owner in zip(entries, names, strict=True) if owner == name}
+        own = {entry for entry, owner in zip(entries, names, strict=True) if owner == name}
         is_subagent = name in subagents
-        others = [n for n in names if n != name and (n in subagents) == is_subagent]
-        return CopyShare(kept, others, names[:1] == [name], len(kept) == len(names))
+        other_turns = [n for n in names if n != name and (n in subagents) == is_subagent]
+        return CopyShare(own, other_turns, names[:1] == [name], len(own) == len(names))
 
 
 class CopyShare(NamedTuple):
     """What a copy of a turn is left with once every event has one turn."""
 
-    kept: set[int]  # entries
-    others: list[int]  # the names of the turns that have its other entries
+    entries: set[int]
+    other_turns: list[int]  # the names of the turns that have its other entries
     has_start: bool
     is_whole: bool
 

@@ -201,10 +201,10 @@ class CopilotTurnContent:
         self.builder.call(call_id, tool or "unknown", params, at=at, message_id=self.last_message)
         if call_id in self.copy.spawned:
             self.builder.spawned(call_id, self.copy.spawned[call_id])
-        path = as_text(params.get("path"))
-        if tool in rules.FILE_TOOLS and path and self.last_message and "toolName" not in request:
-            kind = "read" if params.get("command") == "view" else rules.FILE_TOOLS[tool]
-            self.builder.add_files(self.last_message, [MessageFile(kind, path)])
+        if tool and self.last_message and "toolName" not in request:
+            is_view = tool == "str_replace_editor" and params.get("command") == "view"
+            files = rules.FILE_TOOLS.files("view" if is_view else tool, params)
+            self.builder.add_files(self.last_message, files)
 
     def _result(self, name: str, data: dict[str, Any], at: int) -> None:
         call_id = as_text(data.get("toolCallId")) or ""

@@ -71,7 +71,7 @@ class ChatRowFilter(Struct):
     """Drops the rows of excluded chats; lists of chats are kept without these."""
 
     excluded: frozenset[str]
-    known: frozenset[str]
+    with_project: frozenset[str]
     has_one_project: bool = False
     uncertain: frozenset[str] = frozenset()
     without_project: set[str] = field(default_factory=set)
@@ -97,7 +97,7 @@ class ChatRowFilter(Struct):
             agent_kind, _, name = rest.partition(":")
             is_own = agent_kind in AGENT_KINDS and name.partition(":")[0] not in self.excluded
             return is_own or not self.excluded
-        if kind in ("bubbleId", "composerData") and chat not in self.known:
+        if kind in ("bubbleId", "composerData") and chat not in self.with_project:
             self.without_project.add(chat)
         return kind not in KEPT_ALIKE or chat not in self.excluded
 
@@ -117,7 +117,7 @@ class ChatRowFilter(Struct):
             name: [entry for entry in entries if ids[bytes(entry)] not in self.excluded]
             for name, entries in lists.items()
         }
-        self.without_project |= {chat for chat in ids.values() if chat} - self.known
+        self.without_project |= {chat for chat in ids.values() if chat} - self.with_project
         remaining = {
             name: value
             for name, value in fields.items()
@@ -147,8 +147,8 @@ def row_filter(
         search.folders = {**dict.fromkeys(search.chats, folder), **search.folders}
     uncertain = frozenset(search.uncertain - search.folders.keys() if folder is None else ())
     folders = {**dict.fromkeys(uncertain, UNKNOWN_PROJECT), **search.folders}
-    excluded, known = told(folders, search.parents, search.chats | uncertain, is_excluded)
-    return ChatRowFilter(excluded, known, folder is not None, uncertain)
+    excluded, with_project = told(folders, search.parents, search.chats | uncertain, is_excluded)
+    return ChatRowFilter(excluded, with_project, folder is not None, uncertain)
 
 
 class _ChatPlace(Struct, rename="camel"):

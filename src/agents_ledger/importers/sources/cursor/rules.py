@@ -11,8 +11,9 @@ from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
 from agents_ledger.importers.parsing.timestamps import milliseconds
+from agents_ledger.importers.transcript.field_maps import FileTools, TokenFields
 from agents_ledger.model.sessions import TaskStatus
-from agents_ledger.model.turns import CallStatus, FileKind, MessageRole
+from agents_ledger.model.turns import CallStatus, MessageRole
 
 NAME = "cursor"
 
@@ -57,20 +58,23 @@ TASK_STATUSES: dict[CallStatus, TaskStatus] = {
     "rejected": "cancelled",
     "running": "running",
 }
-FILE_TOOLS: dict[str, FileKind] = {
-    "apply_patch": "written",
-    "delete_file": "written",
-    "edit_file": "written",
-    "edit_file_v2": "written",
-    "read_file": "read",
-    "read_file_v2": "read",
-    "search_replace": "written",
-    "write": "written",
-}
-FILE_PATHS = ("path", "relativeWorkspacePath", "targetFile", "target_file", "file_path", "filePath")
+FILE_TOOLS = FileTools(
+    {
+        "apply_patch": "written",
+        "delete_file": "written",
+        "edit_file": "written",
+        "edit_file_v2": "written",
+        "read_file": "read",
+        "read_file_v2": "read",
+        "search_replace": "written",
+        "write": "written",
+    },
+    paths=("path", "relativeWorkspacePath", "targetFile", "target_file", "file_path", "filePath"),
+)
 TASK_TOOLS = ("task", "task_v2")
 TASK_NUMBER = 48  # of the tool, where its name is missing
-TOKENS = {"input_tokens": "inputTokens", "output_tokens": "outputTokens"}  # 0 in most bubbles
+# Both are 0 in most bubbles.
+TOKENS: TokenFields = {"input_tokens": "inputTokens", "output_tokens": "outputTokens"}
 
 # Times of the client in bubbles before late 2025, which have no createdAt. clientStartTime may
 # count from the start of the program.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import chain
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from msgspec import Struct
 from agents_ledger.importers.parsing.json_values import exchanges, path_of, pruned
 from agents_ledger.importers.parsing.lenient_json import as_dict, as_text, project_name
 from agents_ledger.importers.parsing.timestamps import milliseconds
-from agents_ledger.importers.port.material import Material, SourceRow, fingerprint
+from agents_ledger.importers.port.material import Material, SourceRow
 from agents_ledger.importers.sources.cursor import rules
 from agents_ledger.importers.sources.cursor.agent_sessions import (
     AgentMessage,
@@ -30,20 +29,21 @@ from agents_ledger.importers.sources.cursor.turns import (
     AgentTurn,
     Bubble,
     ChatFacts,
-    ChatMessage,
     ChatTurn,
+    CursorMessage,
     build_summary,
     message_of,
 )
 from agents_ledger.importers.transcript.columns import NONE
+from agents_ledger.importers.transcript.lazy_turns import LazyTurns
 from agents_ledger.importers.transcript.packed_store import PackedDict
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
+from agents_ledger.importers.transcript.turn_tree import TurnTree
 from agents_ledger.model.imports.interning import Numbering
 from agents_ledger.model.imports.records import digest
 from agents_ledger.model.imports.sources import (
     Derivation,
     DerivedSession,
-    DerivedTurn,
     Part,
     SourceFile,
 )
@@ -57,17 +57,10 @@ def derive(material: Material, version: int) -> Derivation:
     """The turns and sessions of a user's chats and agents."""
     scope = changed_scope(material)
     chats = CursorChats(material, scope)
-    tree = ChatTree(chats, version)
-    turns, sessions = _AllTurns(tree), tree.sessions
-    in_chats = {session.session_id for session in sessions if session.head}
-    for agent in _agent_sessions(chats, in_chats):
-        agent_turns = list(_agent_turns(material, agent, version))
-        if agent_turns:
-            turns.of_agents += agent_turns
-            sessions.append(_agent_session(agent, agent_turns))
+    tree = CursorTree(chats)
     return Derivation(
-        turns=turns,
-        sessions=tuple(sessions),
+        turns=CursorTurns(tree, version),
+        sessions=tuple(tree.sessions),
         faults=tuple(material.faults),
         counts=material.counts,
         part=_part(chats, scope) if scope is not None else None,
@@ -88,23 +81,6 @@ def label_of(session_id: str) -> str:
         suffix = digest(session_id.encode(errors="surrogatepass")).hex()
         plain = f"{plain[:LABEL_MAX]}-{suffix}"
     return f"{rules.NAME}:{plain}"
-
-
-class _AllTurns:
-    """All turns; those of chats are made whenever they are iterated."""
-
-    def __init__(self, tree: ChatTree) -> None:
-        self._tree = tree
-        self.of_agents: list[DerivedTurn] = []
-
-    def __len__(self) -> int:
-        return len(self._tree.turns) + len(self.of_agents)
-
-    def __iter__(self) -> Iterator[DerivedTurn]:
-        return chain(self._tree.derived_turns(), self.of_agents)
-
-
-# -- the agent --------------------------------------------------------------------------------
 
 
 def _agent_sessions(chats: CursorChats, recorded: set[str]) -> Iterator[AgentSession]:
@@ -129,62 +105,6 @@ def _agent_sessions(chats: CursorChats, recorded: set[str]) -> Iterator[AgentSes
 def _transcript_rank(transcript: SourceFile) -> tuple[bool, int]:
     """The first transcript of a session is shown: JSON before text, then the latest state."""
     return transcript.path.endswith(".txt"), -transcript.generation
-
-
-def _agent_turns(material: Material, session: AgentSession, version: int) -> Iterator[DerivedTurn]:
-    parent: str | None = None
-    for group in exchanges(session.messages, lambda message: message.is_input):
-        facts = f"{session.model};{session.created_at};{session.workspace};{group[0].at};"
-        prints = [facts.encode(errors="replace"), *(message.print for message in group)]
-        yield DerivedTurn(
-            group[0].id,
-            parent,
-            fingerprint(version, prints),
-            frozenset(session.file_ids),
-            tuple(message.id for message in group),
-            partial(_build_agent_turn, material, parent, group, session),
-        )
-        if any(not message.is_input for message in group):
-            parent = group[0].id
-
-
-def _build_agent_turn(
-    material: Material,
-    parent_id: str | None,
-    group: Sequence[AgentMessage],
-    session: AgentSession,
-) -> Turn:
-    builder = TurnBuilder(group[0].id, parent_id)
-    builder.model, builder.workspace_path = session.model, session.workspace
-    builder.provider = rules.NAME if session.model else None
-    turn = AgentTurn(builder, "agent" if session.parent else "human")
-    for message in group:
-        turn.add(message.id, record_of_message(material, message), message.at)
-    if not isinstance(group[-1].record, SourceRow):
-        turn.close_calls()
-    return builder.build()
-
-
-def _agent_session(agent: AgentSession, turns: Sequence[DerivedTurn]) -> DerivedSession:
-    inputs = {message.id for message in agent.messages if message.is_input}
-    heads = [turn.id for turn in turns if not set(turn.record_ids) <= inputs]
-    times = [message.at for message in agent.messages if message.at]
-    return DerivedSession(
-        session_id=agent.id,
-        label=label_of(agent.id),
-        head=heads[-1] if heads else None,
-        file_ids=frozenset(agent.file_ids),
-        title=agent.title,
-        created_at=agent.created_at or min(times, default=0),
-        updated_at=max(times, default=agent.created_at),
-        is_subagent=agent.parent is not None,
-        parent_label=label_of(agent.parent) if agent.parent else None,
-        routing_key=agent.workspace,
-        metadata=agent.all_metadata(),
-    )
-
-
-# -- chats ------------------------------------------------------------------------------------
 
 
 class _TimedBubble(NamedTuple):
@@ -212,59 +132,52 @@ class _BubblePath:
             yield _TimedBubble(at, number, self._bubbles.read(number))
 
 
-class _PlannedChatTurn(Struct, array_like=True):
-    """A turn, and what it is made of."""
+class _ChatTurnPlan(Struct, array_like=True):
+    """A turn of a chat, and what it is made of."""
 
     chat: str
-    parent: str | None
     bubbles: list[int]  # numbers in the chat
     times: list[int]
     file_ids: frozenset[int]
     renamed: dict[str, str] = {}  # messages whose bubbles are in another turn too, by bubble
     summary: str | None = None
-    is_answered: bool = False
-    fingerprint: bytes = b""
 
 
-class ChatTree:
-    """The turns of chats, in the order of the chats' ids. Copies of a chat share common turns."""
+class _AgentTurnPlan(NamedTuple):
+    session: AgentSession
+    messages: Sequence[AgentMessage]
 
-    def __init__(self, chats: CursorChats, version: int) -> None:
+
+class CursorTree(TurnTree):
+    """The turns of chats, in the order of the chats' ids, then those of agents.
+
+    Copies of a chat share the turns that they have in common.
+    """
+
+    def __init__(self, chats: CursorChats) -> None:
+        super().__init__()
         self.chats = chats
-        self.version = version
-        self.turns = PackedDict(_PlannedChatTurn)
+        self.chat_turns = PackedDict(_ChatTurnPlan)
+        self.agent_turns: list[_AgentTurnPlan] = []
         self.sessions: list[DerivedSession] = []
         self._messages = Numbering(forgets=True)
         self._turn_of_message = array("I")
         self._facts: dict[str, ChatFacts] = {}
         for chat_id in sorted(chats.chats):
             self._add_chat(chats.chats[chat_id])
+        in_chats = {session.session_id for session in self.sessions if session.head}
+        for agent in _agent_sessions(chats, in_chats):
+            self._add_agent(agent)
 
-    def derived_turns(self) -> Iterator[DerivedTurn]:
-        """All turns, parents first."""
-        for turn_id, turn in self.turns.items():
-            if turn.summary is None:
-                messages = self._turn_messages(turn)
-                build = partial(self._build, turn_id, turn)
-                record_ids = tuple(message.id for message in messages)
-            else:
-                parent = str(turn.parent)
-                build = partial(build_summary, turn_id, parent, turn.summary, turn.times[0])
-                record_ids = (f"{turn_id}:text",)
-            yield DerivedTurn(
-                turn_id,
-                turn.parent,
-                turn.fingerprint,
-                turn.file_ids,
-                record_ids,
-                build,
-                owner=label_of(turn.chat),
-            )
+    def name(self, turn: int) -> str:
+        """The id of its first message, or of its summary."""
+        if turn < len(self.chat_turns):
+            return self.chat_turns.name(turn)
+        return self.agent_turns[turn - len(self.chat_turns)].messages[0].id
 
-    def _build(self, turn_id: str, turn: _PlannedChatTurn) -> Turn:
-        builder = TurnBuilder(turn_id, turn.parent)
-        facts = self._chat_facts(self.chats.chats[turn.chat])
-        return ChatTurn(self.chats.reader, builder, facts).build(self._turn_messages(turn))
+    def _head(self, turn: int | None) -> str | None:
+        settled = self.nearest_settled(turn)
+        return None if settled is None else self.name(settled)
 
     # -- one chat -----------------------------------------------------------------------------
 
@@ -272,17 +185,17 @@ class ChatTree:
         path, unlisted = self._ordered(chat)
         if not path and not chat.parent and not chat.id.startswith(rules.TASK):
             return  # a draft that was never sent
-        parent: str | None = None
-        starts, turn_numbers = array("q"), array("I")  # of the turns on the path
+        parent: int | None = None
+        starts, turns = array("q"), array("I")  # of the turns on the path
         for group in exchanges(path, _is_prompt):
             parent = self._add_turn(chat, group, parent)
             starts.append(group[0].at)
-            turn_numbers.append(self.turns.number(parent))
+            turns.append(parent)
             for member in group:
                 if member.bubble.id in chat.summaries:
                     parent = self._add_summary(chat, member, parent)
         if unlisted:
-            self._add_branches(chat, unlisted, starts, turn_numbers)
+            self._add_branches(chat, unlisted, starts, turns)
         self._add_session(chat, path, parent)
         for version in chat.versions:
             version.order = None
@@ -311,31 +224,29 @@ class ChatTree:
         branches = array("i", (number for number in unlisted if number not in is_late))
         return _BubblePath(chat, listed), _BubblePath(chat, branches)
 
-    def _add_turn(self, chat: CursorChat, group: list[_TimedBubble], parent: str | None) -> str:
+    def _add_turn(self, chat: CursorChat, group: list[_TimedBubble], parent: int | None) -> int:
         """Add the turn of a group; an equal turn of a copied chat is the same turn."""
         turn_id = group[0].bubble.id
-        present = self.turns.get(turn_id)
-        if present is not None and not self._is_copy(present, group, parent):
+        number = self.chat_turns.number(turn_id)
+        if number != NONE and not self._is_copy(number, group, parent):
             turn_id = f"{chat.id}:{turn_id}"
-            present = self.turns.get(turn_id)
-        renamed = self._claim_messages(chat, turn_id, group)
+            number = self.chat_turns.number(turn_id)
+        is_new = number == NONE
+        number = len(self) if is_new else number
+        renamed = self._claim_messages(chat, number, group)
         files = frozenset(member.bubble.row.file_id for member in group)
-        if present is not None:
-            present.file_ids |= files
-            return turn_id
+        if not is_new:
+            self.chat_turns.values[number].file_ids |= files
+            return number
         numbers, times = [m.number for m in group], [m.at for m in group]
-        turn = _PlannedChatTurn(chat.id, parent, numbers, times, files, renamed)
-        turn.is_answered = any(member.bubble.role == "assistant" for member in group)
-        turn.fingerprint = fingerprint(self.version, self._evidence(chat, turn))
-        self.turns[turn_id] = turn
-        return turn_id
+        self.chat_turns[turn_id] = _ChatTurnPlan(chat.id, numbers, times, files, renamed)
+        is_answered = any(member.bubble.role == "assistant" for member in group)
+        return self.add(parent, settled=is_answered)
 
     def _claim_messages(
-        self, chat: CursorChat, turn_id: str, group: list[_TimedBubble]
+        self, chat: CursorChat, turn: int, group: list[_TimedBubble]
     ) -> dict[str, str]:
         """New ids for messages whose bubbles are in another turn already, by bubble."""
-        present = self.turns.number(turn_id)
-        turn = len(self.turns) if present == NONE else present
         renamed = {}
         for member in group:
             message = self._messages.add(member.bubble.id)
@@ -345,93 +256,73 @@ class ChatTree:
                 renamed[member.bubble.id] = f"{chat.id}:{member.bubble.id}"
         return renamed
 
-    def _is_copy(
-        self, turn: _PlannedChatTurn, group: Sequence[_TimedBubble], parent: str | None
-    ) -> bool:
+    def _is_copy(self, turn: int, group: Sequence[_TimedBubble], parent: int | None) -> bool:
         """Whether a turn has the same parent and the same content."""
-        if turn.summary is not None or turn.parent != parent:
+        plan = self.chat_turns.values.read(turn)
+        if plan.summary is not None or self.parent(turn) != parent:
             return False
-        content = [(bubble.id, bubble.print) for bubble in self._bubbles(turn)]
+        content = [(bubble.id, bubble.print) for bubble in self._bubbles(plan)]
         return content == [(member.bubble.id, member.bubble.print) for member in group]
 
-    def _bubbles(self, turn: _PlannedChatTurn) -> list[Bubble]:
-        bubbles = self.chats.chats[turn.chat].bubbles.values
-        return [bubbles.read(number) for number in turn.bubbles]
+    def _bubbles(self, plan: _ChatTurnPlan) -> list[Bubble]:
+        bubbles = self.chats.chats[plan.chat].bubbles.values
+        return [bubbles.read(number) for number in plan.bubbles]
 
-    def _turn_messages(self, turn: _PlannedChatTurn) -> list[ChatMessage]:
-        facts = self._chat_facts(self.chats.chats[turn.chat])
+    def messages(self, plan: _ChatTurnPlan) -> list[CursorMessage]:
+        """The messages of a turn of a chat."""
+        facts = self.chat_facts(plan.chat)
         return [
-            message_of(facts, turn.renamed.get(bubble.id, bubble.id), at, bubble)
-            for bubble, at in zip(self._bubbles(turn), turn.times, strict=True)
+            message_of(facts, plan.renamed.get(bubble.id, bubble.id), at, bubble)
+            for bubble, at in zip(self._bubbles(plan), plan.times, strict=True)
         ]
 
-    def _evidence(self, chat: CursorChat, turn: _PlannedChatTurn) -> Iterator[bytes]:
-        """Everything that the content of a turn is made of."""
-        facts = self._chat_facts(chat)
-        spawned = sorted(facts.spawned.items())
-        text = f"{facts.model};{facts.workspace};{facts.asked_by};{spawned};"
-        yield text.encode(errors="replace")
-        for message in self._turn_messages(turn):
-            bubble = message.bubble
-            if message.id != bubble.id:
-                yield message.id.encode(errors="replace")
-            at = b"%d;" % message.at
-            yield at + bubble.print if bubble.inner else bubble.row.digest + at
-            rows = (message.context, message.checkpoint)
-            yield b"".join(row.digest for row in rows if row is not None)
-
-    def _chat_facts(self, chat: CursorChat) -> ChatFacts:
-        if chat.id not in self._facts:
-            spawned = self.chats.spawned.get(chat.id, {})
-            self._facts[chat.id] = ChatFacts(
+    def chat_facts(self, chat_id: str) -> ChatFacts:
+        """What all turns of a chat have in common."""
+        if chat_id not in self._facts:
+            chat = self.chats.chats[chat_id]
+            spawned = self.chats.spawned.get(chat_id, {})
+            self._facts[chat_id] = ChatFacts(
                 chat.model,
                 self._folder(chat),
-                {call: label_of(child) for call, child in spawned.items() if child != chat.id},
+                {call: label_of(child) for call, child in spawned.items() if child != chat_id},
                 chat.contexts,
                 chat.checkpoints,
                 "agent" if chat.is_subagent else "human",
             )
-        return self._facts[chat.id]
+        return self._facts[chat_id]
 
-    def _add_summary(self, chat: CursorChat, last: _TimedBubble, parent: str) -> str:
+    def _add_summary(self, chat: CursorChat, last: _TimedBubble, parent: int) -> int:
         """Add a compaction after the last bubble that it covers."""
         text, row = chat.summaries[last.bubble.id]
         turn_id = f"{chat.id}:summary:{last.bubble.id}"
-        self.turns[turn_id] = _PlannedChatTurn(
-            chat.id,
-            parent,
-            [last.number],
-            [last.at],
-            frozenset({row.file_id}),
-            summary=text,
-            is_answered=True,
-            fingerprint=fingerprint(self.version, [digest(text.encode(errors="replace"))]),
-        )
-        return turn_id
+        if turn_id in self.chat_turns:
+            return self.chat_turns.number(turn_id)
+        files = frozenset({row.file_id})
+        plan = _ChatTurnPlan(chat.id, [last.number], [last.at], files, summary=text)
+        self.chat_turns[turn_id] = plan
+        return self.add(parent, settled=True)
 
     def _add_branches(
         self,
         chat: CursorChat,
         unlisted: _BubblePath,
         starts: Sequence[int],
-        turn_numbers: Sequence[int],
+        turns: Sequence[int],
     ) -> None:
         """Add what the chat no longer lists as branches, each below the turn it came after."""
-        previous: tuple[str | None, str | None] = (None, None)  # base and last turn of a branch
+        previous: tuple[int | None, int | None] = (None, None)  # base and last turn of a branch
         by_start = sorted((at, number) for number, at in enumerate(starts) if at > 0)
         earlier, last = 0, -1  # how many turns started before; the last of them on the path
         for group in exchanges(unlisted, _is_prompt):  # by time
             while earlier < len(by_start) and by_start[earlier][0] < group[0].bubble.at:
                 last, earlier = max(last, by_start[earlier][1]), earlier + 1
-            base = self.turns.name(turn_numbers[last]) if last >= 0 else None
-            parent = previous[1] if previous[1] and previous[0] == base else base
+            base = turns[last] if last >= 0 else None
+            parent = previous[1] if previous[1] is not None and previous[0] == base else base
             previous = base, self._add_turn(chat, group, parent)
 
     # -- sessions -----------------------------------------------------------------------------
 
-    def _add_session(self, chat: CursorChat, path: _BubblePath, head: str | None) -> None:
-        while head is not None and not (turn := self.turns.read(head)).is_answered:
-            head = turn.parent
+    def _add_session(self, chat: CursorChat, path: _BubblePath, last: int | None) -> None:
         first = min(filter(None, path.times), default=0)
         rows = chain(chat.rows, (bubble.row for bubble in chat.bubbles.values))
         last_updated = milliseconds(chat.get("last_updated_at"))
@@ -439,7 +330,7 @@ class ChatTree:
             DerivedSession(
                 session_id=chat.id,
                 label=label_of(chat.id),
-                head=head,
+                head=self._head(last),
                 file_ids=frozenset(row.file_id for row in rows),
                 title=as_text(chat.get("name")),
                 created_at=milliseconds(chat.get("created_at")) or first,
@@ -450,6 +341,31 @@ class ChatTree:
                 task_status=chat.task_status,
                 routing_key=self._folder(chat),
                 metadata=self._metadata(chat),
+            )
+        )
+
+    def _add_agent(self, agent: AgentSession) -> None:
+        last: int | None = None
+        for group in exchanges(agent.messages, lambda message: message.is_input):
+            self.agent_turns.append(_AgentTurnPlan(agent, group))
+            is_answered = any(not message.is_input for message in group)
+            last = self.add(last, settled=is_answered)
+        if last is None:
+            return
+        times = [message.at for message in agent.messages if message.at]
+        self.sessions.append(
+            DerivedSession(
+                session_id=agent.id,
+                label=label_of(agent.id),
+                head=self._head(last),
+                file_ids=frozenset(agent.file_ids),
+                title=agent.title,
+                created_at=agent.created_at or min(times, default=0),
+                updated_at=max(times, default=agent.created_at),
+                is_subagent=agent.parent is not None,
+                parent_label=label_of(agent.parent) if agent.parent else None,
+                routing_key=agent.workspace,
+                metadata=agent.all_metadata(),
             )
         )
 
@@ -490,6 +406,83 @@ class ChatTree:
             or chosen_folder(chat.get("context"))
             or next(filter(None, (sent_folder(self.chats.reader.value(row)) for row in sent)), None)
         )
+
+
+class CursorTurns(LazyTurns):
+    """The turns of chats and agents."""
+
+    def __init__(self, tree: CursorTree, version: int) -> None:
+        self.tree = tree
+        self.material = tree.chats.material
+        super().__init__(tree, version)
+
+    def name(self, turn: int) -> str:
+        return self.tree.name(turn)
+
+    def _plan(self, turn: int) -> _ChatTurnPlan | _AgentTurnPlan:
+        chat_turns = self.tree.chat_turns
+        if turn < len(chat_turns):
+            return chat_turns.values.read(turn)
+        return self.tree.agent_turns[turn - len(chat_turns)]
+
+    def owner(self, turn: int) -> str | None:
+        plan = self._plan(turn)
+        return label_of(plan.chat) if isinstance(plan, _ChatTurnPlan) else None
+
+    def record_ids(self, turn: int) -> Iterable[str]:
+        plan = self._plan(turn)
+        if isinstance(plan, _AgentTurnPlan):
+            return [message.id for message in plan.messages]
+        if plan.summary is not None:
+            return [f"{self.name(turn)}:text"]
+        return [message.id for message in self.tree.messages(plan)]
+
+    def evidence(self, turn: int) -> tuple[Iterable[bytes], Iterable[int]]:
+        plan = self._plan(turn)
+        if isinstance(plan, _AgentTurnPlan):
+            session, messages = plan
+            facts = f"{session.model};{session.created_at};{session.workspace};{messages[0].at};"
+            prints = (message.print for message in messages)
+            return [facts.encode(errors="replace"), *prints], session.file_ids
+        if plan.summary is not None:
+            return [digest(plan.summary.encode(errors="replace"))], plan.file_ids
+        return self._chat_evidence(plan), plan.file_ids
+
+    def _chat_evidence(self, plan: _ChatTurnPlan) -> Iterator[bytes]:
+        facts = self.tree.chat_facts(plan.chat)
+        spawned = sorted(facts.spawned.items())
+        text = f"{facts.model};{facts.workspace};{facts.asked_by};{spawned};"
+        yield text.encode(errors="replace")
+        for message in self.tree.messages(plan):
+            bubble = message.bubble
+            if message.id != bubble.id:
+                yield message.id.encode(errors="replace")
+            at = b"%d;" % message.at
+            yield at + bubble.print if bubble.inner else bubble.row.digest + at
+            rows = (message.context, message.checkpoint)
+            yield b"".join(row.digest for row in rows if row is not None)
+
+    def build(self, turn: int) -> Turn:
+        plan = self._plan(turn)
+        turn_id, parent_id = self.name(turn), self.parent_name(turn)
+        builder = TurnBuilder(turn_id, parent_id)
+        if isinstance(plan, _AgentTurnPlan):
+            return self._build_agent_turn(builder, plan)
+        if plan.summary is not None:
+            return build_summary(turn_id, str(parent_id), plan.summary, plan.times[0])
+        facts = self.tree.chat_facts(plan.chat)
+        return ChatTurn(self.tree.chats.reader, builder, facts).build(self.tree.messages(plan))
+
+    def _build_agent_turn(self, builder: TurnBuilder, plan: _AgentTurnPlan) -> Turn:
+        session = plan.session
+        builder.model, builder.workspace_path = session.model, session.workspace
+        builder.provider = rules.NAME if session.model else None
+        turn = AgentTurn(builder, "agent" if session.parent else "human")
+        for message in plan.messages:
+            turn.add(message.id, record_of_message(self.material, message), message.at)
+        if not isinstance(plan.messages[-1].record, SourceRow):
+            turn.close_calls()
+        return builder.build()
 
 
 def _is_prompt(member: _TimedBubble) -> bool:

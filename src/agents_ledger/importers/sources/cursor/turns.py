@@ -23,15 +23,8 @@ from agents_ledger.importers.parsing.lenient_json import (
     without_data,
 )
 from agents_ledger.importers.port.material import Material, SourceRow
-from agents_ledger.importers.sources.cursor import rules
-from agents_ledger.importers.sources.cursor.records import (
-    metadata_of,
-    params_of,
-    status_of,
-    text_of,
-    thinking_of,
-    tool_calls,
-)
+from agents_ledger.importers.sources.cursor import records, rules
+from agents_ledger.importers.transcript.field_maps import token_counts
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder, json_text
 from agents_ledger.model.compaction import Compaction
 from agents_ledger.model.imports.records import LARGE
@@ -101,7 +94,7 @@ class ChatFacts(NamedTuple):
     asked_by: MessageSource
 
 
-class ChatMessage(NamedTuple):
+class CursorMessage(NamedTuple):
     """A message of a turn, and the rows that it is made of."""
 
     id: str
@@ -111,11 +104,11 @@ class ChatMessage(NamedTuple):
     checkpoint: SourceRow | None  # the files at that time
 
 
-def message_of(facts: ChatFacts, message_id: str, at: int, bubble: Bubble) -> ChatMessage:
+def message_of(facts: ChatFacts, message_id: str, at: int, bubble: Bubble) -> CursorMessage:
     request = bubble.request_id if bubble.role == "user" else None
     context = facts.contexts.get(bubble.id) or facts.contexts.get(request or "")
     checkpoint = facts.checkpoints.get(bubble.checkpoint_id or "")
-    return ChatMessage(message_id, at, bubble, context, checkpoint)
+    return CursorMessage(message_id, at, bubble, context, checkpoint)
 
 
 # -- chats ------------------------------------------------------------------------------------
@@ -137,21 +130,21 @@ class ChatTurn:
         self.builder = builder
         self.facts = facts
 
-    def build(self, messages: Iterable[ChatMessage]) -> Turn:
+    def build(self, messages: Iterable[CursorMessage]) -> Turn:
         self.builder.model = self.facts.model
         self.builder.workspace_path = self.facts.workspace
         for message in messages:
             record = self.reader[message.bubble]
             self.builder.model = message.bubble.model or self.builder.model
             self._add_message(message, record)
-            for position, call in enumerate(tool_calls(record)):
+            for position, call in enumerate(records.tool_calls(record)):
                 self._add_call(call, message, position)
             self._add_usage(record)
         self.builder.provider = rules.NAME if self.builder.model else None
         return self.builder.build()
 
-    def _add_message(self, message: ChatMessage, record: dict[str, Any]) -> None:
-        metadata = metadata_of(record)
+    def _add_message(self, message: CursorMessage, record: dict[str, Any]) -> None:
+        metadata = records.metadata_of(record)
         if message.checkpoint is not None:
             metadata["checkpoint"] = _checkpoint_paths(self.reader.value(message.checkpoint))
         context = pruned(as_dict(record.get("context")))
@@ -164,10 +157,10 @@ class ChatTurn:
         self.builder.message(
             message.id,
             role,
-            text_of(record),
+            records.text_of(record),
             at=message.at,
             source=self.facts.asked_by if role == "user" else None,
-            thinking=thinking_of(record),
+            thinking=records.thinking_of(record),
             metadata=metadata,
             context=context,
             files=tuple(dict.fromkeys(_files(record))),
@@ -176,16 +169,14 @@ class ChatTurn:
         )
 
     def _add_usage(self, record: dict[str, Any]) -> None:
-        usage = as_dict(record.get("tokenCount"))
-        tokens = {ours: as_number(usage.get(name)) for ours, name in rules.TOKENS.items()}
+        tokens = token_counts(record.get("tokenCount"), rules.TOKENS)
         if any(tokens.values()):
-            total = sum(filter(None, tokens.values()))
-            self.builder.add_tokens(**tokens, total_tokens=total)
+            self.builder.add_tokens(**tokens, total_tokens=sum(tokens.values()))
         error = record.get("errorDetails")
         self.builder.failed = bool(error)
         self.builder.error = _error_text(error) if error else None
 
-    def _add_call(self, call: dict[str, Any], message: ChatMessage, position: int) -> None:
+    def _add_call(self, call: dict[str, Any], message: CursorMessage, position: int) -> None:
         number = as_number(call.get("tool"))
         call_id = as_text(call.get("toolCallId")) or f"{message.id}:{position}"
         params = call.get("params") or call.get("rawArgs") or {}
@@ -197,7 +188,7 @@ class ChatTurn:
             message_id=message.id,
             tool_number=number,
         )
-        status, source_status = status_of(call)
+        status, source_status = records.status_of(call)
         error = call.get("error")
         self.builder.result(
             call_id,
@@ -233,12 +224,12 @@ def _files(record: dict[str, Any]) -> Iterator[MessageFile]:
         path = path_of(selected.get("uri"))
         if path:
             yield MessageFile("attached", path)
-    for call in tool_calls(record):
-        kind = rules.FILE_TOOLS.get(str(call.get("name")))
-        params = as_dict(params_of(call))
-        path = next((path_of(params[n]) for n in rules.FILE_PATHS if as_text(params.get(n))), None)
-        if kind and path:
-            yield MessageFile(kind, path)
+    for call in records.tool_calls(record):
+        params = as_dict(records.params_of(call))
+        for file in rules.FILE_TOOLS.files(str(call.get("name")), params):
+            path = path_of(file.file_path)
+            if path:
+                yield MessageFile(file.kind, path)
 
 
 def _lints(record: dict[str, Any]) -> Iterator[MessageLint]:

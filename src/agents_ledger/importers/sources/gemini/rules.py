@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
+from agents_ledger.importers.transcript.field_maps import FileTools, TokenFields
 from agents_ledger.importers.transcript.message_tree import MessageKind
-from agents_ledger.model.turns import CallStatus, FileKind
+from agents_ledger.model.turns import CallStatus
 
 NAME = "gemini-cli"
 
@@ -21,15 +22,13 @@ STATUSES: dict[str, CallStatus] = {
     "error": "failed",
     "cancelled": "cancelled",
 }
-FILE_TOOLS: dict[str, FileKind] = {
-    "read_file": "read",
-    "replace": "written",
-    "write_file": "written",
-}
-FILE_PATHS = ("file_path", "absolute_path")  # 2026-01 chats say file_path, older sources the other
+FILE_TOOLS = FileTools(
+    {"read_file": "read", "replace": "written", "write_file": "written"},
+    paths=("file_path", "absolute_path"),  # 2026-01 chats say file_path, older sources the other
+)
 
 # `input` includes `cached`; `tool` is noted in the metadata of the message.
-TOKENS = {
+TOKENS: TokenFields = {
     "input_tokens": "input",
     "output_tokens": "output",
     "cached_input_tokens": "cached",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -32,21 +31,14 @@ from agents_ledger.importers.parsing.lenient_json import (
     project_name,
 )
 from agents_ledger.importers.parsing.timestamps import milliseconds
-from agents_ledger.importers.port.material import HeldRecord, Material, SourceLine, fingerprint
-from agents_ledger.importers.sources.gemini import rules
+from agents_ledger.importers.port.material import HeldRecord, Material, SourceLine
+from agents_ledger.importers.sources.gemini import records, rules
 from agents_ledger.importers.sources.gemini.projects import (
     ROOT_FILE,
     SEARCHED_BYTES,
     folder_title,
     folder_with_hash,
     root_in,
-)
-from agents_ledger.importers.sources.gemini.records import (
-    content_of,
-    decode_message_head,
-    head_of,
-    is_cancellation,
-    session_key,
 )
 from agents_ledger.importers.sources.gemini.turns import GeminiTurnContext, build_turn
 from agents_ledger.importers.transcript.columns import NONE
@@ -62,17 +54,16 @@ from agents_ledger.importers.transcript.message_tree import (
     MessageNodes,
     MessageTree,
     MessageTurn,
+    MessageTurns,
     message_node,
 )
-from agents_ledger.importers.transcript.turn_tree import made
 from agents_ledger.model.imports.sources import (
     Derivation,
     DerivedSession,
-    DerivedTurn,
     SourceFile,
     SourceTitle,
 )
-from agents_ledger.model.turns import MessageSource
+from agents_ledger.model.turns import MessageSource, Turn
 
 
 class GeminiSession(Struct):
@@ -153,7 +144,7 @@ class GeminiTree:
             return
         pieces, fields = document
         session = self._chat(file, fields)
-        session.describe(head_of(fields))
+        session.describe(records.head_of(fields))
         messages = fields.get("messages", fields.get("history", Raw(b"null")))
         self._replace_messages(session, file, messages, pieces)
         self.states.add(file, chain(fields, map(self.nodes.name, session.live)))
@@ -195,7 +186,7 @@ class GeminiTree:
             fields = raw_dict(patch)
         except BROKEN:
             return
-        session.describe(head_of(fields))
+        session.describe(records.head_of(fields))
         if "messages" in fields:
             self._replace_messages(session, file, fields["messages"], pieces)
 
@@ -229,13 +220,17 @@ class GeminiTree:
         number: int = 0,
     ) -> int:
         """The number of its node, or NONE. A message of the same id replaces the earlier one."""
-        head = read_message(self.material, file, decode_message_head, data, f"message {number}")
+        head = read_message(
+            self.material, file, records.decode_message_head, data, f"message {number}"
+        )
         if head is None:
             return NONE
         type_ = str(head.type or head.role)
         kind = rules.KINDS.get(type_, "notice")
         is_mapped = kind != "notice" or type_ in rules.NOTICES
-        if type_ == "error" or (type_ == "info" and is_cancellation(as_dict(parse_json(data)))):
+        if type_ == "error" or (
+            type_ == "info" and records.is_cancellation(as_dict(parse_json(data)))
+        ):
             kind = "failure"
         self.material.count(type_, "derived" if is_mapped else "unmapped")
         at = self.material.timestamp(head.timestamp or head.ts, file)
@@ -253,7 +248,7 @@ class GeminiTree:
 
     def _chat(self, file: SourceFile, fields: dict[str, Raw]) -> GeminiSession:
         path = Path(file.path)
-        own_id, start = session_key(path, fields)
+        own_id, start = records.session_key(path, fields)
         new = GeminiSession(own_id, start, len(self.chats))
         session = self.chats.setdefault((own_id, start), new)
         session.file_ids.add(file.id)
@@ -318,7 +313,7 @@ class GeminiTree:
     def _first_prompt(self, session: GeminiSession) -> str:
         prompts = (n for n in session.live if self.nodes.values.read(n).kind == "prompt")
         first = next(prompts, None)
-        return "" if first is None else content_of(self._message(first))[0]
+        return "" if first is None else records.content_of(self._message(first))[0]
 
     def _message(self, node: int) -> dict[str, Any]:
         return record_of(self.material, self.nodes.values.read(node).record)
@@ -340,12 +335,12 @@ class GeminiTree:
 
     def derivation(self) -> Derivation:
         self._find_folders()
-        plan = MessageTree(self.nodes)
-        for node in plan.unplanned():
+        tree = MessageTree(self.nodes)
+        for node in tree.unplanned():
             self._uncount(node)
         return Derivation(
-            turns=made(range(len(plan)), lambda number: self._derived(plan[number])),
-            sessions=tuple(self._sessions(plan)),
+            turns=GeminiTurns(tree, self),
+            sessions=tuple(self._sessions(tree)),
             faults=tuple(self.material.faults),
             counts=self.material.counts,
             superseded=self.states.superseded(),
@@ -354,28 +349,22 @@ class GeminiTree:
 
     def _uncount(self, node: MessageNode) -> None:
         """A notice that no prompt has followed yet makes no row."""
-        type_ = str(decode_leniently(decode_message_head, self.material.bytes_of(node.record)).type)
+        type_ = str(
+            decode_leniently(records.decode_message_head, self.material.bytes_of(node.record)).type
+        )
         if type_ in rules.NOTICES:
             self.material.count(type_, "derived", -1)
             self.material.count(type_, "unmapped")
 
-    def _derived(self, turn: MessageTurn) -> DerivedTurn:
-        nodes = [(message_id, self.nodes.read(node_id)) for message_id, node_id in turn.members]
-        files = frozenset(file_id for _, node in nodes for file_id in node.file_ids)
+    def turn_context(self, turn: MessageTurn) -> GeminiTurnContext:
+        node_ids = [node_id for _, node_id in turn.members]
+        files = {file_id for node_id in node_ids for file_id in self.nodes.read(node_id).file_ids}
         asked_by: MessageSource = "human" if files.isdisjoint(self.subagent_files) else "agent"
-        session = self.by_number[self.chat_of[self.nodes.number(turn.members[0][1])]]
+        session = self.by_number[self.chat_of[self.nodes.number(node_ids[0])]]
         spawned = self.spawned.get(session.session_id, {})
-        context = GeminiTurnContext(asked_by, session.folder, spawned)
-        return DerivedTurn(
-            turn.id,
-            turn.parent,
-            fingerprint(self.version, [context.evidence(), *turn.prints(self.nodes)]),
-            files,
-            tuple(message_id for message_id, _ in turn.members),
-            partial(build_turn, self.material, turn, nodes, context),
-        )
+        return GeminiTurnContext(asked_by, session.folder, spawned)
 
-    def _sessions(self, plan: MessageTree) -> Iterator[DerivedSession]:
+    def _sessions(self, tree: MessageTree) -> Iterator[DerivedSession]:
         for session in self.sessions:
             head, folder = session.head, session.folder
             metadata = {name: head[name] for name in rules.SESSION_FIELDS if head.get(name)}
@@ -384,7 +373,7 @@ class GeminiTree:
             yield DerivedSession(
                 session_id=session.session_id,
                 label=f"{rules.NAME}:{session.session_id}",
-                head=plan.head(session.live.last),
+                head=tree.head(session.live.last),
                 file_ids=frozenset(session.file_ids),
                 title=as_text(head.get("summary")),
                 created_at=milliseconds(head.get("startTime")) or session.first_at,
@@ -394,6 +383,20 @@ class GeminiTree:
                 routing_key=folder,
                 metadata=metadata,
             )
+
+
+class GeminiTurns(MessageTurns):
+    """The turns of a family of chats."""
+
+    def __init__(self, tree: MessageTree, chats: GeminiTree) -> None:
+        self.chats = chats
+        super().__init__(tree, chats.version)
+
+    def context(self, turn: MessageTurn) -> bytes:
+        return self.chats.turn_context(turn).evidence()
+
+    def build_turn(self, turn: MessageTurn, messages: Sequence[tuple[str, MessageNode]]) -> Turn:
+        return build_turn(self.chats.material, turn, messages, self.chats.turn_context(turn))
 
 
 def _age(session: GeminiSession) -> tuple[bool, bool, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from agents_ledger.importers.parsing.lenient_json import (
@@ -16,10 +16,11 @@ from agents_ledger.importers.parsing.timestamps import milliseconds
 from agents_ledger.importers.port.material import Material
 from agents_ledger.importers.sources.gemini import rules
 from agents_ledger.importers.sources.gemini.records import content_of, is_cancellation
+from agents_ledger.importers.transcript.field_maps import token_counts
 from agents_ledger.importers.transcript.lines import record_of
 from agents_ledger.importers.transcript.message_tree import MessageKind, MessageNode, MessageTurn
 from agents_ledger.importers.transcript.turn_builder import TurnBuilder
-from agents_ledger.model.turns import MessageFile, MessageSource, Turn
+from agents_ledger.model.turns import MessageSource, Turn
 
 
 class GeminiTurnContext(NamedTuple):
@@ -38,12 +39,12 @@ class GeminiTurnContext(NamedTuple):
 def build_turn(
     material: Material,
     turn: MessageTurn,
-    nodes: list[tuple[str, MessageNode]],
+    messages: Sequence[tuple[str, MessageNode]],
     context: GeminiTurnContext,
 ) -> Turn:
     """The turn of these messages."""
     building = _GeminiTurn(TurnBuilder(turn.id, turn.parent), context)
-    for message_id, node in nodes:
+    for message_id, node in messages:
         building.add(message_id, node.kind, record_of(material, node.record))
     return building.builder.build()
 
@@ -100,9 +101,7 @@ class _GeminiTurn:
         self.builder.model = as_text(message.get("model")) or self.builder.model
         self.builder.provider = "google"
         usage = as_dict(message.get("tokens"))
-        self.builder.add_tokens(
-            **{ours: as_number(usage.get(n)) for ours, n in rules.TOKENS.items()}
-        )
+        self.builder.add_tokens(**token_counts(usage, rules.TOKENS))
         metadata: dict[str, Any] = {"parts": other_parts} if other_parts else {}
         if as_number(usage.get("tool")):
             metadata["tool_tokens"] = usage["tool"]
@@ -137,9 +136,7 @@ class _GeminiTurn:
             source_status=source_status,
             spawned=f"{rules.NAME}:{agent}" if agent else self.context.spawned.get(call_id),
         )
-        path = next(filter(None, (as_text(args.get(field)) for field in rules.FILE_PATHS)), None)
-        if name in rules.FILE_TOOLS and path:
-            self.builder.add_files(message_id, [MessageFile(rules.FILE_TOOLS[name], path)])
+        self.builder.add_files(message_id, rules.FILE_TOOLS.files(name, args))
 
 
 def _input(message: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 
 from agents_ledger.importers.port.source import Table
+from agents_ledger.importers.transcript.field_maps import FileTools, TokenFields
 from agents_ledger.model.sessions import TaskStatus
-from agents_ledger.model.turns import CallStatus, FileKind, MessageRole
+from agents_ledger.model.turns import CallStatus, MessageRole
 
 NAME = "opencode"
 
@@ -92,8 +93,8 @@ IN_CONTENT = {"reasoning", "step-finish", "step-start", "text", "tool"}  # types
 # Fields of the second format that become parts of the first.
 BECOME_PARTS = {"command", "content", "files", "output", "skills", "summary", "text", "type"}
 
-# Our column, the source's field. Steps repeat the tokens of their message (1.17.3).
-TOKENS = {
+# Steps repeat the tokens of their message (1.17.3).
+TOKENS: TokenFields = {
     "input_tokens": "input",
     "output_tokens": "output",
     "reasoning_tokens": "reasoning",
@@ -113,11 +114,13 @@ STATUSES: dict[str, CallStatus] = {
     "success": "completed",
     "timeout": "failed",
 }
-FILE_TOOLS: dict[str, FileKind] = {
-    "edit": "written",
-    "multiedit": "written",
-    "patch": "written",
-    "read": "read",
-    "write": "written",
-}
-FILE_PARAMS = ("filePath", "path")
+FILE_TOOLS = FileTools(
+    {
+        "edit": "written",
+        "multiedit": "written",
+        "patch": "written",
+        "read": "read",
+        "write": "written",
+    },
+    paths=("filePath", "path"),
+)

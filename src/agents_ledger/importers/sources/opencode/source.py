@@ -73,7 +73,7 @@ class OpenCode(Source):
         return has_keys or bool(SESSION_HEAD.match(head))
 
     def family(self, path: Path) -> str:
-        """One data folder: the files stay beside the database that replaced them."""
+        """One data folder: the files remain next to the database that replaced them."""
         parts = path.parts
         if path.suffix == ".json" and "storage" in parts:
             end = parts.index("storage")

@@ -164,8 +164,8 @@ class StorageReader:
             is_broken = loose(data) is None
             if is_broken:
                 self._material.faults.append(Fault(file.path, "not a record"))
-            fate = "malformed" if is_broken else "unmapped"
-            self._material.count(PurePath(file.path).parent.name, fate)
+            kind = PurePath(file.path).parent.name
+            self._material.count(kind, "malformed" if is_broken else "unmapped")
             return
         kind = record.kind
         if is_newest:
@@ -200,7 +200,7 @@ class StorageReader:
         fields = {**fields, "parentID": parent if is_readable else None}
         self._add_session(session, fields, (0, place.length, place.fingerprint), place.file)
         for index, entry in enumerate(map(as_dict, messages)):
-            info = entry.get("info", entry)  # in the second format there are no parts beside it
+            info = entry.get("info", entry)  # in the second format there are no parts
             name = f"{session}:{index}"
             message = self._add_exported(
                 info, place, within_export(index), fallback=name, session=session

@@ -242,9 +242,9 @@ def _file_names(message: OpencodeMessage) -> Iterator[tuple[FileKind, Any]]:
         elif kind == "patch":
             for name in as_list(part.get("files")):
                 yield "written", name
-        elif kind == "tool" and str(part.get("tool")) in rules.FILE_TOOLS:
+        elif kind == "tool":
             params = as_dict(as_dict(part.get("state")).get("input"))
-            name = next(filter(None, map(params.get, rules.FILE_PARAMS)), None)
-            yield rules.FILE_TOOLS[str(part.get("tool"))], name
+            for file in rules.FILE_TOOLS.files(str(part.get("tool")), params):
+                yield file.kind, file.file_path
     for name in as_list(as_dict(message.info.get("snapshot")).get("files")):
         yield "written", name

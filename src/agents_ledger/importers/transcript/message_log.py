@@ -1,0 +1,136 @@
+"""The whole derivation of a source whose files are trees or rows of messages.
+
+Such a source reads its files and builds the content of a turn; the rest is here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar, NamedTuple
+
+from msgspec import Struct, field
+
+from agents_ledger.importers.parsing.lenient_json import project_name
+from agents_ledger.importers.port.material import HeldRecord, Material
+from agents_ledger.importers.transcript.columns import NONE
+from agents_ledger.importers.transcript.message_tree import (
+    MessageKind,
+    MessageNode,
+    MessageNodes,
+    MessageTree,
+    MessageTurn,
+    MessageTurns,
+    message_node,
+)
+from agents_ledger.importers.transcript.turn_builder import TurnBuilder
+from agents_ledger.model.imports.sources import Derivation, DerivedSession, SourceFile
+from agents_ledger.model.turns import Turn
+
+
+class LogMessage(NamedTuple):
+    """A message of a turn, with its record."""
+
+    id: str
+    kind: MessageKind
+    data: bytes
+
+
+class LogSession(Struct):
+    """A session, as far as it was read."""
+
+    id: str
+    file_ids: set[int] = field(default_factory=set)
+    parent_id: str | None = None  # of a subagent: the session that started it
+    last: str | None = None  # the message that was added last
+    title: str | None = None
+    folder: str | None = None
+    created_at: int = 0
+    updated_at: int = 0
+
+    def seen(self, at: int) -> None:
+        """Note the time of a record."""
+        self.created_at = self.created_at or at
+        self.updated_at = max(self.updated_at, at)
+
+
+class MessageLog(ABC):
+    """The messages and sessions of a family of files."""
+
+    name: ClassVar[str]  # of the source
+
+    def __init__(self, material: Material, version: int) -> None:
+        self.material = material
+        self.version = version
+        self.nodes = MessageNodes()
+        self.sessions: dict[str, LogSession] = {}
+        for file in material.files:
+            self._file_id = file.id
+            self.read(file)
+
+    @abstractmethod
+    def read(self, file: SourceFile) -> None:
+        """Read a file: call `session` and `add`."""
+
+    @abstractmethod
+    def build(self, builder: TurnBuilder, messages: Iterable[LogMessage]) -> None:
+        """Add the messages of a turn to its builder."""
+
+    def session(self, session_id: str) -> LogSession:
+        """The session of this id; a new one if it was not read before."""
+        session = self.sessions.setdefault(session_id, LogSession(session_id))
+        session.file_ids.add(self._file_id)
+        return session
+
+    def add(
+        self, session: LogSession, message: LogMessage, parent: str | None, record: HeldRecord
+    ) -> None:
+        """Add a message; a later one of the same id replaces it."""
+        node = message_node(message.kind, parent, message.data, record, self._file_id)
+        self.nodes.put(message.id, node)
+        session.last = message.id
+
+    def derivation(self) -> Derivation:
+        tree = MessageTree(self.nodes)
+        return Derivation(
+            turns=_LogTurns(self, tree),
+            sessions=tuple(self._sessions(tree)),
+            faults=tuple(self.material.faults),
+            counts=self.material.counts,
+            firsts=self.material.firsts,
+        )
+
+    def _sessions(self, tree: MessageTree) -> Iterator[DerivedSession]:
+        for session in self.sessions.values():
+            folder = session.folder
+            yield DerivedSession(
+                session_id=session.id,
+                label=f"{self.name}:{session.id}",
+                head=tree.head(NONE if session.last is None else self.nodes.number(session.last)),
+                file_ids=frozenset(session.file_ids),
+                title=session.title,
+                created_at=session.created_at,
+                updated_at=session.updated_at,
+                is_subagent=session.parent_id is not None,
+                parent_label=f"{self.name}:{session.parent_id}" if session.parent_id else None,
+                routing_key=folder,
+                metadata={"workspace_path": folder, "project": project_name(folder)}
+                if folder
+                else {},
+            )
+
+
+class _LogTurns(MessageTurns):
+    def __init__(self, log: MessageLog, tree: MessageTree) -> None:
+        self._log = log
+        super().__init__(tree, log.version)
+
+    def context(self, turn: MessageTurn) -> bytes:
+        return b""
+
+    def build_turn(self, turn: MessageTurn, messages: Sequence[tuple[str, MessageNode]]) -> Turn:
+        builder = TurnBuilder(turn.id, turn.parent)
+        bytes_of = self._log.material.bytes_of
+        members = (LogMessage(name, node.kind, bytes_of(node.record)) for name, node in messages)
+        self._log.build(builder, members)
+        return builder.build()
