@@ -15,7 +15,12 @@ from agents_ledger.store.sqlite.statements import WORDS as SQLITE_WORDS
 
 PACKAGE = Path(agents_ledger.__file__).parent
 SQL = PACKAGE / "store" / "sql"
-FOREIGN = ("databases.py", "row_archive.py", "source.py")  # databases of other programs
+FOREIGN = (  # they read and write databases of other programs
+    "databases.py",
+    "row_archive.py",
+    "source.py",
+    "table_scan.py",
+)
 
 
 def used() -> set[str]:

@@ -53,7 +53,7 @@ def test_an_empty_session_leads_to_no_turn(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     ("target", "error", "said"),
     [
-        ("", Refused, "no target"),
+        ("", Refused, "the target is empty"),
         ("session:", Refused, "has no value"),
         ("nobody", NotFound, "nobody"),
         ("thread:nobody", NotFound, "nobody"),

@@ -209,8 +209,8 @@ def test_dates_narrow_to_when_turns_started(ledger: Ledger, index: Index) -> Non
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "nothing to search"),
-        ("  -  ", "nothing to search"),
+        ("", "the search is empty"),
+        ("  -  ", "the search is empty"),
         ("before:someday x", "'someday' is not a date"),
         ("after:2026-13-01", "not a date"),
         ("is:purple", "unknown value is:purple"),

@@ -397,7 +397,7 @@ class ReadVerbs(Face):
         """
         from agents_ledger.ledger.reports import usage
 
-        turns = usage.UsageFilter(since, until, project, model)
+        turns = usage.TurnFilter(since, until, project, model)
         return self._read(lambda tx: usage.usage(tx, by, turns, zone=zone, limit=limit))
 
     def tools(

@@ -396,7 +396,7 @@ class AsyncReadVerbs(AsyncFace):
         """
         from agents_ledger.ledger.reports import usage
 
-        turns = usage.UsageFilter(since, until, project, model)
+        turns = usage.TurnFilter(since, until, project, model)
         return await self._read(lambda tx: usage.usage(tx, by, turns, zone=zone, limit=limit))
 
     async def tools(

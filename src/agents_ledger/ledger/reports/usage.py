@@ -43,7 +43,7 @@ ByModel = Mapping[Model, Sums]
 STEPS = (*(step * 10**power for power in range(6) for step in (1, 2, 5)), 10**6, 10**7)
 
 
-class UsageFilter(NamedTuple):
+class TurnFilter(NamedTuple):
     """Selects turns by start time, project and model."""
 
     since: int | None = None
@@ -51,7 +51,7 @@ class UsageFilter(NamedTuple):
     project: str | None = None
     model: str | None = None
 
-    def check(self) -> UsageFilter:
+    def check(self) -> TurnFilter:
         """The filter itself. Refused if the time range is empty."""
         if self.since is not None and self.until is not None and self.since >= self.until:
             times = f"{humanize.moment(self.since)} to {humanize.moment(self.until)}"
@@ -60,7 +60,7 @@ class UsageFilter(NamedTuple):
 
 
 def usage(
-    tx: Transaction, by: UsageBy, turns: UsageFilter, *, zone: Zone | None, limit: int | None
+    tx: Transaction, by: UsageBy, turns: TurnFilter, *, zone: Zone | None, limit: int | None
 ) -> UsageReport:
     if by not in _BYS:
         raise Refused(f"usage is counted by {', '.join(_BYS)}, not by {by!r}")
@@ -86,7 +86,7 @@ def usage(
     return _report(by, page, total, len(lines) - len(page))
 
 
-def facts(tx: Transaction, turns: UsageFilter) -> Iterable[Row]:
+def facts(tx: Transaction, turns: TurnFilter) -> Iterable[Row]:
     """Hour, model, provider and project, each with its sums."""
     since, until = turns.since or 0, DEEPEST if turns.until is None else turns.until
     for row in daily_totals.usage(tx, since, until):
@@ -179,7 +179,7 @@ def of_range(
 # -- sessions ---------------------------------------------------------------------------------
 
 
-class _SessionHead(NamedTuple):
+class _HeadPlace(NamedTuple):
     label: str
     turn_id: str
     updated_at: int
@@ -189,7 +189,7 @@ class _SessionHead(NamedTuple):
 
 
 def _by_session(
-    tx: Transaction, turns: UsageFilter, total: ByModel, limit: int | None
+    tx: Transaction, turns: TurnFilter, total: ByModel, limit: int | None
 ) -> UsageReport:
     """Sessions that moved within the time, each with what it used and no older one had.
 
@@ -197,9 +197,9 @@ def _by_session(
     """
     segments = {row[0]: (row[1], row[2]) for row in tx.run("head_segments")}
     claimed: dict[int, int] = {}
-    sessions: list[tuple[int, int, int, _SessionHead]] = []
+    sessions: list[tuple[int, int, int, _HeadPlace]] = []
     for row in tx.run("session_heads"):
-        head = _SessionHead(*row)
+        head = _HeadPlace(*row)
         shared_depth, shared_tokens = _claim(tx, head, segments, claimed)
         if _moved_within(head, turns) and head.depth > shared_depth:
             sessions.append((head.total_tokens - shared_tokens, shared_depth, shared_tokens, head))
@@ -211,14 +211,14 @@ def _by_session(
     return _report("session", lines, total, len(sessions) - len(lines))
 
 
-def _moved_within(head: _SessionHead, turns: UsageFilter) -> bool:
+def _moved_within(head: _HeadPlace, turns: TurnFilter) -> bool:
     since, until = turns.since or 0, DEEPEST if turns.until is None else turns.until
     return since <= head.updated_at < until
 
 
 def _claim(
     tx: Transaction,
-    head: _SessionHead,
+    head: _HeadPlace,
     segments: Mapping[int, tuple[int | None, int]],
     claimed: dict[int, int],
 ) -> tuple[int, int]:
