@@ -9,7 +9,6 @@ import os
 import pty
 import subprocess
 import sys
-import threading
 import time
 import zipfile
 from contextlib import suppress
@@ -19,7 +18,7 @@ from typing import Any
 import pytest
 
 from agents_ledger import Ledger
-from agents_ledger.importers import derive_worker, relations
+from agents_ledger.importers import pipeline
 from agents_ledger.importers.parsing import files
 from agents_ledger.importers.port.source import Material
 from agents_ledger.ledger.projection import reconcile
@@ -111,11 +110,7 @@ def test_faults_are_reported_by_file_and_line(run: Run, projects: Path) -> None:
     assert f"{SESSION}.jsonl:5 the record it follows is missing" in said
 
 
-@pytest.mark.parametrize("beside", [True, False])
-def test_of_each_type_of_records_that_make_no_rows_one_is_named(
-    beside: bool, run: Run, projects: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(derive_worker, "WORTH_BYTES", 0 if beside else 1 << 30)
+def test_of_each_type_of_records_that_make_no_rows_one_is_named(run: Run, projects: Path) -> None:
     log = a_log(projects)
     for _ in range(9):
         log.add("hologram", beam="blue")
@@ -469,7 +464,7 @@ def test_a_killed_import_resumes(
 
     with monkeypatch.context() as patched:
         patched.setattr(reconcile, "BATCH", 5)  # derivations a commit
-        patched.setattr(relations, "Material", Interrupted)
+        patched.setattr(pipeline, "Material", Interrupted)
         run("import")
     for path in projects.iterdir():
         path.unlink()  # what was kept is derived all the same
@@ -480,32 +475,6 @@ def test_a_killed_import_resumes(
     with Ledger.open(file, read_only=True) as ledger:
         assert len(ledger.sessions(limit=100)) == 12
         assert ledger.audit() == ()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is not used")
-@pytest.mark.parametrize("command", [("import",), ("up", "--no-serve")])
-def test_a_first_import_is_derived_in_another_process_and_later_ones_start_none(
-    run: Run, projects: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
-) -> None:
-    for number in range(12):
-        a_log(projects, f"{number:08}-0000-4000-8000-000000000000")
-    started: list[str] = []
-
-    class Counted(derive_worker.Ahead):
-        def __init__(self, address: str) -> None:
-            started.append(address)
-            super().__init__(address)
-
-    monkeypatch.setattr(derive_worker, "Ahead", Counted)
-    monkeypatch.setattr(derive_worker, "WORTH_BYTES", 1)
-    monkeypatch.setattr(threading, "active_count", lambda: 1)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-
-    first, again = run(*command), run(*command)
-
-    assert "imported 12 " in first.out + first.err
-    assert "skipped 12 " in again.out + again.err
-    assert len(started) == 1
 
 
 def test_two_imports_at_once_end_as_one_would(run: Run, projects: Path, file: str) -> None:

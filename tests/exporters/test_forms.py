@@ -208,7 +208,7 @@ def test_invalid_options_for_messages_are_refused(ledger: Ledger) -> None:
     ledger.create_session(Session("empty"))
     ledger.record("main", "q", "a")
 
-    with pytest.raises(Refused, match="unknown provider 'mine'"):
+    with pytest.raises(Refused, match="unknown message format 'mine'"):
         Export(ledger, "main", "messages", provider="mine")
     with pytest.raises(Refused, match="cannot be limited to the last turns"):
         Export(ledger, "main", "messages", last=1)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from agents_ledger.importers.sources.registry import READERS
+from agents_ledger.importers.sources.registry import SOURCES
 
-SOURCES = {name.partition("-")[0] for name in READERS} - {"request"}
+SOURCES = {name.partition("-")[0] for name in SOURCES} - {"request"}
 PARSING = ("damaged_copies", "documents", "encodings", "failed_prompts", "memory", "told", "tokens")
 
 

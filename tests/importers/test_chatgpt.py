@@ -90,7 +90,7 @@ def test_an_export_is_recognised_by_its_first_node_of_any_length(
 
     report = import_paths(ledger, path)
 
-    assert report.without_reader == []
+    assert report.unrecognised == []
     assert turns(ledger) == ["u1"]
 
 
@@ -271,7 +271,7 @@ def test_the_archive_of_an_export_is_read_without_unpacking(ledger: Ledger, tmp_
 
     report = import_paths(ledger, packed(*talk))
     assert report.counts.imported == 1
-    assert report.without_reader == [str(tmp_path / "export.zip" / "chat.html")]
+    assert report.unrecognised == [str(tmp_path / "export.zip" / "chat.html")]
     assert import_paths(ledger, tmp_path).counts.skipped == 1
 
     more = conversation(

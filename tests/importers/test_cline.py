@@ -276,7 +276,7 @@ def test_messages_of_a_history_keep_their_ids_if_another_is_malformed(
 def test_a_timeline_with_an_odd_first_element_is_read(ledger: Ledger, tmp_path: Path) -> None:
     report = import_paths(ledger, write(tmp_path, [None, *FIRST]))
 
-    assert report.without_reader == []
+    assert report.unrecognised == []
     (fault,) = report.faults
     assert fault.what.startswith("entry 0 cannot be read: ")
     (turn,) = ledger.thread(LABEL).turns

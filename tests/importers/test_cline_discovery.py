@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agents_ledger import Ledger
-from agents_ledger.importers.exclusion import LOOK
+from agents_ledger.importers.exclusion import PROBE
 from agents_ledger.importers.port.source import Home
 from agents_ledger.importers.sources.cline.source import Cline
 from tests.importers import test_exclusion as exclusion
@@ -69,12 +69,12 @@ def test_files_are_recognised_by_their_content() -> None:
 def test_the_manifest_gives_the_project_of_a_session(tmp_path: Path) -> None:
     place = write(tmp_path, FIRST)
     messages = place / f"{NAME}.messages.json"
-    assert Cline().projects(messages, LOOK) is None
+    assert Cline().projects(messages, PROBE) is None
     save(tmp_path, manifest(cwd="/w/till"), f"{NAME}.json")
     for name in (messages, place / f"{NAME}.json", place / "agent_7.messages.json"):
-        assert Cline().projects(name, LOOK) == ["/w/till"]
+        assert Cline().projects(name, PROBE) == ["/w/till"]
     save(tmp_path, manifest("s2", "/w/lamp"), "s2.json")
-    assert Cline().projects(place / "s2.compaction.json", LOOK) == ["/w/lamp"]
+    assert Cline().projects(place / "s2.compaction.json", PROBE) == ["/w/lamp"]
 
 
 def test_sessions_in_one_folder_have_their_own_projects(ledger: Ledger, tmp_path: Path) -> None:
@@ -104,4 +104,4 @@ def test_sessions_of_an_excluded_project_are_excluded_with_their_subagents(tmp_p
 
     assert exclusion.SECRET not in held
     assert exclusion.PLAIN in held
-    assert (report.left.files, report.faults) == (3, [])
+    assert (report.excluded.files, report.faults) == (3, [])

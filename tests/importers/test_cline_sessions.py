@@ -122,7 +122,7 @@ def test_a_session(ledger: Ledger, tmp_path: Path) -> None:
     save(tmp_path, manifest(title="The till"), f"{NAME}.json")
     report = import_paths(ledger, write(tmp_path, FIRST + SECOND))
 
-    assert (report.counts.imported, report.faults, report.without_reader) == (1, [], [])
+    assert (report.counts.imported, report.faults, report.unrecognised) == (1, [], [])
     assert report.records["cline", "message: user", "derived"] == 4
     session = ledger.session(LABEL)
     assert (session.title, session.routing_key) == ("The till", "/home/dev/shop")
@@ -485,7 +485,7 @@ def test_a_session_without_ids_and_a_task_may_share_a_folder(
     (place / "ui_messages.json").write_text(json.dumps(tasks.FIRST))
     import_paths(ledger, place)
     (place / "1.json").write_text(json.dumps(document(nameless)))
-    assert import_paths(ledger, place).without_reader == []
+    assert import_paths(ledger, place).unrecognised == []
 
     assert prompts(ledger) == ["Fix the till.", "And the drawer?"]
     assert prompts(ledger, "cline:mixed") == ["Fix the till."]

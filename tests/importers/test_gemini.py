@@ -178,7 +178,7 @@ def test_a_root_file_without_a_path_is_not_recognised(
 
     report = import_paths(ledger, path)
 
-    assert (report.without_reader, report.faults) == ([str(path)], [])
+    assert (report.unrecognised, report.faults) == ([str(path)], [])
 
 
 def test_a_growing_document_is_shown_in_its_last_state(ledger: Ledger, tmp_path: Path) -> None:
@@ -465,7 +465,7 @@ def test_a_log_without_its_first_line_is_recognised_by_a_later_record(
     path = tmp_path / "session-2026-03-01T10-00-3f1c2a80.jsonl"
     path.write_text("".join(json.dumps(each) + "\n" for each in (ASK, record)))
 
-    assert import_paths(ledger, path).without_reader == []
+    assert import_paths(ledger, path).unrecognised == []
     turn = ledger.get_turn(f"gemini-cli:{path.stem}:u1")
     assert turn.messages[0].content == "What is in the shed?"
 
@@ -477,7 +477,7 @@ def test_lines_that_other_agents_write_too_are_not_recognised(
     changes = [{"$set": {"price": 5}}, {"type": "gemini", "id": 1}, {**ASK, "type": "user"}]
     path.write_text("".join(json.dumps(each) + "\n" for each in changes))
 
-    assert import_paths(ledger, path).without_reader == [str(path)]
+    assert import_paths(ledger, path).unrecognised == [str(path)]
 
 
 def test_calls_without_an_id_stay_separate(ledger: Ledger, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, ViewportSize, expect
 
 from agents_ledger import Session
 from tests.importers.claude_log import Log, text
@@ -22,6 +22,7 @@ RULES: dict[Literal["light", "dark"], list[str]] = {
     "dark": ["color-contrast"],
 }
 WIDTHS = (380, 640, 2560)  # 640 is what a window of 1280 has left at 200 %
+WINDOW: ViewportSize = {"width": 1280, "height": 800}
 PAGES = (
     "/",
     "/sessions",
@@ -71,23 +72,21 @@ def every_page(running: Running) -> list[str]:
     ]
 
 
-def test_every_page_opens_and_is_accessible(visitor: Visitor, running: Running) -> None:
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.exhaustive)])
+def test_every_page_opens_and_is_accessible(
+    visitor: Visitor, running: Running, scheme: Literal["light", "dark"]
+) -> None:
     axe = Axe()
+    visitor.page.emulate_media(color_scheme=scheme)
     for path in every_page(running):
         page = visitor.open(path)
         assert page.locator("h1").count() == 1, path
-        for scheme, rules in RULES.items():
-            page.emulate_media(color_scheme=scheme)
-            found = axe.run(page, options={"runOnly": rules, "resultTypes": ["violations"]})
-            assert found.violations_count == 0, (path, scheme, found.generate_report())
-
-
-def test_no_page_is_wider_than_its_window(visitor: Visitor, running: Running) -> None:
-    for path in every_page(running):
-        page = visitor.open(path)
+        found = axe.run(page, options={"runOnly": RULES[scheme], "resultTypes": ["violations"]})
+        assert found.violations_count == 0, (path, scheme, found.generate_report())
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+        page.set_viewport_size(WINDOW)
 
 
 def test_imports_and_failures_fit_a_phone(

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from agents_ledger import Refused
-from agents_ledger.cli.servers.server import Server, Serving
 from agents_ledger.asgi.limits import ClientBuckets
+from agents_ledger.cli.servers.server import Server, Serving
 from agents_ledger.ledger.access import Tokens
 from agents_ledger.web.security import csrf_of
 from tests.waiting import PATIENCE_S

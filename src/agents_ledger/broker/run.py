@@ -41,7 +41,8 @@ from agents_ledger.model.turns import Message, TurnRole, Usage
 
 MOVES_MAX = 5  # how often the head may move before a turn can begin
 PROTECTED = (3, 1, 0)  # numbers of final turns that are not shortened; the first that fits
-NEVER_FULL = QueueLimits(cap=1 << 31)  # a result is never dropped
+# The result of a worker must never be dropped from the queue of its manager.
+NEVER_FULL = QueueLimits(cap=1 << 31)
 CANCELLED, INTERRUPTED, TIMEOUT, CLOSED = "cancelled", "interrupted", "timeout", "closed"
 STOP_MESSAGES = {
     CANCELLED: "cancelled",

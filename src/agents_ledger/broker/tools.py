@@ -143,6 +143,6 @@ class TurnCalls:
         return f"not permitted: stopped by {self._may.stopped_by(name, tool.credentials)}"
 
     def _unique_id(self, id: str) -> str:
-        """Some providers repeat call ids; within a turn each call is recorded under its own id."""
+        # Some providers repeat call ids; within a turn each call is recorded under its own id.
         self._ids[id] += 1
         return id if self._ids[id] == 1 or not id else f"{id}~{self._ids[id]}"

@@ -59,7 +59,8 @@ def compact(
     else:
         engine = None
         with run.reading() as ledger:
-            ledger.lookup(session)  # report a wrong name before a missing engine
+            # Report a wrong name before a missing engine.
+            ledger.lookup(session)
         if strategy not in WITHOUT_MODEL:
             from agents_ledger.broker.engines.registry import summariser
 

@@ -413,12 +413,11 @@ def write_messages(
     messages: Sequence[Message],
     *,
     statement: str = "insert_message",
-    any_order: bool = False,
 ) -> None:
     """Write messages with their files, lints and codeblocks."""
     if not messages:
         return
-    tx.run_many(statement, messages, any_order=any_order)
+    tx.run_many(statement, messages)
     detailed = [message for message in messages if message.has_details]
     if detailed:
         _write_details(tx, detailed)

@@ -85,7 +85,7 @@ class NewAlias(Struct, frozen=True, forbid_unknown_fields=True):
     reason: AliasReason = "manual"
 
 
-class SessionHead(Struct, frozen=True):
+class HeadTurn(Struct, frozen=True):
     """The turn that a session points to; null while it is empty."""
 
     turn_id: str | None
@@ -253,9 +253,9 @@ def get_history(
 @reads("/sessions/{key:str}/head")
 def get_head(
     request: WebRequest, site: ThisSite, key: FromPath[str], at: OptionalNumber = None
-) -> Response[SessionHead]:
+) -> Response[HeadTurn]:
     """The head of a session, now or at a time in Unix milliseconds."""
-    return answer(SessionHead(site.ledger.head(decode_part(key), at=at)), request)
+    return answer(HeadTurn(site.ledger.head(decode_part(key), at=at)), request)
 
 
 @reads("/resolve/{target:str}")

@@ -23,7 +23,7 @@ DIGITS_MAX = 15
 PERIODS = ("day", "week", "month")
 
 
-class UsageFilter(NamedTuple):
+class UsageSelection(NamedTuple):
     """The turns that are counted."""
 
     days: int = 0  # 0: all
@@ -46,7 +46,7 @@ def usage_page(
     if by not in get_args(UsageBy):
         raise Refused(f"unknown grouping {by!r}", f"Group by {', '.join(get_args(UsageBy))}.")
     grouping = cast(UsageBy, by)
-    filters = UsageFilter(max(0, days), project, model)
+    filters = UsageSelection(max(0, days), project, model)
     report = _report(site, grouping, filters)
     lines = report.lines
     if grouping in PERIODS:
@@ -68,7 +68,7 @@ def usage_page(
     )
 
 
-def _report(site: Site, by: UsageBy, filters: UsageFilter) -> UsageReport:
+def _report(site: Site, by: UsageBy, filters: UsageSelection) -> UsageReport:
     """The report; without a filter it may be a minute old."""
     # Counted from the latest turn, so that an old ledger is not empty.
     latest = site.pages.latest_turn_at() or 0
