@@ -43,8 +43,8 @@ from agents_ledger.importers.sources.codex.turn_copies import (
     Totals,
     add_growth,
 )
+from agents_ledger.importers.transcript.columns import TurnIndex
 from agents_ledger.importers.transcript.lines import decode_line
-from agents_ledger.importers.transcript.turn_index import TurnIndex
 from agents_ledger.model.imports.sources import Fate, SourceFile, SourceTitle
 
 

@@ -21,9 +21,9 @@ from agents_ledger.importers.sources.copilot.records import (
     message_source,
 )
 from agents_ledger.importers.sources.copilot.turn_copies import CopilotCopies, CopilotTurnCopy
+from agents_ledger.importers.transcript.columns import TurnIndex
 from agents_ledger.importers.transcript.field_maps import token_counts
 from agents_ledger.importers.transcript.lines import decode_line
-from agents_ledger.importers.transcript.turn_index import TurnIndex
 from agents_ledger.model.imports.records import digest
 from agents_ledger.model.imports.sources import SourceFile
 
