@@ -43,8 +43,8 @@ from agents_ledger.importers.sources.codex.turn_copies import (
     Totals,
     add_growth,
 )
+from agents_ledger.importers.transcript.columns import TurnIndex
 from agents_ledger.importers.transcript.lines import decode_line
-from agents_ledger.importers.transcript.turn_index import TurnIndex
 from agents_ledger.model.imports.sources import Fate, SourceFile, SourceTitle
 
 
@@ -295,17 +295,17 @@ class RolloutReader:
         meta = rollout.owner(task)
         thread = (as_text(meta.id) if meta else None) or rollout.thread
         copy = CodexTurnCopy(
-            rollout.file.id,
-            is_compaction,
-            turn_id,
-            task,
-            self._copies[rollout.path[-1]].id if rollout.path else None,
-            rollout.thread,
-            thread != rollout.thread,
-            as_text(meta.model_provider) if meta else None,
-            (as_text(meta.cwd) if meta else None) or rollout.cwd,
-            milliseconds(meta.timestamp) if meta else 0,
-            meta is not None and meta.is_subagent,
+            file_id=rollout.file.id,
+            is_compaction=is_compaction,
+            id=turn_id,
+            task=task,
+            parent=self._copies[rollout.path[-1]].id if rollout.path else None,
+            file_thread=rollout.thread,
+            is_replayed=thread != rollout.thread,
+            provider=as_text(meta.model_provider) if meta else None,
+            cwd=(as_text(meta.cwd) if meta else None) or rollout.cwd,
+            thread_time=milliseconds(meta.timestamp) if meta else 0,
+            is_subagent=meta is not None and meta.is_subagent,
             task_turns=(before.task_turns if before else 0) + (not is_compaction),
             task_compactions=(before.task_compactions if before else 0) + is_compaction,
         )

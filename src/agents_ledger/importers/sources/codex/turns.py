@@ -127,7 +127,7 @@ class CodexTurnContent:
             return self.builder.build()
         status = self._status_without_answer(is_followed)
         if status != "failed":
-            self.builder.error = None  # it belongs to a prompt before the one that waits
+            self.builder.error = None  # of a prompt before this one
         else:
             self.builder.error = self.builder.error or "no answer recorded"
         return self.builder.build(status=status)

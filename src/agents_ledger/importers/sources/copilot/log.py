@@ -21,9 +21,9 @@ from agents_ledger.importers.sources.copilot.records import (
     message_source,
 )
 from agents_ledger.importers.sources.copilot.turn_copies import CopilotCopies, CopilotTurnCopy
+from agents_ledger.importers.transcript.columns import TurnIndex
 from agents_ledger.importers.transcript.field_maps import token_counts
 from agents_ledger.importers.transcript.lines import decode_line
-from agents_ledger.importers.transcript.turn_index import TurnIndex
 from agents_ledger.model.imports.records import digest
 from agents_ledger.model.imports.sources import SourceFile
 
@@ -278,12 +278,12 @@ class LogReader:
         copies, last = self._copies, self.log.last_turn
         parent = copies.read(last) if last is not None else None
         copy = CopilotTurnCopy(
-            self.log.file.id,
-            is_compaction,
-            name,
-            parent.name if parent else None,
-            self._model,
-            self._cwd,
+            file_id=self.log.file.id,
+            is_compaction=is_compaction,
+            name=name,
+            parent=parent.name if parent else None,
+            model=self._model,
+            cwd=self._cwd,
             answered=is_compaction,
             depth=parent.depth + 1 if parent else 1,
         )

@@ -85,8 +85,8 @@ def is_session_document(document: Any) -> bool:
 
 
 def document_entries(document: dict[str, Any]) -> Iterator[DocumentEntry]:
-    """The entries of a document in order. `chatMessages` repeats the timeline as it was sent to the
-    model, and is read only without a timeline."""
+    """The entries of a document in order. `chatMessages`, the requests to the model, repeats the
+    timeline and is read only without one."""
     start = _event("session.start", "start", document.get("startTime"), _start(document))
     yield DocumentEntry("session", (start,))
     timeline, messages = as_list(document.get("timeline")), as_list(document.get("chatMessages"))

@@ -109,7 +109,7 @@ class CopilotCopies(TurnCopies[CopilotTurnCopy]):
         copy.counts = dict(Counter(copy.counts) - counts if with_totals else counts)
 
     def rank(self, number: int) -> Rank:
-        """The copy with the latest event shows the turn as it is now; then the one that knows most
+        """The copy with the latest event shows the turn as it is now; then the one with the most
         turns before it, and then the longest, is the best. Exact tokens come before estimates, then
         the file that reported tokens most often: what another has lost is in its later totals."""
         copy, fingerprints = self.read(number), self.fingerprints(number)

@@ -115,6 +115,6 @@ def row_filter(select: SelectRows, is_excluded: Callable[[Project], bool]) -> By
                 of_projects[str(name)] = worktrees[str(project)]
         folders |= {str(name): str(at) for name, at in select(table, ("id", "directory")) if at}
         parents |= {str(name): str(up) for name, up in select(table, ("id", "parent_id")) if up}
-    excluded, known = told(of_projects | folders, parents, sessions, is_excluded)
+    excluded, with_project = told(of_projects | folders, parents, sessions, is_excluded)
     excluded_projects = {name for name, worktree in worktrees.items() if is_excluded(worktree)}
-    return BySession(excluded | excluded_projects, known | worktrees.keys(), OWNER_COLUMNS)
+    return BySession(excluded | excluded_projects, with_project | worktrees.keys(), OWNER_COLUMNS)

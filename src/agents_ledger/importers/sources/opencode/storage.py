@@ -44,7 +44,7 @@ class OpencodeSession(Struct):
     id: str
     is_second_format: bool = False
     fields: dict[str, Any] = field(default_factory=dict)
-    standing: tuple[int, int, bytes] = (-1, 0, b"")  # of two records the one that prevails
+    standing: tuple[int, int, bytes] = (-1, 0, b"")  # of its record: the higher one prevails
     file_ids: set[int] = field(default_factory=set)
     reverts: dict[str, int] = field(default_factory=dict)  # by message, when it was reverted
     messages: array[int] = field(default_factory=lambda: array("I"))
