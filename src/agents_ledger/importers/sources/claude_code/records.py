@@ -193,7 +193,7 @@ def make_ids_unique(record: Record, session_id: str, offset: int) -> None:
 
 
 @lru_cache(maxsize=256)
-def _is_uuid(name: str) -> bool:  # most records name the one before
+def _is_uuid(name: str) -> bool:  # most parents are the record before
     return UUID.fullmatch(name) is not None
 
 
